@@ -1,0 +1,49 @@
+"""Checkpoints: tensors and plain values in one safetensors file, replaced in one move, never unpickled."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from ltpll.errors import InputError
+
+FORMAT = "ltpll-checkpoint-1"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a power cut, meets either the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_checkpoint(path: Path, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+    flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save(flat, metadata={"format": FORMAT, "values": json.dumps(values)}))
+
+
+def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise InputError(f"{path} is not a checkpoint of this program: delete it or choose another path.")
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["values"])  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError(f"There is no checkpoint {path}.") from None
+    except (SafetensorError, json.JSONDecodeError, KeyError) as error:
+        raise InputError(f"The checkpoint {path} is damaged ({error}): delete it to start again.") from None

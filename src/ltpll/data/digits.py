@@ -1,0 +1,31 @@
+"""Scikit-learn's handwritten digits (1,797 real 8×8 images, shipped with the package), split into a pool and a balanced test set."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.datasets import load_digits
+
+
+class DigitsSplit(NamedTuple):
+    """Images (N, 1, 8, 8), scaled to mean 0 and variance 1 with the pool's statistics, and their labels."""
+
+    x_pool: npt.NDArray[np.float32]
+    y_pool: npt.NDArray[np.int64]
+    x_test: npt.NDArray[np.float32]
+    y_test: npt.NDArray[np.int64]
+
+
+def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
+    """A random balanced test set; everything else is the pool to draw a long tail from."""
+    digits = load_digits()
+    images = (digits.images / 16.0).astype(np.float32)[:, None]
+    labels = digits.target.astype(np.int64)
+    rng = np.random.default_rng(seed)
+    test = np.sort(np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:test_per_class] for c in range(10)]))
+    pool = np.setdiff1d(np.arange(len(labels)), test)
+    mean, std = images[pool].mean(), images[pool].std()
+    images = (images - mean) / std
+    return DigitsSplit(images[pool], labels[pool], images[test], labels[test])

@@ -1,0 +1,17 @@
+"""The paper's toy data: four classes, each uniform on one quarter of the square [−1, 1]²."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+CORNERS = ((-1.0, -1.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 0.0))
+
+
+def four_squares(sizes: Sequence[int], *, seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Points (N, 2) and labels (N,), class by class, `sizes[c]` points of class c."""
+    rng = np.random.default_rng(seed)
+    points = [np.asarray(corner) + rng.random((n, 2)) for corner, n in zip(CORNERS, sizes, strict=True)]
+    return np.concatenate(points).astype(np.float32), np.repeat(np.arange(4), sizes).astype(np.int64)

@@ -1,0 +1,50 @@
+"""Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018): the method's own loss on blends of two examples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ltpll.contract import Batch, Extra, Method, Outputs
+from ltpll.errors import InputError
+
+
+class Mixup(Extra):
+    """From `first_epoch` on, every example is blended with another one: λ ~ Beta(α, α), λ ← max(λ, 1 − λ), for inputs and targets alike.
+
+    One λ and one permutation serve all views of a batch. A blend's candidates are those of both examples.
+    """
+
+    name = "mixup"
+
+    def __init__(self, alpha: int = 4, weight: float = 1.0, first_epoch: int = 1) -> None:
+        super().__init__()
+        if int(alpha) != alpha or alpha < 1:
+            raise InputError(f"Mixup's alpha is {alpha}: it must be a whole number of at least 1.")
+        self.alpha = int(alpha)
+        self.weight = weight
+        self.first_epoch = first_epoch
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """One λ in [1/2, 1], on the generator's device."""
+        # The median of 2α − 1 uniform numbers is Beta(α, α); torch's Beta takes no generator and would hide state.
+        share = torch.rand(2 * self.alpha - 1, generator=generator, device=generator.device).median()
+        return torch.maximum(share, 1 - share)
+
+    def inputs(self, batch: Batch, epoch: int, generator: torch.Generator) -> Batch | None:
+        if epoch < self.first_epoch:
+            return None
+        share = self.draw(generator)
+        partner = torch.randperm(len(batch.targets), generator=generator, device=generator.device)
+        return Batch(
+            views=tuple(share * view + (1 - share) * view[partner] for view in batch.views),
+            targets=share * batch.targets + (1 - share) * batch.targets[partner],
+            candidates=batch.candidates | batch.candidates[partner],
+        )
+
+    def loss(
+        self, method: Method, head: nn.Linear, batch: Batch, outputs: Outputs, own: Batch | None, own_outputs: Outputs | None
+    ) -> Tensor:
+        if own is None or own_outputs is None:
+            return outputs.logits[0].new_zeros(())
+        return self.weight * method.loss(own_outputs, own.targets, own.candidates)

@@ -1,0 +1,48 @@
+"""Inputs: the user's arrays and numbers as tensors, or one sentence that says which row is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ltpll.errors import InputError
+
+
+def as_inputs(x: Any, what: str) -> Tensor:
+    """Features or images as a float tensor, refused if a value is missing or infinite."""
+    try:
+        inputs = torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
+    except (TypeError, ValueError):
+        raise InputError(f"The {what} features are not numbers: turn text and categories into numbers first.") from None
+    if inputs.ndim < 2 or len(inputs) == 0:
+        raise InputError(f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each.")
+    inputs = inputs.float()
+    bad = ~torch.isfinite(inputs).flatten(1).all(1)
+    if bool(bad.any()):
+        n = int(bad.sum())
+        raise InputError(
+            f"Row {int(torch.nonzero(bad)[0])} of the {what} features has a NaN or an infinite value"
+            f"{f' ({n} such rows)' if n > 1 else ''}: fill it in or drop the row."
+        )
+    return inputs
+
+
+def as_labels(y: Any, what: str, n_classes: int) -> Tensor:
+    """Class numbers as an integer tensor, refused if one is out of range."""
+    labels = torch.as_tensor(np.asarray(y) if not isinstance(y, Tensor) else y)
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise InputError(f"The {what} labels must be a list of class numbers; these have shape {tuple(labels.shape)}, type {labels.dtype}.")
+    wrong = torch.nonzero((labels < 0) | (labels >= n_classes)).flatten()
+    if len(wrong):
+        row = int(wrong[0])
+        raise InputError(f"Row {row} of the {what} labels is {int(labels[row])}, but classes are numbered 0 to {n_classes - 1}.")
+    return labels.long()
+
+
+def at_least(value: int, least: int, name: str) -> int:
+    if int(value) != value or value < least:
+        raise InputError(f"{name} is {value}: it must be a whole number of at least {least}.")
+    return int(value)

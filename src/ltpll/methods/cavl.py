@@ -1,0 +1,27 @@
+"""CAVL (Zhang et al., "Exploiting Class Activation Value for Partial-Label Learning", ICLR 2022): believe one candidate alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, one_hot
+
+from ltpll.contract import Method, Outputs
+
+
+class CAVL(Method):
+    """Cross-entropy against one-hot targets at the candidate with the largest |z − 1|·z.
+
+    Differs from the authors' code: the maximum is taken over the candidates only; theirs multiplies by the 0/1 mask, which picks a
+    non-candidate (value 0) whenever every candidate's activation value is negative.
+    """
+
+    name = "cavl"
+
+    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        return cross_entropy(outputs.logits[0], targets)
+
+    def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        logits = outputs.logits[0]
+        activation = ((logits - 1).abs() * logits).masked_fill(~candidates, -torch.inf)
+        return one_hot(activation.argmax(1), logits.shape[1]).to(targets.dtype)

@@ -1,0 +1,58 @@
+"""CORR (Wu et al., "Revisiting Consistency Regularization for Deep Partial Label Learning", ICML 2022): all views agree with one target."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import kl_div, log_softmax
+
+from ltpll.contract import Method, Outputs
+from ltpll.errors import InputError
+from ltpll.targets import restricted_softmax
+
+EPSILON = 1e-9
+
+
+class CORR(Method):
+    """Non-candidates are pushed down, and every view is pulled to the target by KL(w ‖ p); targets are the views' geometric mean.
+
+    `form="records"` is CORR as the RECORDS paper ran it: a weak and a strong view, both parts on both views, λ = 1 from the start.
+    `form="original"` is the ICML 2022 publication: a third view, the negative part on the first view alone, λ growing linearly over
+    `ramp_epochs`.
+    """
+
+    name = "corr"
+
+    def __init__(self, form: Literal["records", "original"] = "records", weight: float = 1.0, ramp_epochs: int = 100) -> None:
+        super().__init__()
+        if form not in ("records", "original"):
+            raise InputError(f"CORR has no form {form!r}: choose 'records' (two views) or 'original' (three views).")
+        if ramp_epochs < 0:
+            raise InputError(f"CORR's ramp_epochs is {ramp_epochs}: it counts epochs and must not be negative.")
+        self.form = form
+        self.views = ("weak", "strong") if form == "records" else ("weak", "strong", "strong")
+        self.weight = weight
+        self.ramp_epochs = ramp_epochs
+        # A buffer, so that a captured step sees it change between epochs.
+        self.ramp: Tensor
+        self.register_buffer("ramp", torch.tensor(1.0 if form == "records" else 0.0))
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        if self.form == "original":
+            self.ramp.fill_(min(epoch / self.ramp_epochs, 1.0) if self.ramp_epochs else 1.0)
+
+    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        log_p = [log_softmax(z, dim=1) for z in outputs.logits]
+        agreement = torch.stack([kl_div(view, targets, reduction="batchmean") for view in log_p]).sum()
+        # Where the target is zero rather than off the candidates: on mixed examples the two differ, and this is the form that mixes.
+        ruled_out = targets == 0 if self.form == "records" else ~candidates
+        negative_views = log_p if self.form == "records" else log_p[:1]
+        # abs: p can round to just above 1, where 1 − p would be a negative number of the size of the rounding error.
+        push = torch.stack([-torch.log((1 - view.exp()).abs() + EPSILON) for view in negative_views]).sum(0)
+        return (push * ruled_out).sum(1).mean() + self.weight * self.ramp * agreement
+
+    def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        # The softmax of the mean logits is the normalised geometric mean of the views' softmaxes.
+        return restricted_softmax(torch.stack(outputs.logits).mean(0), candidates)

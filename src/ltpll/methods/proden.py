@@ -1,0 +1,21 @@
+"""PRODEN (Lv et al., "Progressive Identification of True Labels for Partial-Label Learning", ICML 2020): believe the larger logit more."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ltpll.contract import Method, Outputs
+from ltpll.targets import restricted_softmax
+
+
+class PRODEN(Method):
+    """Cross-entropy against the targets; targets are the softmax over the candidates."""
+
+    name = "proden"
+
+    def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        return cross_entropy(outputs.logits[0], targets)
+
+    def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        return restricted_softmax(outputs.logits[0], candidates)

@@ -1,0 +1,23 @@
+"""A small convolutional network for images of 8×8 to 28×28."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from ltpll.models.classifier import Classifier
+
+
+def small_cnn(n_classes: int, n_channels: int = 1, width: int = 32) -> Classifier:
+    """Three 3×3 convolutions with batch norm, the last two at half and a quarter of the resolution, then the mean over positions."""
+
+    def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
+        return [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+
+    encoder = nn.Sequential(
+        *block(n_channels, width, 1),
+        *block(width, 2 * width, 2),
+        *block(2 * width, 4 * width, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    return Classifier(encoder, nn.Linear(4 * width, n_classes))

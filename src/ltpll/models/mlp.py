@@ -1,0 +1,19 @@
+"""A multi-layer perceptron for feature vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from ltpll.models.classifier import Classifier
+
+
+def mlp(n_inputs: int, n_classes: int, hidden: Sequence[int] = (256,), batch_norm: bool = False) -> Classifier:
+    """Linear layers with ReLU between; the last hidden layer is the features. Inputs of any shape are flattened."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    width = n_inputs
+    for size in hidden:
+        layers += [nn.Linear(width, size), *([nn.BatchNorm1d(size)] if batch_norm else []), nn.ReLU()]
+        width = size
+    return Classifier(nn.Sequential(*layers), nn.Linear(width, n_classes))

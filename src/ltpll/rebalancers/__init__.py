@@ -1,0 +1,8 @@
+"""Rebalancers: each file here is one, found by its `name`; to add one, add a file."""
+
+from __future__ import annotations
+
+from ltpll.contract import Rebalancer
+from ltpll.registry import Registry
+
+REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer).discover(__name__, list(__path__))

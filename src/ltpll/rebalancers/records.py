@@ -1,0 +1,39 @@
+"""RECORDS (Hong et al., "Long-Tailed Partial Label Learning via Dynamic Rebalancing", ICLR 2023): subtract the prior absorbed so far."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ltpll.contract import Outputs, Rebalancer
+from ltpll.errors import InputError
+
+EPSILON = 1e-9
+
+
+class RECORDS(Rebalancer):
+    """The class prior is what the current head says of a running mean feature F: softmax(head(F)).
+
+    F ← m·F + (1 − m)·(mean feature of the batch, over all views), from the first step on and starting at zero.
+    """
+
+    name = "records"
+    estimates_prior = True
+
+    def __init__(self, n_features: int, momentum: float = 0.9) -> None:
+        super().__init__()
+        if not 0 <= momentum <= 1:
+            raise InputError(f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and 1 (never moves).")
+        self.momentum = momentum
+        self.mean_feature: Tensor
+        self.register_buffer("mean_feature", torch.zeros(n_features))
+
+    @torch.no_grad()
+    def observe(self, outputs: Outputs, head: nn.Linear) -> None:
+        batch_mean = torch.stack([f.mean(0) for f in outputs.features]).mean(0)
+        self.mean_feature.lerp_(batch_mean.to(self.mean_feature.dtype), 1 - self.momentum)
+
+    @torch.no_grad()
+    def log_prior(self, head: nn.Linear) -> Tensor:
+        logits = head(self.mean_feature.to(head.weight.dtype)).to(self.mean_feature.dtype)
+        return torch.log(torch.softmax(logits, dim=0) + EPSILON)

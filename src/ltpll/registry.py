@@ -1,0 +1,75 @@
+"""A read-only mapping from names to classes that fills itself from the files of a package."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Generic, TypeVar
+
+from ltpll.errors import InputError, UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, type[T]], Generic[T]):
+    """Classes by their `name`; looking up a name that is not there lists the ones that are."""
+
+    def __init__(self, kind: str, base: type[T]) -> None:
+        self.kind = kind
+        self.base = base
+        self._classes: dict[str, type[T]] = {}
+
+    def register(self, cls: type[T]) -> type[T]:
+        """Add a class under its `name`; usable as a decorator, so methods can live outside this package."""
+        if not (isinstance(cls, type) and issubclass(cls, self.base)):
+            raise InputError(f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a {self.kind}.")
+        name = cls.__dict__.get("name")
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{cls.__name__} has no name: set the class attribute `name` to register it as a {self.kind}.")
+        taken = self._classes.get(name)
+        if taken is not None and taken is not cls:
+            raise InputError(f"The {self.kind} name {name!r} is taken by {taken.__module__}.{taken.__qualname__}.")
+        self._classes[name] = cls
+        return cls
+
+    def discover(self, package: str, path: list[str]) -> Registry[T]:
+        """Import every module of a package and register the named classes that are defined in it."""
+        for info in sorted(pkgutil.iter_modules(path), key=lambda info: info.name):
+            module = importlib.import_module(f"{package}.{info.name}")
+            for cls in vars(module).values():
+                if isinstance(cls, type) and issubclass(cls, self.base) and cls.__module__ == module.__name__:
+                    self.register(cls)
+        return self
+
+    def create(self, name: str, context: Mapping[str, Any] | None = None, **options: Any) -> T:
+        """Build an object by name: `options` are the user's, `context` offers facts that the class takes if it wants them."""
+        cls = self[name]
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        parameters = {key: p for key, p in inspect.signature(cls).parameters.items() if p.kind in named}
+        unknown = sorted(set(options) - set(parameters))
+        if unknown:
+            known = ", ".join(sorted(set(parameters) - set(context or {}))) or "none"
+            raise InputError(f"The {self.kind} {name!r} has no option {unknown[0]!r}; its options: {known}.")
+        offered = {key: value for key, value in (context or {}).items() if key in parameters}
+        arguments = {**offered, **options}
+        missing = [key for key, p in parameters.items() if p.default is p.empty and key not in arguments]
+        if missing:
+            raise InputError(f"The {self.kind} {name!r} needs {missing[0]!r}, which is not known here.")
+        return cls(**arguments)
+
+    def __getitem__(self, name: str) -> type[T]:
+        try:
+            return self._classes[name]
+        except KeyError:
+            guess = get_close_matches(str(name), self._classes, n=1)
+            hint = f" Did you mean {guess[0]!r}?" if guess else ""
+            raise UnknownNameError(f"There is no {self.kind} {name!r}.{hint} Available: {', '.join(sorted(self._classes))}.") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._classes))
+
+    def __len__(self) -> int:
+        return len(self._classes)

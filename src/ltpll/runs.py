@@ -1,0 +1,163 @@
+"""Runs: a config, a folder named by its hash, a stream of records, and a `done` marker written last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ltpll.checkpoint import write_atomically
+from ltpll.errors import InputError
+
+FORMAT = "ltpll-run-1"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: the same config under the same root is the same folder, so a finished run is never trained twice."""
+
+    root: Path
+    config: Record
+
+    @property
+    def key(self) -> str:
+        return config_hash(self.config)
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.key
+
+    @property
+    def done(self) -> bool:
+        return (self.folder / "done").exists()
+
+    def start(self) -> None:
+        """Make the folder and clear what an interrupted attempt left in it."""
+        try:
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+            self.folder.mkdir(parents=True)
+            write_atomically(self.folder / "config.json", _json(self.config))
+        except OSError as error:
+            raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
+
+    def log(self, record: Record) -> None:
+        """Append one record to the stream."""
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, allow_nan=False) + "\n")
+
+    def finish(self, result: Record) -> None:
+        """Write the result, then the marker that makes it count."""
+        write_atomically(self.folder / "result.json", _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
+        write_atomically(self.folder / "done", b"")
+
+    def result(self) -> Record:
+        return read_result(self.folder / "result.json")
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Twelve hexadecimal digits that depend on the config's content and not on the order of its keys."""
+    canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def read_result(path: Path) -> Record:
+    """A result file, refused if it is not one."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no result file {path}.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"The result file {path} cannot be read ({error}): delete it and run again.") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise InputError(f"{path} is not a result file of this program.")
+    return record
+
+
+def results_under(folder: Path) -> Iterator[Record]:
+    """All result records of a folder of committed results (`*.json`), in a stable order."""
+    for path in sorted(folder.rglob("*.json")):
+        yield read_result(path)
+
+
+def _json(value: Record) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+# ---- where and with what a run was made ---------------------------------------------------------------------------
+
+
+def environment(device: str) -> Record:
+    """What a figure needs beside it to be believed: versions, commit, hardware."""
+    return {**_software(), "device": device, "hardware": _hardware(device), "threads": _threads()}
+
+
+@cache
+def code_fingerprint() -> str:
+    """A hash of this package's source, so that runs of changed code are not taken for finished ones."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+@cache
+def _software() -> Record:
+    def version(name: str) -> str:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return "unknown"
+
+    return {
+        "ltpll": version("ltpll"),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
+    }
+
+
+def _commit() -> str:
+    """The commit of the source tree, marked where files differ from it; `unknown` outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        # An installed package may lie inside somebody else's repository; that repository's commit is not ours.
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != here.parents[1]:
+            return "unknown"
+        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--", str(here)) else "")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+@cache
+def _hardware(device: str) -> str:
+    if device.startswith("cuda"):
+        import torch
+
+        return str(torch.cuda.get_device_name(device))
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        name = names[0] if names else name
+    return f"{name}, {os.cpu_count()} cores"
+
+
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()

@@ -1,0 +1,68 @@
+"""The demo: scikit-learn's handwritten digits made long-tailed and ambiguous, two methods with and without rebalancing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ltpll.data import load_digits_split, long_tail_subset, uniform_candidates
+from ltpll.evaluate import Shots, Truth
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from ltpll.rebalancers import REBALANCERS
+from ltpll.runs import Record, Run, code_fingerprint
+from ltpll.studies.study import record_training
+from ltpll.trainer import PartialLabelTrainer
+from ltpll.views import Cutout, Jitter, Shift, Views
+
+METHODS_SHOWN = ("proden", "corr")
+REBALANCERS_SHOWN = ("none", "records")
+POSTHOC = "oracle-la-posthoc"
+
+
+def configs(seeds: int) -> list[Record]:
+    """One config per seed, method and rebalancer; `oracle-la-posthoc` is judged on the runs of `none`."""
+    return [
+        {
+            "study": "digits",
+            "data": {"largest": 120, "imbalance": 20, "ambiguity": 0.5, "test_per_class": 50},
+            "model": {"name": "small-cnn", "width": 16},
+            "method": method,
+            "rebalancer": rebalancer,
+            "epochs": 40,
+            "batch_size": 64,
+            "lr": 0.05,
+            "shots": {"many": 50, "few": 20},
+            "seed": seed,
+            "code": code_fingerprint(),
+        }
+        for seed in range(seeds)
+        for method in METHODS_SHOWN
+        for rebalancer in REBALANCERS_SHOWN
+    ]
+
+
+def train(run: Run) -> None:
+    """Train one cell; subset, candidates and training take their chance from different streams of the run's seed."""
+    config, data, seed = run.config, run.config["data"], run.config["seed"]
+    subset_seed, candidate_seed, training_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
+    digits = load_digits_split(seed=subset_seed, test_per_class=data["test_per_class"])
+    subset = long_tail_subset(digits.y_pool, data["imbalance"], seed=subset_seed, largest=data["largest"])
+    x, y = digits.x_pool[subset], digits.y_pool[subset]
+    counts = np.bincount(y, minlength=10)
+    candidates = uniform_candidates(y, 10, data["ambiguity"], seed=candidate_seed)
+    model = build_model(config["model"]["name"], training_seed, n_classes=10, width=config["model"]["width"])
+    context = {"n_features": model.head.in_features, "n_classes": 10, "class_frequencies": counts}
+    trainer = PartialLabelTrainer(
+        model,
+        METHODS.create(config["method"]),
+        REBALANCERS.create(config["rebalancer"], context),
+        views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3))),
+        epochs=config["epochs"],
+        batch_size=config["batch_size"],
+        lr=config["lr"],
+        seed=training_seed,
+        device="cpu",
+    )
+    posthoc = {POSTHOC: REBALANCERS.create(POSTHOC, context)} if config["rebalancer"] == "none" else {}
+    truth = Truth(digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc)
+    record_training(run, trainer, x, candidates, truth, class_counts=counts.tolist(), classes=[str(c) for c in range(10)])

@@ -1,0 +1,115 @@
+"""Running a study: train what is missing, side by side on the machine's cores, and give back every record."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ltpll.evaluate import Truth, best_epoch
+from ltpll.runs import Record, Run, environment
+from ltpll.trainer import PartialLabelTrainer
+
+Train = Callable[[Run], None]
+
+
+def record_training(run: Run, trainer: PartialLabelTrainer, x: Any, candidates: Any, truth: Truth, **facts: Any) -> None:
+    """Train and leave the run's folder finished; `facts` go into its result as they are."""
+    run.start()
+    started = time.perf_counter()
+    trainer.fit(x, candidates, measure=truth, on_epoch=run.log)
+    rows = ["test", *truth.posthoc]
+    run.finish(
+        {
+            "environment": environment(str(trainer.device)),
+            "seconds": round(time.perf_counter() - started, 3),
+            "posthoc": list(truth.posthoc),
+            "shots": {"many": truth.shots.many, "few": truth.shots.few},
+            "last": rounded(trainer.history[-1]),
+            "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
+            "curves": curves(trainer.history, rows),
+            **facts,
+        }
+    )
+
+
+def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
+    """The figures over epochs that a plot needs, as columns."""
+    measured = [record for record in history if "test" in record]
+    columns: Record = {
+        "epoch": [record["epoch"] for record in measured],
+        "loss": [record["loss"] for record in measured],
+        "accuracy": {row: [record[row]["balanced_accuracy"] for record in measured] for row in rows},
+    }
+    for name in ("target_recovery", "mean_target_distance", "prior_distance"):
+        if all(name in record for record in measured):
+            columns[name] = [record[name] for record in measured]
+    compact: Record = rounded(columns)
+    return compact
+
+
+def rounded(value: Any) -> Any:
+    """Floats to six decimals, so that committed records stay small and readable."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    return value
+
+
+def run_missing(runs: Sequence[Run], train: Train, *, workers: int | None = None) -> Iterator[Run]:
+    """Give back every run as it is finished, those found finished first; stop at the first error, keeping what is done."""
+    missing = [run for run in runs if not run.done]
+    yield from (run for run in runs if run.done)
+    workers = min(workers or os.cpu_count() or 1, len(missing))
+    if workers <= 1:
+        for run in missing:
+            train(run)
+            yield run
+        return
+    # One thread a process: two processes with two threads each on two cores wait for each other more than they compute.
+    with _one_thread_each(), ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker) as pool:
+        waiting: dict[Future[None], Run] = {pool.submit(train, run): run for run in missing}
+        try:
+            while waiting:
+                finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    run = waiting.pop(future)
+                    future.result()
+                    yield run
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _start_worker() -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # the parent has shown what there is to say
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")}
+    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def study_runs(root: Path, configs: Sequence[Record]) -> list[Run]:
+    return [Run(root, config) for config in configs]
