@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
-from ltpll.candidates import Candidates
-from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer
-from ltpll.errors import InputError, InputWarning, NotFiniteError
-from ltpll.evaluate import Shots, Truth, best_epoch, evaluate
-from ltpll.extras import EXTRAS
-from ltpll.methods import METHODS
-from ltpll.models import MODELS, Classifier, build_model, split_head
-from ltpll.rebalancers import REBALANCERS
-from ltpll.targets import initial_targets
-from ltpll.trainer import PartialLabelTrainer
-from ltpll.views import Views
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ltpll.candidates import Candidates as Candidates
+    from ltpll.contract import Batch as Batch
+    from ltpll.contract import Extra as Extra
+    from ltpll.contract import Method as Method
+    from ltpll.contract import Outputs as Outputs
+    from ltpll.contract import Rebalancer as Rebalancer
+    from ltpll.errors import InputError as InputError
+    from ltpll.errors import InputWarning as InputWarning
+    from ltpll.errors import NotFiniteError as NotFiniteError
+    from ltpll.evaluate import Shots as Shots
+    from ltpll.evaluate import Truth as Truth
+    from ltpll.evaluate import best_epoch as best_epoch
+    from ltpll.extras import EXTRAS as EXTRAS
+    from ltpll.methods import METHODS as METHODS
+    from ltpll.models import MODELS as MODELS
+    from ltpll.models import Classifier as Classifier
+    from ltpll.models import build_model as build_model
+    from ltpll.models import split_head as split_head
+    from ltpll.rebalancers import REBALANCERS as REBALANCERS
+    from ltpll.targets import initial_targets as initial_targets
+    from ltpll.trainer import PartialLabelTrainer as PartialLabelTrainer
+    from ltpll.views import Views as Views
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "EXTRAS",
-    "METHODS",
-    "MODELS",
-    "REBALANCERS",
-    "Batch",
-    "Candidates",
-    "Classifier",
-    "Extra",
-    "InputError",
-    "InputWarning",
-    "Method",
-    "NotFiniteError",
-    "Outputs",
-    "PartialLabelTrainer",
-    "Rebalancer",
-    "Shots",
-    "Truth",
-    "Views",
-    "best_epoch",
-    "build_model",
-    "evaluate",
-    "initial_targets",
-    "split_head",
-]
+# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do without it.
+_HOMES = {
+    "Batch": "contract",
+    "Candidates": "candidates",
+    "Classifier": "models",
+    "EXTRAS": "extras",
+    "Extra": "contract",
+    "InputError": "errors",
+    "InputWarning": "errors",
+    "METHODS": "methods",
+    "MODELS": "models",
+    "Method": "contract",
+    "NotFiniteError": "errors",
+    "Outputs": "contract",
+    "PartialLabelTrainer": "trainer",
+    "REBALANCERS": "rebalancers",
+    "Rebalancer": "contract",
+    "Shots": "evaluate",
+    "Truth": "evaluate",
+    "Views": "views",
+    "best_epoch": "evaluate",
+    "build_model": "models",
+    "initial_targets": "targets",
+    "split_head": "models",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -327,7 +327,7 @@ def _class_numbers(flat: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[Any
     try:
         values = np.asarray(flat)
         numbers = values.astype(np.int64)
-        wrong = np.flatnonzero(numbers != values) if values.dtype.kind in "fiub" else np.arange(1)
+        wrong = np.flatnonzero(numbers != values) if values.dtype.kind in "fiu" else np.arange(1)
     except (TypeError, ValueError, OverflowError):
         wrong = np.asarray([next(i for i, v in enumerate(flat) if not isinstance(v, (int, np.integer)))])
     if len(wrong):

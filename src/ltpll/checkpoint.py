@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ltpll.errors import InputError
+from ltpll.files import write_atomically
 
 FORMAT = "ltpll-checkpoint-1"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a power cut, meets either the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:

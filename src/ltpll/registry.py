@@ -73,3 +73,6 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def __len__(self) -> int:
         return len(self._classes)
+
+    def __repr__(self) -> str:
+        return f"Registry of {self.kind}s: {', '.join(self)}"

@@ -15,8 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ltpll.checkpoint import write_atomically
 from ltpll.errors import InputError
+from ltpll.files import write_atomically
 
 FORMAT = "ltpll-run-1"
 Record = dict[str, Any]
@@ -41,11 +41,15 @@ class Run:
     def done(self) -> bool:
         return (self.folder / "done").exists()
 
+    def forget(self) -> None:
+        """Delete the folder."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
     def start(self) -> None:
         """Make the folder and clear what an interrupted attempt left in it."""
         try:
-            if self.folder.exists():
-                shutil.rmtree(self.folder)
+            self.forget()
             self.folder.mkdir(parents=True)
             write_atomically(self.folder / "config.json", _json(self.config))
         except OSError as error:
@@ -55,6 +59,13 @@ class Run:
         """Append one record to the stream."""
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(record, allow_nan=False) + "\n")
+
+    def epochs_logged(self) -> int:
+        """How many records the stream has: the epochs done, of a finished run as of one under way."""
+        try:
+            return (self.folder / "metrics.jsonl").read_bytes().count(b"\n")
+        except OSError:
+            return 0
 
     def finish(self, result: Record) -> None:
         """Write the result, then the marker that makes it count."""

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.datasets import load_digits
 
 
 class DigitsSplit(NamedTuple):
@@ -20,6 +19,8 @@ class DigitsSplit(NamedTuple):
 
 def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
     """A random balanced test set; everything else is the pool to draw a long tail from."""
+    from sklearn.datasets import load_digits  # here, since it takes as long to import as torch
+
     digits = load_digits()
     images = (digits.images / 16.0).astype(np.float32)[:, None]
     labels = digits.target.astype(np.int64)

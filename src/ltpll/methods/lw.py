@@ -6,7 +6,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
 
 from ltpll.contract import Method, Outputs
 from ltpll.errors import InputError
@@ -38,8 +37,9 @@ class LW(Method):
         if self.form == "sigmoid":
             inside, outside = torch.sigmoid(-logits), torch.sigmoid(logits)
         else:
-            log_p = log_softmax(logits, dim=1)
-            inside, outside = -log_p, -torch.log((1 - log_p.exp()).abs() + EPSILON)
+            p = torch.softmax(logits, dim=1)
+            # The floor is the authors': without it the two forms differ from theirs for labels that are almost ruled out.
+            inside, outside = -torch.log(p + EPSILON), -torch.log((1 - p).abs() + EPSILON)
         return (targets * torch.where(candidates, inside, self.beta * outside)).sum(1).mean()
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ltpll.errors import InputError
+
 Record = dict[str, Any]
+# What tells the runs of one table apart; `code` differs between versions of the program that are compared on purpose.
+NOT_SETTING = {"method", "rebalancer", "extras", "seed", "code"}
 
 
 @dataclass(frozen=True)
@@ -34,17 +39,29 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: a method with a rebalancer, over all its seeds."""
+    """One line of a table: a method with a rebalancer in one setting, over all its seeds."""
 
     method: str
     rebalancer: str
     extras: tuple[str, ...]
+    posthoc: str  # the name of an adjustment of the finished model, or empty
+    setting: str  # every other entry of the config but the seed, as text: what rows must share to be compared
     records: tuple[Record, ...]
-    key: str  # where the row's figures stand in a record: "test", or the name of a post-hoc adjustment
+
+    @property
+    def key(self) -> str:
+        """Where the row's figures stand in a record."""
+        return self.posthoc or "test"
 
     @property
     def label(self) -> str:
-        return " + ".join([self.method, *self.extras]) + ("" if self.rebalancer == "none" else f" + {self.rebalancer}")
+        rebalancers = [name for name in (self.rebalancer, self.posthoc) if name not in ("none", "")]
+        return " + ".join([self.method, *self.extras, *rebalancers])
+
+    @property
+    def bare(self) -> bool:
+        """Whether this is the method without any rebalancing, which the others are compared with."""
+        return self.rebalancer == "none" and not self.posthoc
 
     @property
     def n(self) -> int:
@@ -67,22 +84,41 @@ class Row:
 
 
 def rows(records: Sequence[Record]) -> list[Row]:
-    """Group records by method, extras and rebalancer, in order of first appearance; post-hoc figures follow the run they come from."""
+    """Group records into rows, in order of first appearance; a post-hoc row follows the row of the runs that it adjusts."""
     groups: dict[tuple[str, str, tuple[str, ...], str], list[Record]] = {}
     for record in records:
         config = record["config"]
-        extras = tuple(config.get("extras", ()))
-        groups.setdefault((config["method"], config["rebalancer"], extras, "test"), []).append(record)
-        for name in record.get("posthoc", ()):
-            groups.setdefault((config["method"], name, extras, name), []).append(record)
-    return [Row(method, rebalancer, extras, tuple(group), key) for (method, rebalancer, extras, key), group in groups.items()]
+        setting = json.dumps({key: value for key, value in config.items() if key not in NOT_SETTING}, sort_keys=True)
+        groups.setdefault((config["method"], config["rebalancer"], tuple(config.get("extras", ())), setting), []).append(record)
+    table = []
+    for (method, rebalancer, extras, setting), group in groups.items():
+        _check_seeds(group)
+        posthoc = {name: None for record in group for name in record.get("posthoc", ())}
+        for name in ["", *posthoc]:
+            having = tuple(record for record in group if not name or name in record["posthoc"])
+            table.append(Row(method, rebalancer, extras, name, setting, having))
+    return table
 
 
-def difference(row: Row, other: Row) -> tuple[Figure, float] | None:
-    """The paired difference in last-epoch balanced accuracy over the seeds both rows have, and its standard error.
+def _check_seeds(group: Sequence[Record]) -> None:
+    seen: dict[int, str] = {}
+    for record in group:
+        seed, key = record["config"]["seed"], str(record.get("key", "?"))
+        if seed in seen:
+            raise InputError(f"The runs {seen[seed]} and {key} are the same experiment with the same seed {seed}: leave one of them out.")
+        seen[seed] = key
 
-    Pairing by seed takes out what the draw of data adds to both rows alike.
+
+def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
+    """What a row gains over its method without rebalancing, in last-epoch balanced accuracy: paired by seed, with its standard error.
+
+    Pairing takes out what the draw of data adds to both alike. None if there is nothing to compare with, or only one seed.
     """
+    other = next(
+        (one for one in table if one.bare and (one.method, one.extras, one.setting) == (row.method, row.extras, row.setting)), None
+    )
+    if other is None or other is row:
+        return None
 
     def by_seed(one: Row) -> dict[int, float]:
         return {record["config"]["seed"]: record["last"][one.key]["balanced_accuracy"] for record in one.records}

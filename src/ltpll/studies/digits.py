@@ -17,6 +17,13 @@ from ltpll.views import Cutout, Jitter, Shift, Views
 METHODS_SHOWN = ("proden", "corr")
 REBALANCERS_SHOWN = ("none", "records")
 POSTHOC = "oracle-la-posthoc"
+# Chosen once, from three settings tried with three seeds each (20 and 0.5, 20 and 0.7, 40 and 0.5): RECORDS gained in all; the mildest.
+DATA = {"largest": 120, "imbalance": 20, "ambiguity": 0.5, "test_per_class": 50}
+INTRO = (
+    "Real handwritten digits (8×8, from scikit-learn), made long-tailed and ambiguous: 120 zeros for training, fewer of every",
+    "further digit, 6 nines. Every image carries its true label hidden among wrong ones, each of which joined with probability 0.5.",
+    "Training sees the sets only. The test set is balanced: 50 unseen images of each digit.",
+)
 
 
 def configs(seeds: int) -> list[Record]:
@@ -24,7 +31,7 @@ def configs(seeds: int) -> list[Record]:
     return [
         {
             "study": "digits",
-            "data": {"largest": 120, "imbalance": 20, "ambiguity": 0.5, "test_per_class": 50},
+            "data": DATA,
             "model": {"name": "small-cnn", "width": 16},
             "method": method,
             "rebalancer": rebalancer,

@@ -1,0 +1,306 @@
+"""Pages: the records of a study as one HTML file that opens offline, with tables and interactive plots."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ltpll.errors import InputError
+from ltpll.files import write_atomically
+from ltpll.report.summary import NOT_SETTING, Figure, Record, Row, difference, rows
+
+COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
+NOTHING = "–"
+LONGEST_NAME = 24
+
+
+def write_page(path: Path, records: Sequence[Record], *, title: str, intro: Sequence[str], classes: Sequence[str] | None = None) -> None:
+    """Write the page; if anything fails, a page that was there before stays as it was."""
+    content = render_page(records, title=title, intro=intro, classes=classes).encode("utf-8", "replace")
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise InputError(f"The page {path} cannot be written ({error.strerror}): choose another path.") from error
+
+
+def render_page(records: Sequence[Record], *, title: str, intro: Sequence[str], classes: Sequence[str] | None = None) -> str:
+    """The page's HTML; `classes` are the class names, by default those that the records give."""
+    try:
+        import jinja2
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise InputError(f"A report page needs {error.name}, which is not installed: pip install plotly jinja2.") from error
+    if not records:
+        raise InputError("There are no finished runs to show: run the study first.")
+    here = files("ltpll.report")
+    style, script, template = (here.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js", "html"))
+    scripts = [get_plotlyjs(), script]
+    found = _in_groups(rows(records))
+    engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return engine.from_string(template).render(
+        title=title,
+        intro=intro,
+        style=style,
+        scripts=scripts,
+        hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
+        measured=_measured(records),
+        differing=_differing_settings(records),
+        shots=_shots(records),
+        groups=_summary(found),
+        oracle=any("oracle" in row.rebalancer + row.posthoc for row in found),
+        labels=[row.label for row in found],
+        colours=COLOURS,
+        plots=_plots(found, _class_names(records, classes)),
+        runs=[_run(record) for row in found if row.key == "test" for record in sorted(row.records, key=_seed)],
+    )
+
+
+# ---- what was measured ----------------------------------------------------------------------------------------------
+
+
+def _seed(record: Record) -> int:
+    return int(record["config"]["seed"])
+
+
+def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
+    """What the figures were measured on; where runs disagree, all their values."""
+    environments = [record.get("environment", {}) for record in records]
+
+    def distinct(name: str) -> str:
+        return " / ".join(dict.fromkeys(str(one[name]) for one in environments if name in one))
+
+    versions = {name for one in environments for name in one} - {"hardware", "device", "threads", "commit"}
+    seconds = sum(record.get("seconds", 0) for record in records)
+    facts = [
+        ("Seeds", f"{len({_seed(record) for record in records})}"),
+        ("Runs", f"{len(records)}, {_duration(seconds)} of training in all"),
+        ("Hardware", distinct("hardware") or distinct("device")),
+        ("Versions", ", ".join(f"{name} {distinct(name)}" for name in sorted(versions, key=lambda name: (name != "ltpll", name)))),
+        ("Commit", distinct("commit")),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def _differing_settings(records: Sequence[Record]) -> list[str]:
+    """Settings that must be the same for rows to be comparable and are not, as `name: value, value`."""
+    configs = [{name: value for name, value in record["config"].items() if name == "code" or name not in NOT_SETTING} for record in records]
+    found = []
+    for name in dict.fromkeys(name for config in configs for name in config):
+        values = dict.fromkeys(json.dumps(config[name], sort_keys=True) if name in config else "not set" for config in configs)
+        if len(values) > 1:
+            found.append(f"{name}: {', '.join(values)}")
+    return found
+
+
+def _shots(records: Sequence[Record]) -> dict[str, str]:
+    """The bounds of the three groups in words."""
+    bounds = {(shots["many"], shots["few"]) for record in records if (shots := record.get("shots"))}
+    if len(bounds) != 1:
+        return dict.fromkeys(("many", "medium", "few"), "bounds differ between runs" if bounds else "bounds not recorded")
+    many, few = bounds.pop()
+    return {"many": f"> {many} examples", "medium": f"{few} to {many}", "few": f"< {few} examples"}
+
+
+def _class_names(records: Sequence[Record], classes: Sequence[str] | None) -> list[str]:
+    sizes = {len(record["last"]["test"]["per_class"]) for record in records}
+    if len(sizes) > 1:
+        raise InputError(f"The runs have {' and '.join(map(str, sorted(sizes)))} classes: make one page for each data set.")
+    size = sizes.pop()
+    if classes is None:
+        classes = next((record["classes"] for record in records if record.get("classes")), [str(c) for c in range(size)])
+    if len(classes) != size:
+        raise InputError(f"There are {len(classes)} class names for {size} classes: give one name for each class.")
+    return [str(name) for name in classes]
+
+
+# ---- the tables -----------------------------------------------------------------------------------------------------
+
+
+def _group(row: Row) -> tuple[str, tuple[str, ...], str]:
+    return row.method, row.extras, row.setting
+
+
+def _in_groups(found: Sequence[Row]) -> list[Row]:
+    """Rows of one method together, those of the runs without rebalancing first."""
+    groups = list(dict.fromkeys(_group(row) for row in found))
+    return sorted(found, key=lambda row: (groups.index(_group(row)), row.rebalancer != "none"))
+
+
+def _summary(found: Sequence[Row]) -> list[list[dict[str, Any]]]:
+    """The table's lines, one list for each method: a label, the figures as text, and which of them are their group's best."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for i, row in enumerate(found):
+        figures = [row.last("balanced_accuracy"), row.best(), row.last("many"), row.last("medium"), row.last("few"), row.target_recovery]
+        line: dict[str, Any] = {"row": i, "label": row.label, "posthoc": row.key != "test", "n": row.n, "figures": figures, "cells": []}
+        groups.setdefault(_group(row), []).append(line | {"gain": _gain(row, found)})
+    for lines in groups.values():
+        for column in zip(*(line["figures"] for line in lines), strict=True):
+            # Compared as they are shown: two equal numbers of which one is bold would puzzle.
+            shown = [None if figure is None else round(100 * figure.mean, 1) for figure in column]
+            known = [value for value in shown if value is not None]
+            for line, figure, value in zip(lines, column, shown, strict=True):
+                best = value is not None and value == max(known) > min(known)
+                line["cells"].append((figure.percent() if figure else NOTHING, best))
+    return list(groups.values())
+
+
+def _gain(row: Row, table: Sequence[Row]) -> tuple[str, str]:
+    """The difference to the method without rebalancing as text, and its direction where it exceeds two standard errors."""
+    if row.bare:
+        return "reference", "reference"
+    gain = difference(row, table)
+    if gain is None:
+        return NOTHING, ""
+    figure, error = gain
+    pairs = "" if figure.n == row.n else f" (n = {figure.n})"
+    direction = "" if abs(figure.mean) <= 2 * error else "better" if figure.mean > 0 else "worse"
+    return f"{100 * figure.mean:+.1f} ± {100 * error:.1f}{pairs}".replace("-", "−"), direction
+
+
+def _run(record: Record) -> dict[str, Any]:
+    last, best = record["last"]["test"], record["best"]["test"]
+    return {
+        "key": record.get("key", NOTHING),
+        "label": rows([record])[0].label,
+        "seed": _seed(record),
+        "seconds": f"{record['seconds']:.1f}" if "seconds" in record else NOTHING,
+        "last": f"{100 * last['balanced_accuracy']:.1f}",
+        "best": f"{100 * best['test']['balanced_accuracy']:.1f}",
+        "epoch": best.get("epoch", NOTHING),
+        "config": json.dumps(record["config"], indent=2, sort_keys=True, ensure_ascii=False),
+    }
+
+
+# ---- the plots ------------------------------------------------------------------------------------------------------
+
+# From a record, or from its curves, and the row's key: one value for every class, or for every epoch.
+Read = Callable[[Record, str], Sequence[float | None] | None]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a plot: a figure over seeds for every x."""
+
+    row: int | None  # the row of the table that it belongs to, or None for the truth
+    name: str
+    what: str  # which of a row's lines it is, in a plot with several a row
+    x: Sequence[Any]
+    figures: list[Figure | None]
+
+    def data(self, scale: float) -> dict[str, Any]:
+        def numbers(values: Iterable[float | None]) -> list[float | None]:
+            return [None if value is None or not math.isfinite(value) else round(scale * value, 5) for value in values]
+
+        name = f"{self.name}, {self.what}" if self.what and self.row is not None else self.name
+        return {
+            "row": self.row,
+            "what": self.what,
+            "name": _plain(name),
+            "x": list(self.x),
+            "y": numbers(figure.mean if figure else None for figure in self.figures),
+            "spread": numbers(figure.std if figure else None for figure in self.figures),
+        }
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot: its words stand in page.html under its name, its look is page.js's."""
+
+    name: str
+    y: str
+    series: list[Series]
+    x: str = "epoch"
+    unit: str = " %"
+    log: bool = False
+    uniform: float | None = None
+
+    @property
+    def rows(self) -> list[int]:
+        return sorted({one.row for one in self.series if one.row is not None})
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        """How the lines of one row differ, for the legend."""
+        return list(dict.fromkeys((one.what, one.what if one.row is not None else one.name) for one in self.series if one.what))
+
+    def data(self) -> dict[str, Any]:
+        series = [one.data(100 if self.unit == " %" else 1) for one in self.series]
+        return {"y": self.y, "x": self.x, "unit": self.unit, "log": self.log, "uniform": self.uniform, "series": series}
+
+
+def _plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
+    """Every plot that the records have data for."""
+    trained = [row for row in found if row.key == "test"]  # a post-hoc row has the targets of the run it comes from
+    estimating = [row for row in trained if any("prior" in record["last"] for record in row.records)]
+    counted = [record["class_counts"] for row in trained for record in row.records if record.get("class_counts")]
+    counts = [sum(values) / len(values) for values in zip(*counted, strict=True)]
+    order = sorted(range(len(classes)), key=lambda c: -counts[c] if counts else 0)
+    axis = "class (training examples)" if counts else "class"
+    labels = _unique([_plain(_short(classes[c]) + (f" ({counts[c]:.0f})" if counts else "")) for c in order])
+
+    def by_class(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
+        series = []
+        for row in shown:
+            columns = [values for record in row.records if (values := read(record, row.key)) is not None]
+            series.append(Series(found.index(row), row.label, what, labels, [Figure.of(values[c] for values in columns) for c in order]))
+        return series
+
+    def by_epoch(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
+        series = []
+        for row in shown:
+            points: dict[int, list[float | None]] = {}
+            for record in row.records:
+                curves = record.get("curves", {})
+                if (values := read(curves, row.key)) is not None:
+                    for epoch, value in zip(curves["epoch"], values, strict=True):
+                        points.setdefault(epoch, []).append(value)
+            epochs = sorted(points)
+            series.append(Series(found.index(row), row.label, what, epochs, [Figure.of(points[epoch]) for epoch in epochs]))
+        return series
+
+    priors = by_class(estimating, lambda record, _: record["last"].get("prior"), "estimated prior")
+    priors += by_class(estimating, lambda record, _: record["last"].get("mean_target"), "mean target")
+    if counts and estimating:
+        frequencies: list[Figure | None] = [Figure(counts[c] / sum(counts), None, 1) for c in order]
+        priors.append(Series(None, "true class frequencies", "truth", labels, frequencies))
+    distances = by_epoch(trained, lambda curves, _: curves.get("prior_distance"), "estimated prior")
+    distances += by_epoch(trained, lambda curves, _: curves.get("mean_target_distance"), "mean target")
+    predictions = by_class(found, lambda record, key: record["last"][key].get("mean_prediction"))
+    plots = [
+        Plot("accuracy", "balanced test accuracy (%)", by_epoch(found, lambda curves, key: curves.get("accuracy", {}).get(key))),
+        Plot("per-class", "test accuracy (%)", by_class(found, lambda record, key: record["last"][key].get("per_class")), axis),
+        Plot("recovery", "training examples (%)", by_epoch(trained, lambda curves, _: curves.get("target_recovery"))),
+        Plot("prior", "share of the class (%), log scale", priors, axis, log=True),
+        Plot("distance", "Euclidean distance", distances, unit=""),
+        Plot("prediction", "average prediction (%)", predictions, axis, uniform=100 / len(classes)),
+    ]
+    filled = [replace(plot, series=[one for one in plot.series if any(one.figures)]) for plot in plots]
+    return [plot for plot in filled if plot.series]
+
+
+def _plain(text: str) -> str:
+    """Text that plotly, which reads names and ticks as HTML-like markup, shows as it is."""
+    return html.escape(text, quote=False)  # plotly does not know &quot;
+
+
+def _short(name: str) -> str:
+    """Longer names would leave no room for the plot above them."""
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+def _unique(labels: Sequence[str]) -> list[str]:
+    """Plotly draws classes of one name at one place, so those get their position."""
+    return [f"{label} #{i}" if labels.count(label) > 1 else label for i, label in enumerate(labels)]

@@ -1,0 +1,68 @@
+import math
+
+import pytest
+import torch
+
+from ltpll.contract import Outputs
+from ltpll.errors import InputError
+from ltpll.methods import METHODS
+from problems import inside, naive_softmax, outside, problem
+
+
+def kl(target: list[float], probability: list[float]) -> float:
+    return sum(w * (math.log(w) - math.log(p)) for w, p in zip(target, probability, strict=True) if w > 0)
+
+
+def push(probability: list[float], ruled_out: list[int]) -> float:
+    return sum(-math.log(abs(1 - probability[j]) + 1e-9) for j in ruled_out)
+
+
+def test_loss_equals_the_published_formula():
+    method = METHODS["corr"]()
+    p = problem(method)
+    w = p.targets.tolist()
+    total = 0.0
+    for i in range(len(w)):
+        for view in p.outputs.logits:
+            probability = naive_softmax(view[i].tolist())
+            total += push(probability, [j for j, weight in enumerate(w[i]) if weight == 0]) + kl(w[i], probability)
+    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(total / len(w), rel=1e-5)
+
+
+def test_targets_are_the_normalised_geometric_mean_of_the_views():
+    method = METHODS["corr"]()
+    p = problem(method)
+    expected = []
+    for i in range(len(p.targets)):
+        weak, strong = (naive_softmax(view[i].tolist()) for view in p.outputs.logits)
+        product = [math.sqrt(a * b) if j in inside(p.candidates, i) else 0.0 for j, (a, b) in enumerate(zip(weak, strong, strict=True))]
+        expected.append([value / sum(product) for value in product])
+    torch.testing.assert_close(method.disambiguate(p.outputs, p.targets, p.candidates), torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("epoch", "ramp"), [(0, 0.0), (25, 0.25), (100, 1.0), (700, 1.0)])
+def test_original_form_has_three_views_a_ramp_and_pushes_on_the_first_view_only(epoch, ramp):
+    method = METHODS["corr"](form="original")
+    method.start_epoch(epoch, 800)
+    assert method.views == ("weak", "strong", "strong")
+    p = problem(method)
+    w = p.targets.tolist()
+    total = 0.0
+    for i in range(len(w)):
+        probabilities = [naive_softmax(view[i].tolist()) for view in p.outputs.logits]
+        total += push(probabilities[0], outside(p.candidates, i)) + ramp * sum(kl(w[i], probability) for probability in probabilities)
+    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(total / len(w), rel=1e-5)
+
+
+def test_the_gradient_stays_finite_where_a_probability_rounds_to_one():
+    method = METHODS["corr"]()
+    logits = torch.tensor([[40.0, 0.0, -40.0]], requires_grad=True)
+    targets = torch.tensor([[0.0, 0.5, 0.5]])
+    method.loss(Outputs((logits, logits), (logits, logits)), targets, targets > 0).backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+@pytest.mark.parametrize("options", [{"form": "dpll"}, {"ramp_epochs": -1}])
+def test_an_impossible_option_is_refused(options):
+    with pytest.raises(InputError, match="CORR"):
+        METHODS["corr"](**options)

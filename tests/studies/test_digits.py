@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from ltpll.report.summary import rows
+from ltpll.runs import Run
+from ltpll.studies import digits
+from ltpll.studies.study import run_missing
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    root = tmp_path_factory.mktemp("digits")
+    configs = [config for config in digits.configs(2) if config["method"] == "proden"]
+    runs = [Run(root, config) for config in configs]
+    run_missing(runs, digits.train, workers=0)
+    return [run.result() for run in runs]
+
+
+def test_the_study_crosses_two_methods_with_two_trainings_over_seeds():
+    cells = [(config["method"], config["rebalancer"], config["seed"]) for config in digits.configs(3)]
+    assert len(set(cells)) == len(cells) == 2 * 2 * 3
+
+
+def test_classes_fall_from_the_largest_by_the_imbalance(records):
+    counts = records[0]["class_counts"]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == 120
+    assert counts[0] / counts[-1] == pytest.approx(20, rel=0.01)
+
+
+def test_records_recovers_more_labels_than_no_rebalancing_and_lifts_the_rarer_classes(records):
+    table = {row.rebalancer: row for row in rows(records)}
+    assert set(table) == {"none", "oracle-la-posthoc", "records"}
+    assert table["records"].target_recovery.mean > table["none"].target_recovery.mean
+    assert table["records"].last("medium").mean > table["none"].last("medium").mean
+    assert table["records"].last("balanced_accuracy").mean > table["none"].last("balanced_accuracy").mean
+
+
+def test_a_record_says_what_it_was_measured_with_and_carries_its_curves(records):
+    record = records[0]
+    assert {"commit", "python", "torch", "hardware", "threads"} <= record["environment"].keys()
+    epochs = record["config"]["epochs"]
+    assert record["curves"]["epoch"] == list(range(1, epochs + 1))
+    assert record["curves"]["accuracy"]["test"][-1] == record["last"]["test"]["balanced_accuracy"]
+    best = record["best"]["test"]
+    assert best["test"]["balanced_accuracy"] == max(record["curves"]["accuracy"]["test"])
+    assert np.isclose(sum(record["last"]["mean_target"]), 1, atol=1e-4)

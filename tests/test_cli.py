@@ -1,0 +1,148 @@
+"""The command line as a user meets it: real processes, real files, exit statuses."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ltpll.catalogue import parts
+
+
+def ltpll(*arguments, cwd=None, **options):
+    environment = {**os.environ, "COLUMNS": "100", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "ltpll", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_without_arguments_it_explains_itself():
+    result = ltpll()
+    assert "demo" in result.stdout + result.stderr
+    assert "toy" in result.stdout + result.stderr
+
+
+def test_version_is_the_packages():
+    from ltpll import __version__
+
+    assert ltpll("--version").stdout.strip() == f"ltpll {__version__}"
+
+
+def test_list_shows_every_registered_part():
+    shown = ltpll("list").stdout
+    for part in parts():
+        assert re.search(rf"{part.kind}\s+{re.escape(part.name)}\s", shown), part
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder in which `ltpll toy --seeds 1` has run, and what it printed."""
+    folder = tmp_path_factory.mktemp("toy")
+    result = ltpll("toy", "--seeds", "1", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return folder, result.stdout
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def stamps(folder):
+    return {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("done")}
+
+
+def test_toy_prints_a_table_and_draws_the_figure_whose_path_comes_last(finished):
+    folder, printed = finished
+    for row in ("proden", "proden + oracle-la", "proden + records"):
+        assert re.search(rf"^\s*{re.escape(row)}\s+\d+\.\d", printed, re.M), printed
+    figure = Path(printed.strip().splitlines()[-1].partition(": ")[2])
+    assert figure == (folder / "ltpll-runs" / "toy.png").resolve()
+    assert figure.read_bytes()[:4] == b"\x89PNG"
+    assert len(stamps(folder)) == 3
+
+
+def test_a_second_call_trains_nothing_and_says_so(copied):
+    before = stamps(copied)
+    result = ltpll("toy", "--seeds", "1", cwd=copied)
+    assert "3 of 3 runs were finished earlier" in result.stdout
+    assert stamps(copied) == before
+
+
+def test_fresh_trains_again(copied):
+    before = stamps(copied)
+    assert ltpll("toy", "--seeds", "1", "--fresh", cwd=copied).returncode == 0
+    assert stamps(copied).keys() == before.keys()
+    assert all(stamp > before[key] for key, stamp in stamps(copied).items())
+
+
+def test_a_damaged_result_is_named_and_exits_with_2(copied):
+    damaged = next(copied.rglob("result.json"))
+    damaged.write_text("{")
+    result = ltpll("toy", "--seeds", "1", cwd=copied)
+    assert result.returncode == 2
+    assert str(damaged.relative_to(copied)) in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(("toy", "--seeds", "0"), 2), (("toy", "--seeds", "many"), 2), (("nonsense",), 2), (("demo", "--workers", "-1"), 2)],
+)
+def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path):
+    result = ltpll(*arguments, cwd=tmp_path)
+    assert result.returncode == status
+    assert "Traceback" not in result.stderr + result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file_stays(tmp_path):
+    path = tmp_path / "taken"
+    path.write_text("precious")
+    result = ltpll("toy", "--seeds", "1", "--out", str(path))
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert path.read_text() == "precious"
+
+
+def test_an_interrupted_study_says_so_and_goes_on_where_it_was(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ltpll", "toy", "--seeds", "2", "--workers", "1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("done")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "Interrupted" in stdout
+    assert "Traceback" not in stderr
+    kept = len(list(tmp_path.rglob("done")))
+    assert 1 <= kept < 6
+    again = ltpll("toy", "--seeds", "2", cwd=tmp_path)
+    assert f"{kept} of 6 runs were finished earlier" in again.stdout
+    assert again.returncode == 0
+
+
+def test_demo_prints_its_table_and_leaves_a_page_whose_path_comes_last(tmp_path):
+    result = ltpll("demo", "--seeds", "1", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    for row in ("proden", "proden + oracle-la-posthoc", "proden + records", "corr", "corr + oracle-la-posthoc", "corr + records"):
+        assert re.search(rf"^\s*{re.escape(row)}\s+\d+\.\d", result.stdout, re.M), result.stdout
+    last = result.stdout.strip().splitlines()[-1]
+    page = Path(last.removeprefix("Report: "))
+    assert page == (tmp_path / "ltpll-runs" / "demo.html").resolve()
+    assert "<html" in page.read_text()[:500]

@@ -1,0 +1,200 @@
+"""Targets behave like a dense matrix that is read and written by row number, in both of their layouts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ltpll.targets
+from ltpll.candidates import Candidates
+from ltpll.targets import CandidateTargets, ClassTargets, initial_targets, restricted_softmax
+
+LAYOUTS = {"candidates": CandidateTargets, "classes": ClassTargets}
+
+
+@st.composite
+def sets_of_labels(draw):
+    n_classes = draw(st.integers(2, 7))
+    return draw(st.lists(st.sets(st.integers(0, n_classes - 1), min_size=1), min_size=1, max_size=10)), n_classes
+
+
+def uniform(sets, n_classes, covers):
+    """The starting matrix, written out."""
+    if covers == "classes":
+        return np.full((len(sets), n_classes), 1 / n_classes, dtype=np.float32)
+    dense = np.zeros((len(sets), n_classes), dtype=np.float32)
+    for i, labels in enumerate(sets):
+        for label in labels:
+            dense[i, label] = 1 / len(labels)
+    return dense
+
+
+def best_candidates(dense, sets):
+    return [max(sorted(labels), key=lambda c, i=i: dense[i, c]) for i, labels in enumerate(sets)]
+
+
+def mean_on_candidates(dense, sets):
+    total = np.zeros(dense.shape[1])
+    for row, labels in zip(dense.astype(np.float64), sets, strict=True):
+        mass = sum(row[c] for c in labels)
+        for c in labels:
+            total[c] += row[c] / mass
+    return total / len(sets)
+
+
+@pytest.mark.parametrize("covers", LAYOUTS)
+@settings(max_examples=40, deadline=None)
+@given(data=sets_of_labels())
+def test_targets_start_uniform_on_what_they_cover(covers, data):
+    sets, n_classes = data
+    targets = initial_targets(Candidates.of(sets, n_classes=n_classes), covers)
+    assert type(targets) is LAYOUTS[covers]
+    assert len(targets) == len(sets)
+    rows = targets[torch.arange(len(sets))]
+    assert rows.dtype == torch.float32
+    assert np.array_equal(rows.numpy(), uniform(sets, n_classes, covers))
+    assert targets.labels().tolist() == [min(labels) for labels in sets]
+    np.testing.assert_allclose(targets.mean().numpy(), mean_on_candidates(uniform(sets, n_classes, "candidates"), sets), atol=1e-6)
+
+
+@pytest.mark.parametrize("covers", LAYOUTS)
+@settings(max_examples=50, deadline=None)
+@given(data=sets_of_labels(), draw=st.data())
+def test_any_sequence_of_reads_and_writes_equals_a_dense_matrix(covers, data, draw):
+    sets, n_classes = data
+    n = len(sets)
+    mask = np.zeros((n, n_classes), dtype=bool)
+    for i, labels in enumerate(sets):
+        mask[i, list(labels)] = True
+    dense = uniform(sets, n_classes, covers)
+    targets = initial_targets(Candidates.of(sets, n_classes=n_classes), covers)
+    rng = np.random.default_rng(draw.draw(st.integers(0, 2**32 - 1)))
+    for _ in range(draw.draw(st.integers(1, 4))):
+        index = rng.permutation(n)[: rng.integers(0, n + 1)]
+        rows = rng.random((len(index), n_classes)).astype(np.float32) + np.float32(0.01)
+        if covers == "candidates" and rng.random() < 0.8:  # what methods write, and now and then what they should not
+            rows = rows * mask[index] / (rows * mask[index]).sum(1, keepdims=True)
+        targets[torch.from_numpy(index)] = torch.from_numpy(rows)
+        dense[index] = rows * mask[index] if covers == "candidates" else rows
+
+        read = rng.integers(0, n, size=2 * n)  # with repeats
+        assert np.array_equal(targets[torch.from_numpy(read)].numpy(), dense[read])
+    assert targets.labels().tolist() == best_candidates(dense, sets)
+    if covers == "classes":
+        np.testing.assert_allclose(targets.mean().numpy(), mean_on_candidates(dense, sets), atol=1e-6)
+    else:
+        np.testing.assert_allclose(targets.mean().numpy(), dense.astype(np.float64).mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("covers", LAYOUTS)
+def test_writing_a_row_twice_in_one_batch_with_the_same_values_equals_writing_it_once(covers):
+    candidates = Candidates.of([[0, 2], [1], [0, 1, 2]])
+    once, twice = initial_targets(candidates, covers), initial_targets(candidates, covers)
+    row = torch.tensor([[0.2, 0.3, 0.5]])
+    once[torch.tensor([2])] = row
+    twice[torch.tensor([2, 2, 2])] = row.expand(3, -1)
+    assert torch.equal(once.values, twice.values)
+
+
+@pytest.mark.parametrize("covers", LAYOUTS)
+def test_reading_gives_a_copy(covers):
+    targets = initial_targets(Candidates.of([[0, 1], [1, 2]]), covers)
+    before = targets.values.clone()
+    targets[torch.tensor([0, 1])].zero_()
+    assert torch.equal(targets.values, before)
+
+
+@pytest.mark.parametrize("covers", LAYOUTS)
+@pytest.mark.parametrize("chunk", [1, 3, 10, 11])
+def test_labels_and_mean_do_not_depend_on_the_chunk(covers, chunk, monkeypatch):
+    rng = np.random.default_rng(chunk)
+    sets = [set(rng.choice(5, size=rng.integers(1, 6), replace=False).tolist()) for _ in range(10)]
+    targets = initial_targets(Candidates.of(sets, n_classes=5), covers)
+    dense = rng.random((10, 5)).astype(np.float32)
+    targets[torch.arange(10)] = torch.from_numpy(dense)
+    monkeypatch.setattr(ltpll.targets, "CHUNK", chunk)
+    assert targets.labels().tolist() == best_candidates(dense, sets)
+    expected = (
+        mean_on_candidates(dense, sets) if covers == "classes" else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10
+    )
+    np.testing.assert_allclose(targets.mean().numpy(), expected, atol=1e-6)
+
+
+def mask_row(row, labels):
+    return np.array([value if c in labels else 0.0 for c, value in enumerate(row)], dtype=np.float64)
+
+
+def test_targets_on_candidates_need_one_number_for_each_candidate():
+    targets = CandidateTargets(Candidates.of([[0, 5], [1], [2, 3, 4]], n_classes=1000))
+    assert targets.values.shape == (6,)
+    assert targets.values.dtype == torch.float32
+
+
+# ---- restricted softmax -----------------------------------------------------------------------------------------------
+
+
+def naive_softmax(logits, mask):
+    """One row in Python's float arithmetic."""
+    on = [z for z, keep in zip(logits, mask, strict=True) if keep]
+    if not on:
+        return [0.0] * len(logits)
+    total = math.fsum(math.exp(z - max(on)) for z in on)
+    return [math.exp(z - max(on)) / total if keep else 0.0 for z, keep in zip(logits, mask, strict=True)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(draw=st.data(), scale=st.sampled_from([1.0, 30.0, 1e4]), dtype=st.sampled_from([torch.float32, torch.float64]))
+def test_restricted_softmax_equals_a_loop_over_the_mask_however_large_the_logits(draw, scale, dtype):
+    n, c = draw.draw(st.integers(1, 6)), draw.draw(st.integers(1, 6))
+    cells = st.floats(-1, 1, allow_nan=False, width=32)
+    logits = torch.tensor(draw.draw(st.lists(st.lists(cells, min_size=c, max_size=c), min_size=n, max_size=n)), dtype=dtype) * scale
+    mask = torch.tensor(draw.draw(st.lists(st.lists(st.booleans(), min_size=c, max_size=c), min_size=n, max_size=n)))
+    out = restricted_softmax(logits, mask)
+    assert out.dtype == dtype
+    assert bool(torch.isfinite(out).all())
+    assert bool((out[~mask] == 0).all())
+    expected = [naive_softmax(z, m) for z, m in zip(logits.double().tolist(), mask.tolist(), strict=True)]
+    torch.testing.assert_close(out.double(), torch.tensor(expected, dtype=torch.float64), atol=3e-6, rtol=0)
+    torch.testing.assert_close(out.sum(1), mask.any(1).to(dtype), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("low", [-1e4, -1e30])
+@pytest.mark.parametrize("high", [0.0, 1e4, 1e30])
+def test_candidates_far_below_the_rest_still_share_the_whole_row(low, high):
+    logits = torch.tensor([[low, low, high]])
+    out = restricted_softmax(logits, torch.tensor([[True, True, False]]))
+    assert out.tolist() == [[0.5, 0.5, 0.0]]
+
+
+def test_a_row_without_candidates_is_all_zero_and_passes_no_gradient():
+    logits = torch.tensor([[1.0, 2.0], [3.0, -1e4]], requires_grad=True)
+    out = restricted_softmax(logits, torch.tensor([[False, False], [True, True]]))
+    out[:, 0].sum().backward()
+    assert out[0].tolist() == [0.0, 0.0]
+    assert logits.grad is not None
+    assert bool(torch.isfinite(logits.grad).all())
+    assert logits.grad[0].tolist() == [0.0, 0.0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_restricted_softmax_equals_the_masked_probabilities_divided_by_their_sum(seed):
+    rng = np.random.default_rng(seed)
+    logits = 3 * rng.standard_normal((8, 5))
+    mask = rng.random((8, 5)) < 0.5
+    mask[np.arange(8), rng.integers(0, 5, 8)] = True
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    expected = p * mask / (p * mask).sum(1, keepdims=True)
+    np.testing.assert_allclose(restricted_softmax(torch.from_numpy(logits), torch.from_numpy(mask)).numpy(), expected, rtol=1e-12)
+
+
+def test_the_gradient_of_restricted_softmax_equals_the_finite_difference():
+    torch.manual_seed(0)
+    logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[1, 1, 0, 0, 1], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], dtype=torch.bool)
+    assert torch.autograd.gradcheck(lambda z: restricted_softmax(z, mask), (logits,))

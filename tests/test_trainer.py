@@ -1,0 +1,360 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ltpll.candidates import Candidates
+from ltpll.contract import Method
+from ltpll.data import four_squares, uniform_candidates
+from ltpll.errors import InputError, InputWarning, NotFiniteError
+from ltpll.evaluate import Truth
+from ltpll.extras import EXTRAS
+from ltpll.methods import METHODS
+from ltpll.methods.proden import PRODEN
+from ltpll.models import Classifier, build_model
+from ltpll.rebalancers import REBALANCERS
+from ltpll.trainer import PartialLabelTrainer, cosine_rate
+from ltpll.views import Jitter, Views
+
+SIZES = (10, 20, 40, 80)
+
+
+def toy(seed=0):
+    x, y = four_squares(SIZES, seed=seed)
+    return x, y, uniform_candidates(y, 4, 0.5, seed=seed)
+
+
+def trainer(method="proden", rebalancer=None, extras=(), *, seed=0, model=None, **options):
+    model = model or build_model("mlp", seed, n_inputs=2, n_classes=4, hidden=(8,))
+    options = {"epochs": 3, "batch_size": 32, "lr": 0.1, "device": "cpu", "views": Views(strong=(Jitter(0.05),)), **options}
+    return PartialLabelTrainer(model, METHODS[method](), rebalancer, extras, seed=seed, **options)
+
+
+# ---- what a step does -----------------------------------------------------------------------------------------------
+
+
+def test_a_step_equals_the_algorithm_of_the_paper_written_out():
+    """Output, F, loss on the old targets, debiased output, new targets, SGD: recomputed by hand for three epochs of whole batches."""
+    x, _, candidates = toy()
+    n = len(x)
+    records = REBALANCERS["records"](n_features=8)
+    # One batch that holds everything: the order within it does not matter, so no knowledge of the trainer's draws is needed.
+    tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr=1.0).fit(x, candidates)
+
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,)).double()
+    inputs, allowed = torch.from_numpy(x).double(), candidates.dense()
+    targets = allowed.double() / allowed.sum(1, keepdim=True)
+    mean_feature = torch.zeros(8, dtype=torch.float64)
+    velocity = [torch.zeros_like(p) for p in model.parameters()]
+    for epoch in range(3):
+        logits, features = model(inputs)
+        mean_feature = 0.9 * mean_feature + 0.1 * features.detach().mean(0)
+        loss = -(targets * torch.log_softmax(logits, 1)).sum(1).mean()
+        model.zero_grad()
+        loss.backward()
+        if epoch >= 1:
+            with torch.no_grad():
+                log_prior = torch.log(torch.softmax(model.head(mean_feature), 0) + 1e-9)
+                unnormalised = torch.exp(logits - log_prior) * allowed
+                targets = unnormalised / unnormalised.sum(1, keepdim=True)
+        with torch.no_grad():
+            for p, v in zip(model.parameters(), velocity, strict=True):
+                v.mul_(0.9).add_(p.grad + 0.01 * p)
+                p -= 0.1 * v
+    torch.testing.assert_close(tested.targets[torch.arange(n)].double(), targets, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(records.mean_feature.double(), mean_feature, atol=1e-6, rtol=1e-5)
+    for got, expected in zip(tested.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(got.double(), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_targets_stay_uniform_during_the_warm_up_epoch():
+    x, _, candidates = toy()
+    allowed = candidates.dense().float()
+    one = trainer(rebalancer=REBALANCERS["records"](n_features=8), epochs=1).fit(x, candidates)
+    torch.testing.assert_close(one.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
+    assert one.rebalancer.mean_feature.any()  # F is fed from the first step on all the same
+    two = trainer(epochs=1, warmup_epochs=0).fit(x, candidates)
+    assert not torch.allclose(two.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
+
+
+def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
+    x, _, candidates = toy()
+    for drop_last, sizes in ((True, [64, 64]), (False, [64, 64, 22])):
+        one = trainer(batch_size=64, drop_last=drop_last)
+        one.prepare(x, candidates)
+        batches = list(one._batches())
+        assert [len(batch) for batch in batches] == sizes
+        assert len(torch.cat(batches).unique()) == sum(sizes)
+
+
+def test_fewer_rows_than_a_batch_make_one_batch_of_all():
+    x, _, candidates = toy()
+    one = trainer(batch_size=10_000)
+    one.prepare(x, candidates)
+    assert [len(batch) for batch in one._batches()] == [len(x)]
+
+
+def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forward():
+    calls = []
+
+    class Counting(nn.Module):
+        def forward(self, x):
+            calls.append(len(x))
+            return x
+
+    x, _, candidates = toy()
+    model = Classifier(Counting(), nn.Linear(2, 4))
+    one = trainer("corr", None, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(x, candidates)
+    assert calls == [2 * len(x), 4 * len(x)]  # mixup starts in the second epoch
+    assert one.epoch == 2
+
+
+def test_records_is_fed_by_the_unmixed_views_only():
+    x, _, candidates = toy()
+    model = Classifier(nn.Identity(), nn.Linear(2, 4))
+    records = REBALANCERS["records"](n_features=2, momentum=0.0)
+    trainer("proden", records, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(x, candidates)
+    np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
+
+
+def test_the_learning_rate_falls_along_half_a_cosine_and_epochs_record_it():
+    assert cosine_rate(0, 800, 0.01, 1e-5) == pytest.approx(0.01)
+    assert cosine_rate(400, 800, 0.01, 1e-5) == pytest.approx((0.01 + 1e-5) / 2)
+    assert cosine_rate(800, 800, 0.01, 1e-5) == pytest.approx(1e-5)
+    x, _, candidates = toy()
+    rates = [record["lr"] for record in trainer(epochs=4, lr=0.2).fit(x, candidates).history]
+    assert rates == pytest.approx([cosine_rate(epoch, 4, 0.2, 2e-4) for epoch in range(4)])
+
+
+# ---- learning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["cc", "proden", "cavl", "corr", "lw"])
+def test_every_method_learns_the_squares_when_classes_are_balanced(method):
+    x, y = four_squares([150] * 4, seed=0)
+    x_test, y_test = four_squares([100] * 4, seed=1)
+    candidates = uniform_candidates(y, 4, 0.3, seed=0)
+    options = {"lw": {"lr": 2.0, "epochs": 60}}.get(method, {"lr": 0.5, "epochs": 30})
+    one = trainer(method, batch_size=64, weight_decay=0.0, **options).fit(x, candidates, measure=Truth(x_test, y_test, y))
+    assert one.history[-1]["test"]["balanced_accuracy"] > 0.9
+    assert one.history[-1]["target_recovery"] > 0.9
+    assert (one.predict(x_test) == y_test).mean() == pytest.approx(one.history[-1]["test"]["accuracy"])
+
+
+def test_same_seed_same_records_and_another_seed_others():
+    x, y, candidates = toy()
+
+    def history(seed):
+        one = trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], seed=seed)
+        return one.fit(x, candidates, measure=Truth(x, y, y)).history
+
+    assert history(0) == history(0)
+    assert history(0) != history(1)
+
+
+def test_training_neither_uses_nor_changes_the_global_random_state():
+    x, _, candidates = toy()
+    model = lambda: Classifier(nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5)), nn.Linear(8, 4))  # noqa: E731
+
+    def run(seed_outside):
+        torch.manual_seed(0)
+        built = model()
+        torch.manual_seed(seed_outside)
+        before = torch.get_rng_state()
+        history = trainer(model=built).fit(x, candidates).history
+        assert torch.equal(before, torch.get_rng_state())
+        return history
+
+    assert run(1) == run(2)
+
+
+def test_prediction_subtracts_the_prior_that_training_estimated():
+    x, _, candidates = toy()
+    records = REBALANCERS["records"](n_features=8)
+    one = trainer(rebalancer=records).fit(x, candidates)
+    raw = one.outputs(x).logits[0]
+    torch.testing.assert_close(one.logits(x), raw - records.log_prior(one.head))
+    assert one.predict(x).tolist() == (raw - records.log_prior(one.head)).argmax(1).tolist()
+
+
+def test_posthoc_training_is_that_of_none():
+    x, y, candidates = toy()
+    plain = trainer().fit(x, candidates)
+    posthoc = trainer(rebalancer=REBALANCERS["oracle-la-posthoc"](np.bincount(y))).fit(x, candidates)
+    assert torch.equal(plain.targets.values, posthoc.targets.values)
+    assert torch.equal(plain.outputs(x).logits[0], posthoc.outputs(x).logits[0])
+
+
+def test_parameters_of_an_extra_are_trained_too():
+    class Weighted(EXTRAS["mixup"]):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def loss(self, *arguments):
+            return self.scale * super().loss(*arguments)
+
+    x, _, candidates = toy()
+    extra = Weighted()
+    trainer(extras=[extra]).fit(x, candidates)
+    assert float(extra.scale.detach()) != 1.0
+
+
+# ---- refusing what makes no sense ------------------------------------------------------------------------------------
+
+
+def test_a_method_with_its_own_rebalancing_refuses_a_rebalancer_and_says_why():
+    class Own(PRODEN):
+        name = "own"
+        own_rebalancing = "it estimates the prior itself."
+
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4)
+    with pytest.raises(InputError, match=r"'own' cannot take the rebalancer 'records': it estimates"):
+        PartialLabelTrainer(model, Own(), REBALANCERS["records"](n_features=256))
+    PartialLabelTrainer(model, Own(), REBALANCERS["none"]())
+
+
+def test_a_model_without_a_linear_head_is_refused():
+    with pytest.raises(InputError, match="split_head"):
+        PartialLabelTrainer(nn.Linear(2, 4), METHODS["proden"]())
+
+
+@pytest.mark.parametrize(
+    ("rebalancer", "message"),
+    [
+        (lambda: REBALANCERS["records"](n_features=3), "another model"),
+        (lambda: REBALANCERS["oracle-la"]([1, 2, 3]), "3 classes"),
+        (lambda: REBALANCERS["epoch-records"](n_classes=5), "5 classes"),
+    ],
+)
+def test_a_rebalancer_made_for_another_model_is_refused(rebalancer, message):
+    with pytest.raises(InputError, match=message):
+        trainer(rebalancer=rebalancer())
+
+
+@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("batch_size", 0), ("warmup_epochs", -1), ("epochs", 2.5)])
+def test_an_impossible_setting_is_refused_by_name(name, value):
+    with pytest.raises(InputError, match=name):
+        trainer(**{name: value})
+
+
+def test_two_view_methods_without_views_are_warned_of():
+    with pytest.warns(InputWarning, match="views"):
+        trainer("corr", views=None)
+
+
+def one_line(error):
+    assert "\n" not in str(error.value)
+    return True
+
+
+def broken(x, row, value):
+    x = x.copy()
+    x[row, 1] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, c: (x[:-1], c), r"149 rows of features but 150 candidate sets"),
+        (lambda x, c: (broken(x, 17, np.nan), c), r"Row 17 .*NaN"),
+        (lambda x, c: (broken(x, 3, np.inf), c), r"Row 3 .*infinite"),
+        (lambda x, c: (np.ones_like(x), c), r"identical"),
+        (lambda x, c: (x, [{0, 1}] * len(x)), r"2 classes, but the model's head has 4"),
+        (lambda x, c: (x, Candidates.from_sets([{0, 1}] * len(x), n_classes=4)), r"All 150 rows have the same candidates \(0, 1\)"),
+        (lambda x, c: (x[:1], c.select([0])), r"only 1 row"),
+        (lambda x, c: (x, [set(), *(c.row(i) for i in range(1, len(x)))]), r"Row 0 has no candidate"),
+    ],
+)
+def test_training_data_that_cannot_be_used_is_refused_in_one_sentence(change, message):
+    x, _, candidates = toy()
+    features, sets = change(x, candidates)
+    with pytest.raises(InputError, match=message) as error:
+        trainer().fit(features, sets)
+    assert one_line(error)
+
+
+def test_a_class_that_is_never_a_candidate_is_warned_of_and_training_goes_on():
+    x, _, candidates = toy()
+    without_3 = Candidates.from_sets([[label for label in candidates.row(i) if label != 3] or [0] for i in range(len(x))], n_classes=4)
+    with pytest.warns(InputWarning, match=r"never a candidate \(3\)"):
+        done = trainer().fit(x, without_3)
+    assert done.epoch == 3
+    assert not (done.targets[torch.arange(len(x))][:, 3] > 0).any()
+
+
+def test_logits_that_are_not_finite_stop_training_with_epoch_step_and_rows(tmp_path):
+    class Breaks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(2, 8)
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            out = self.linear(x)
+            if self.calls == 6:  # the second step of the second epoch
+                out = out.clone()
+                out[5] = torch.nan
+            return out
+
+    x, _, candidates = toy()
+    one = trainer(model=Classifier(Breaks(), nn.Linear(8, 4)))
+    with pytest.raises(NotFiniteError, match=r"epoch 2, step 2, for row \d+: lower the learning rate \(now 0.1\)"):
+        one.fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    good = trainer(model=Classifier(Breaks(), nn.Linear(8, 4)))
+    good.prepare(x, candidates)
+    good.load(tmp_path / "checkpoint")  # the last good state was kept
+    assert good.epoch == 1
+    assert torch.isfinite(good.targets.values).all()
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_other_parts_or_other_data_is_refused(tmp_path):
+    x, _, candidates = toy()
+    path = tmp_path / "checkpoint"
+    trainer().fit(x, candidates, checkpoint=path)
+    with pytest.raises(InputError, match=r"cavl.*another path|another path"):
+        trainer("cavl").fit(x, candidates, checkpoint=path)
+    with pytest.raises(InputError, match="other training data"):
+        trainer().fit(x[:-5], candidates.select(range(len(x) - 5)), checkpoint=path)
+
+
+def test_a_finished_checkpoint_trains_no_further(tmp_path):
+    x, _, candidates = toy()
+    first = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    seen = []
+    again = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint", on_epoch=seen.append)
+    assert seen == []
+    assert again.history == first.history
+
+
+def test_measuring_every_k_epochs_always_includes_the_last():
+    x, y, candidates = toy()
+    history = trainer(epochs=5).fit(x, candidates, measure=Truth(x, y, y), measure_every=2).history
+    assert [record["epoch"] for record in history if "test" in record] == [2, 4, 5]
+
+
+def test_a_method_from_outside_the_package_needs_one_class_and_nothing_else():
+    class Uniform(Method):
+        """Cross-entropy against targets that never move."""
+
+        name = "uniform"
+
+        def loss(self, outputs, targets, candidates):
+            return nn.functional.cross_entropy(outputs.logits[0], targets)
+
+        def disambiguate(self, outputs, targets, candidates):
+            return targets
+
+    x, _, candidates = toy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = build_model("mlp", 0, n_inputs=2, n_classes=4)
+        done = PartialLabelTrainer(model, Uniform(), epochs=2, device="cpu").fit(x, candidates)
+    assert done.epoch == 2
