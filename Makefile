@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed
 # Two processes with two spinning threads each on two cores starve each other: waiting threads sleep, and tests use one thread.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test lint types unit docs format clean
+.PHONY: demo test lint types unit results docs format clean
 
 demo: $(STAMP)
 	@$(BIN)/ltpll demo
@@ -26,6 +26,16 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# The figures of the README and the docs, measured anew on this machine.
+results: $(STAMP)
+	rm -rf build/results
+	$(BIN)/ltpll toy --out build/results
+	$(BIN)/ltpll toy --cosine --out build/results
+	$(BIN)/ltpll demo --out build/results
+	$(BIN)/python tools/keep_results.py build/results
+	cp build/results/toy.png docs/toy.png
+	$(MAKE) docs
 
 docs: $(STAMP)
 	$(BIN)/python tools/render_docs.py

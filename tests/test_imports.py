@@ -14,7 +14,7 @@ PACKAGE = Path(ltpll.__file__).parent
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
     ["errors", "files", "randomness"],
-    ["registry", "inputs"],
+    ["registry", "inputs", "sets"],
     ["candidates"],
     ["targets", "contract"],
     ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint"],

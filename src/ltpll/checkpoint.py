@@ -18,7 +18,7 @@ FORMAT = "ltpll-checkpoint-1"
 
 
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-    flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    flat = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     write_atomically(path, save(flat, metadata={"format": FORMAT, "values": json.dumps(values)}))
 
 
@@ -31,5 +31,5 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[dic
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["values"])  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"There is no checkpoint {path}.") from None
-    except (SafetensorError, json.JSONDecodeError, KeyError) as error:
+    except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
         raise InputError(f"The checkpoint {path} is damaged ({error}): delete it to start again.") from None

@@ -75,7 +75,7 @@ def demo(
     from ltpll.report.page import write_page
     from ltpll.studies import digits
 
-    console.print("\n".join(digits.INTRO), soft_wrap=False)
+    console.print(" ".join(digits.INTRO))
     runs = [Run(out / "digits", config) for config in digits.configs(seeds)]
     _train(runs, digits.train, workers, fresh)
     records = [run.result() for run in runs]

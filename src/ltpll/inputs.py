@@ -14,10 +14,10 @@ from ltpll.errors import InputError
 def as_inputs(x: Any, what: str) -> Tensor:
     """Features or images as a float tensor, refused if a value is missing or infinite."""
     try:
-        inputs = torch.as_tensor(np.asarray(x) if not isinstance(x, Tensor) else x)
+        inputs = x if isinstance(x, Tensor) else torch.as_tensor(_plain(np.asarray(x)))
     except (TypeError, ValueError):
         raise InputError(f"The {what} features are not numbers: turn text and categories into numbers first.") from None
-    if inputs.ndim < 2 or len(inputs) == 0:
+    if inputs.ndim < 2 or inputs.numel() == 0:
         raise InputError(f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each.")
     inputs = inputs.float()
     bad = ~torch.isfinite(inputs).flatten(1).all(1)
@@ -32,17 +32,25 @@ def as_inputs(x: Any, what: str) -> Tensor:
 
 def as_labels(y: Any, what: str, n_classes: int) -> Tensor:
     """Class numbers as an integer tensor, refused if one is out of range."""
-    labels = torch.as_tensor(np.asarray(y) if not isinstance(y, Tensor) else y)
-    if labels.ndim != 1 or labels.is_floating_point():
+    try:
+        labels = y if isinstance(y, Tensor) else torch.as_tensor(_plain(np.asarray(y)))
+    except (TypeError, ValueError):
+        raise InputError(f"The {what} labels must be a list of class numbers: turn names into numbers from 0 first.") from None
+    if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
         raise InputError(f"The {what} labels must be a list of class numbers; these have shape {tuple(labels.shape)}, type {labels.dtype}.")
+    labels = labels.long()
     wrong = torch.nonzero((labels < 0) | (labels >= n_classes)).flatten()
     if len(wrong):
         row = int(wrong[0])
         raise InputError(f"Row {row} of the {what} labels is {int(labels[row])}, but classes are numbered 0 to {n_classes - 1}.")
-    return labels.long()
+    return labels
+
+
+def _plain(array: Any) -> Any:
+    return np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
 
 
 def at_least(value: int, least: int, name: str) -> int:
-    if int(value) != value or value < least:
+    if not isinstance(value, (int, float, np.number)) or not np.isfinite(value) or int(value) != value or value < least:
         raise InputError(f"{name} is {value}: it must be a whole number of at least {least}.")
     return int(value)

@@ -9,9 +9,11 @@ from torch import Tensor
 
 
 def random_state_of(seed: int, device: torch.device) -> dict[str, Tensor]:
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        return get_random_state(device)
+    """The state that seeding would give, without seeding: `torch.manual_seed` reaches every device and keeps nothing."""
+    state = {"cpu": torch.Generator().manual_seed(seed).get_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.Generator(device).manual_seed(seed).get_state()
+    return state
 
 
 def get_random_state(device: torch.device) -> dict[str, Tensor]:

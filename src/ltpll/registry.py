@@ -36,11 +36,12 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return cls
 
     def discover(self, package: str, path: list[str]) -> Registry[T]:
-        """Import every module of a package and register the named classes that are defined in it."""
+        """Import every module of a package and register the classes defined in it that have a `name` of their own."""
         for info in sorted(pkgutil.iter_modules(path), key=lambda info: info.name):
             module = importlib.import_module(f"{package}.{info.name}")
             for cls in vars(module).values():
-                if isinstance(cls, type) and issubclass(cls, self.base) and cls.__module__ == module.__name__:
+                here = isinstance(cls, type) and issubclass(cls, self.base) and cls.__module__ == module.__name__
+                if here and "name" in vars(cls):
                     self.register(cls)
         return self
 

@@ -102,7 +102,9 @@ def results_under(folder: Path) -> Iterator[Record]:
 
 
 def _json(value: Record) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+    """One line for each entry: short enough to commit, and still readable in a diff."""
+    lines = (f"{json.dumps(key)}: {json.dumps(value[key], sort_keys=True, allow_nan=False)}" for key in sorted(value))
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
 # ---- where and with what a run was made ---------------------------------------------------------------------------

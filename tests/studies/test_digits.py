@@ -29,7 +29,7 @@ def test_classes_fall_from_the_largest_by_the_imbalance(records):
 
 
 def test_records_recovers_more_labels_than_no_rebalancing_and_lifts_the_rarer_classes(records):
-    table = {row.rebalancer: row for row in rows(records)}
+    table = {row.posthoc or row.rebalancer: row for row in rows(records)}
     assert set(table) == {"none", "oracle-la-posthoc", "records"}
     assert table["records"].target_recovery.mean > table["none"].target_recovery.mean
     assert table["records"].last("medium").mean > table["none"].last("medium").mean

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.data.longtail import class_numbers
 from ltpll.errors import InputError
 
 
@@ -35,9 +36,9 @@ def _probability(value: float, what: str) -> float:
 
 def _flip(labels: npt.ArrayLike, probability: npt.NDArray[np.float64], seed: int) -> Candidates:
     """Draw sets with `probability[true, other]`, a chunk of rows at a time so that memory does not grow with N × C."""
-    y = np.asarray(labels)
+    y = class_numbers(labels)
     n_classes = len(probability)
-    wrong = np.flatnonzero((y < 0) | (y >= n_classes))
+    wrong = np.flatnonzero(y >= n_classes)
     if len(wrong):
         raise InputError(f"Row {int(wrong[0])} has the label {int(y[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}.")
     rng = np.random.default_rng(seed)
@@ -50,5 +51,5 @@ def _flip(labels: npt.ArrayLike, probability: npt.NDArray[np.float64], seed: int
         joined[np.arange(len(part)), part] = True
         sizes.append(joined.sum(1))
         sets.append(np.nonzero(joined)[1])
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]) if sizes else np.zeros(1, dtype=np.int64)
-    return Candidates.from_flat(indptr, np.concatenate(sets) if sets else np.zeros(0, dtype=np.int64), n_classes)
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
+    return Candidates.from_flat(indptr, np.concatenate(sets), n_classes)

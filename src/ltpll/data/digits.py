@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.errors import InputError
+
 
 class DigitsSplit(NamedTuple):
     """Images (N, 1, 8, 8), scaled to mean 0 and variance 1 with the pool's statistics, and their labels."""
@@ -24,6 +26,9 @@ def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
     digits = load_digits()
     images = (digits.images / 16.0).astype(np.float32)[:, None]
     labels = digits.target.astype(np.int64)
+    rarest = int(np.bincount(labels).min())
+    if not 0 <= test_per_class <= rarest:
+        raise InputError(f"test_per_class is {test_per_class}, but the rarest digit has {rarest} images.")
     rng = np.random.default_rng(seed)
     test = np.sort(np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:test_per_class] for c in range(10)]))
     pool = np.setdiff1d(np.arange(len(labels)), test)

@@ -28,12 +28,16 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
 
     `largest` is the size of class 0; without it, the largest size that every class can follow.
     """
-    y = np.asarray(labels)
-    _check_labels(y)
+    y = class_numbers(labels)
     available = np.bincount(y)
+    if not available.all():
+        raise InputError(f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without gaps.")
     if largest is None:
-        shape = class_sizes(10**9, len(available), imbalance) / 1e9
-        largest = int((available / shape).min())
+        # int(largest · share) stays within what is there as long as largest · share < available + 1.
+        share = (1 / imbalance) ** (np.arange(len(available)) / max(len(available) - 1, 1))
+        largest = int(np.ceil(((available + 1) / share).min()))
+        while largest > 1 and (class_sizes(largest, len(available), imbalance) > available).any():
+            largest -= 1
     sizes = class_sizes(largest, len(available), imbalance)
     short = np.flatnonzero(sizes > available)
     if len(short):
@@ -44,8 +48,11 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
-def _check_labels(y: npt.NDArray[Any]) -> None:
+def class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Labels as an array of class numbers, refused if they are anything else."""
+    y = np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0:
         raise InputError(f"Labels must be a list of class numbers; these have shape {y.shape} and type {y.dtype}.")
     if y.min() < 0:
         raise InputError(f"Row {int(np.argmin(y))} has the label {int(y.min())}: class numbers start at 0.")
+    return y

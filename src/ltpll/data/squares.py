@@ -7,11 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.errors import InputError
+
 CORNERS = ((-1.0, -1.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 0.0))
 
 
 def four_squares(sizes: Sequence[int], *, seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Points (N, 2) and labels (N,), class by class, `sizes[c]` points of class c."""
+    if len(sizes) != 4:
+        raise InputError(f"There are {len(sizes)} sizes for four squares: give one a class.")
     rng = np.random.default_rng(seed)
     points = [np.asarray(corner) + rng.random((n, 2)) for corner, n in zip(CORNERS, sizes, strict=True)]
     return np.concatenate(points).astype(np.float32), np.repeat(np.arange(4), sizes).astype(np.int64)

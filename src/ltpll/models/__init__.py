@@ -24,7 +24,7 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
         hint = f" Did you mean {guess[0]!r}?" if guess else ""
         raise UnknownNameError(f"There is no model {name!r}.{hint} Available: {', '.join(sorted(MODELS))}.")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which seeds every GPU too
         try:
             return MODELS[name](**options)
         except TypeError as error:

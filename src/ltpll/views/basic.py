@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ltpll.contract import ViewKind
+from ltpll.errors import InputError
 
 
 class ViewPolicy(Protocol):
@@ -43,6 +44,8 @@ class Cutout:
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         batch, _, height, width = x.shape
+        if self.side > min(height, width):
+            raise InputError(f"A hole of side {self.side} does not fit into images of {height} × {width}: choose a smaller side.")
         top = torch.randint(0, height - self.side + 1, (batch, 1, 1), generator=generator, device=x.device)
         left = torch.randint(0, width - self.side + 1, (batch, 1, 1), generator=generator, device=x.device)
         rows = torch.arange(height, device=x.device).view(1, -1, 1)
@@ -74,10 +77,11 @@ class Views:
 
     def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator) -> tuple[Tensor, ...]:
         """One view of the batch for each kind asked for."""
+        policies = {"weak": self.weak, "strong": self.strong}
         views = []
         for kind in kinds:
             view = x
-            for policy in self.weak if kind == "weak" else self.strong:
+            for policy in policies[kind]:
                 view = policy(view, generator)
             views.append(view)
         return tuple(views)

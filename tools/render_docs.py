@@ -1,0 +1,133 @@
+"""Fill the generated blocks of the README and the docs from the registries and from the records under results/.
+
+A block stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; nothing in it is typed by hand. `--check` only compares.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ltpll.catalogue import parts
+from ltpll.errors import InputError
+from ltpll.report.summary import Figure, Row, difference, rows
+from ltpll.runs import Record, results_under
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ["README.md", "docs/studies.md"]
+
+
+def parts_table() -> str:
+    """Methods, rebalancers and extras with their source; any of one kind goes with any of another."""
+    lines = ["| kind | name | what it does | source | file |", "|---|---|---|---|---|"]
+    for part in parts():
+        source = part.source.partition(" (")[2].removesuffix(")") or "–"
+        lines.append(f"| {part.kind} | `{part.name}` | {part.idea} | {source} | [`{Path(part.file).name}`](src/{part.file}) |")
+    return "\n".join(lines)
+
+
+def measured_on(records: Sequence[Record]) -> str:
+    """Hardware, versions and commit, from the records."""
+
+    def distinct(name: str) -> str:
+        return " / ".join(sorted({str(record["environment"][name]) for record in records}))
+
+    return (
+        f"*{len(records)} runs on {distinct('hardware')} ({distinct('threads')} thread a run), Python {distinct('python')}, "
+        f"torch {distinct('torch')}, commit {distinct('commit')}.*"
+    )
+
+
+def percent(figure: Figure | None) -> str:
+    return "–" if figure is None else figure.percent()
+
+
+def table(records: Sequence[Record], columns: dict[str, Callable[[Row], str]]) -> str:
+    found = rows(records)
+    lines = ["| " + " | ".join(["", "seeds", *columns]) + " |", "|---|" + "---:|" * (len(columns) + 1)]
+    lines += [f"| {row.label} | {row.n} | " + " | ".join(column(row) for column in columns.values()) + " |" for row in found]
+    return "\n".join([*lines, "", measured_on(records)])
+
+
+def demo_table() -> str:
+    records = sorted(results_under(ROOT / "results" / "digits"), key=lambda record: (order(record), record["config"]["seed"]))
+    found = rows(records)
+
+    def gain(row: Row) -> str:
+        compared = difference(row, found)
+        return "–" if compared is None else f"{100 * compared[0].mean:+.1f} ± {100 * compared[1]:.1f}"
+
+    return table(
+        records,
+        {
+            "balanced accuracy, last epoch (%)": lambda row: percent(row.last("balanced_accuracy")),
+            "best epoch (%)": lambda row: percent(row.best()),
+            "many": lambda row: percent(row.last("many")),
+            "medium": lambda row: percent(row.last("medium")),
+            "few": lambda row: percent(row.last("few")),
+            "target recovery (%)": lambda row: percent(row.target_recovery),
+            "gain ± std. error": gain,
+        },
+    )
+
+
+def toy_table(*, cosine: bool) -> str:
+    records = [record for record in results_under(ROOT / "results" / "toy") if (record["config"]["final_lr"] != 1.0) == cosine]
+    records.sort(key=lambda record: (order(record), record["config"]["seed"]))
+
+    def every(row: Row) -> str:
+        return " ".join(f"{100 * record['last']['test']['balanced_accuracy']:.0f}" for record in row.records)
+
+    return table(
+        records,
+        {
+            "test accuracy, last epoch (%)": lambda row: percent(row.last("balanced_accuracy")),
+            "best epoch (%)": lambda row: percent(row.best()),
+            "target recovery (%)": lambda row: percent(row.target_recovery),
+            "last epoch, seed by seed": every,
+        },
+    )
+
+
+def order(record: Record) -> tuple[int, int]:
+    methods, rebalancers = ["proden", "corr"], ["none", "oracle-la", "records"]
+    return methods.index(record["config"]["method"]), rebalancers.index(record["config"]["rebalancer"])
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "parts": parts_table,
+    "demo": demo_table,
+    "toy": lambda: toy_table(cosine=False),
+    "toy-cosine": lambda: toy_table(cosine=True),
+}
+
+
+def rendered(text: str) -> str:
+    def fill(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in BLOCKS:
+            raise InputError(f"There is no block {name!r}; available: {', '.join(BLOCKS)}.")
+        return f"<!-- begin {name} -->\n{BLOCKS[name]()}\n<!-- end {name} -->"
+
+    return re.sub(r"<!-- begin (?P<name>[\w-]+) -->.*?<!-- end (?P=name) -->", fill, text, flags=re.S)
+
+
+def main(arguments: Sequence[str]) -> int:
+    stale = []
+    for name in PAGES:
+        path = ROOT / name
+        before = path.read_text(encoding="utf-8")
+        after = rendered(before)
+        if before != after:
+            stale.append(name)
+            if "--check" not in arguments:
+                path.write_text(after, encoding="utf-8")
+    if stale:
+        print(("out of date: " if "--check" in arguments else "rendered: ") + ", ".join(stale))
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
