@@ -128,6 +128,49 @@ def test_the_learning_rate_falls_along_half_a_cosine_and_epochs_record_it():
     assert rates == pytest.approx([cosine_rate(epoch, 4, 0.2, 2e-4) for epoch in range(4)])
 
 
+def test_method_and_rebalancer_are_told_of_every_epoch_in_order():
+    told = []
+
+    class Told(PRODEN):
+        name = "told"
+
+        def start_epoch(self, epoch, n_epochs):
+            told.append(("method starts", epoch, n_epochs))
+
+        def loss(self, *arguments):
+            told.append("step")
+            return super().loss(*arguments)
+
+    class Hears(REBALANCERS["none"]):
+        def start_epoch(self, epoch, n_epochs):
+            told.append(("rebalancer starts", epoch, n_epochs))
+
+        def end_epoch(self):
+            told.append("rebalancer ends")
+
+    x, _, candidates = toy()
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4)
+    PartialLabelTrainer(model, Told(), Hears(), epochs=2, batch_size=100, device="cpu").fit(x, candidates)
+    expected = []
+    for epoch in range(2):
+        expected += [("method starts", epoch, 2), ("rebalancer starts", epoch, 2), "step", "rebalancer ends"]
+    assert told == expected
+
+
+def test_layers_train_while_training_and_rest_while_predicting():
+    modes = []
+
+    class Mode(nn.Module):
+        def forward(self, x):
+            modes.append(self.training)
+            return x
+
+    x, y, candidates = toy()
+    model = Classifier(Mode(), nn.Linear(2, 4))
+    trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, measure=Truth(x, y, y))
+    assert modes == [True, False, True, False]
+
+
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 

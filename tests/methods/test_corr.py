@@ -62,6 +62,17 @@ def test_the_gradient_stays_finite_where_a_probability_rounds_to_one():
     assert torch.isfinite(logits.grad).all()
 
 
+def test_a_candidate_whose_target_is_zero_is_pushed_down_like_a_non_candidate():
+    method = METHODS["corr"]()
+    logits = torch.tensor([[1.0, 0.5, 0.0]])
+    outputs = Outputs((logits, logits), (logits, logits))
+    targets = torch.tensor([[1.0, 0.0, 0.0]])
+    probability = naive_softmax(logits[0].tolist())
+    expected = 2 * (push(probability, [1, 2]) + kl([1.0, 0.0, 0.0], probability))
+    candidates = torch.tensor([[True, True, False]])
+    assert float(method.loss(outputs, targets, candidates)) == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("options", [{"form": "dpll"}, {"ramp_epochs": -1}])
 def test_an_impossible_option_is_refused(options):
     with pytest.raises(InputError, match="CORR"):

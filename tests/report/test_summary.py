@@ -58,10 +58,11 @@ def test_differences_are_paired_by_seed():
 
 
 def test_runs_of_another_setting_make_rows_of_their_own_and_are_not_compared():
-    longer = record("corr", "records", 0, 0.9)
-    longer["config"]["epochs"] = 800
-    table = rows([*RECORDS, longer])
-    assert [row.n for row in table] == [2, 2, 2, 1]
+    longer = [record("corr", "records", seed, 0.9) for seed in (0, 1)]
+    for one in longer:
+        one["config"]["epochs"] = 800
+    table = rows([*RECORDS, *longer])
+    assert [row.n for row in table] == [2, 2, 2, 2]
     assert difference(table[3], table) is None
 
 

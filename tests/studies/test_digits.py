@@ -36,6 +36,12 @@ def test_records_recovers_more_labels_than_no_rebalancing_and_lifts_the_rarer_cl
     assert table["records"].last("balanced_accuracy").mean > table["none"].last("balanced_accuracy").mean
 
 
+def test_subset_candidates_and_training_have_seeds_of_their_own(records):
+    seeds = [seed for record in records for seed in record["seeds"].values()]
+    assert len(set(seeds)) == 6  # three for each of the two seeds, shared by the rows that are compared
+    assert records[0]["seeds"] == records[1]["seeds"]
+
+
 def test_a_record_says_what_it_was_measured_with_and_carries_its_curves(records):
     record = records[0]
     assert {"commit", "python", "torch", "hardware", "threads"} <= record["environment"].keys()

@@ -117,7 +117,7 @@ def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
     other = next(
         (one for one in table if one.bare and (one.method, one.extras, one.setting) == (row.method, row.extras, row.setting)), None
     )
-    if other is None or other is row:
+    if other is None or row.bare:
         return None
 
     def by_seed(one: Row) -> dict[int, float]:

@@ -52,13 +52,14 @@ def configs(seeds: int) -> list[Record]:
 def train(run: Run) -> None:
     """Train one cell; subset, candidates and training take their chance from different streams of the run's seed."""
     config, data, seed = run.config, run.config["data"], run.config["seed"]
-    subset_seed, candidate_seed, training_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
-    digits = load_digits_split(seed=subset_seed, test_per_class=data["test_per_class"])
-    subset = long_tail_subset(digits.y_pool, data["imbalance"], seed=subset_seed, largest=data["largest"])
+    streams = np.random.SeedSequence(seed).generate_state(3).tolist()
+    seeds = dict(zip(("subset", "candidates", "training"), streams, strict=True))
+    digits = load_digits_split(seed=seeds["subset"], test_per_class=data["test_per_class"])
+    subset = long_tail_subset(digits.y_pool, data["imbalance"], seed=seeds["subset"], largest=data["largest"])
     x, y = digits.x_pool[subset], digits.y_pool[subset]
     counts = np.bincount(y, minlength=10)
-    candidates = uniform_candidates(y, 10, data["ambiguity"], seed=candidate_seed)
-    model = build_model(config["model"]["name"], training_seed, n_classes=10, width=config["model"]["width"])
+    candidates = uniform_candidates(y, 10, data["ambiguity"], seed=seeds["candidates"])
+    model = build_model(config["model"]["name"], seeds["training"], n_classes=10, width=config["model"]["width"])
     context = {"n_features": model.head.in_features, "n_classes": 10, "class_frequencies": counts}
     trainer = PartialLabelTrainer(
         model,
@@ -68,9 +69,10 @@ def train(run: Run) -> None:
         epochs=config["epochs"],
         batch_size=config["batch_size"],
         lr=config["lr"],
-        seed=training_seed,
+        seed=seeds["training"],
         device="cpu",
     )
     posthoc = {POSTHOC: REBALANCERS.create(POSTHOC, context)} if config["rebalancer"] == "none" else {}
     truth = Truth(digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc)
-    record_training(run, trainer, x, candidates, truth, class_counts=counts.tolist(), classes=[str(c) for c in range(10)])
+    facts = {"class_counts": counts.tolist(), "classes": [str(c) for c in range(10)], "seeds": seeds}
+    record_training(run, trainer, x, candidates, truth, **facts)
