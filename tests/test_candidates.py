@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning
+from refusals import refusal
 
 NAMES = ("ant", "Bee", "cat 2", "ï", "0", "eel-e", "fox", "gnu", "hen")  # names need no order and may look like anything
 
@@ -277,17 +278,6 @@ def test_memory_and_time_grow_with_the_labels_and_not_with_rows_times_classes():
 
 
 # ---- refusing ---------------------------------------------------------------------------------------------------------
-
-
-def refusal(call):
-    """The one-sentence message with which a call is refused."""
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is InputError
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message.endswith(".")
-    return message
 
 
 def sparse(rows):

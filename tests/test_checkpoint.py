@@ -17,21 +17,12 @@ from safetensors.torch import save_file
 from torch import nn
 
 from ltpll.checkpoint import read_checkpoint, write_checkpoint
-from ltpll.errors import InputError
 from ltpll.files import write_atomically
+from refusals import refusal
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool]
 TENSORS = {"weight": torch.tensor([[1.5, -2.0]]), "state": torch.arange(300, dtype=torch.uint8)}
 VALUES = {"epoch": 3, "best": 0.1, "name": "corr ρ", "curve": [0.25, None, True], "nested": {"a": {}}}
-
-
-def refusal(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is InputError
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    return str(caught.value)
 
 
 def assert_same(read, written):

@@ -10,18 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ltpll.errors import InputError
 from ltpll.inputs import as_inputs, as_labels, at_least
-
-
-def refusal(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is InputError
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    return str(caught.value)
-
+from refusals import refusal
 
 GRID = np.arange(12.0).reshape(4, 3) / 8  # exact in every float type
 

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from ltpll.errors import InputError, UnknownNameError
+from ltpll.errors import UnknownNameError
 from ltpll.registry import Registry
+from refusals import refusal
 
 
 class Shape:
@@ -39,15 +40,6 @@ def shapes():
     for cls in (Square, Circle, Point):
         registry.register(cls)
     return registry
-
-
-def refusal(call, kind=InputError):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is kind
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    return str(caught.value)
 
 
 def test_a_registry_is_a_mapping_in_the_order_of_its_names(shapes):

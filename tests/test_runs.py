@@ -15,20 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ltpll
-from ltpll.errors import InputError
 from ltpll.runs import Run, code_fingerprint, config_hash, environment, read_result, results_under
+from refusals import refusal
 
 CONFIG = {"method": "corr", "rebalancer": "records", "seed": 1, "options": {"momentum": 0.9, "hidden": [64, 32]}}
 RESULT = {"metrics": {"accuracy": 0.1 + 0.2, "per_class": [1.0, 0.5]}, "note": "ρ = 100"}
-
-
-def refusal(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is InputError
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    return str(caught.value)
 
 
 plain = st.recursive(

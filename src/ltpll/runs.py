@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ltpll import __version__
 from ltpll.errors import InputError
 from ltpll.files import write_atomically
 
@@ -133,7 +134,7 @@ def _software() -> Record:
             return "unknown"
 
     return {
-        "ltpll": version("ltpll"),
+        "ltpll": __version__,  # not its metadata, which a source tree on the path does not have
         "commit": _commit(),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},

@@ -66,23 +66,44 @@ def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | 
     if nested is not None:
         raise InputError(f"Row {row_of(nested, indptr)} has the candidate {flat[nested]!r}, which is no name: give flat lists.")
     names = _sorted_names(flat, indptr) if classes is None else _checked_names(classes)
-    if n_classes is not None and n_classes != len(names):
-        raise InputError(f"n_classes is {n_classes}, but there are {len(names)} class names: give only one of the two.")
+    _check_number_of_names(names, n_classes)
     return Flat(indptr, _numbers_of_names(flat, names, indptr), len(names), names)
 
 
-def split_strings(values: Iterable[Any], separator: str) -> list[Any]:
-    """Strings such as `cat|dog` as lists of names, blanks around names dropped; what is no string is left as it is."""
+def read_series(values: Sequence[Any], separator: str, classes: Sequence[Hashable] | None, n_classes: int | None) -> Flat:
+    """From lists, or strings such as `cat|dog`, one a row; blanks around names are dropped."""
     if not separator:
         raise InputError("The separator between candidate names is empty: give the character that separates them, such as '|'.")
-    rows: list[Any] = []
-    for i, value in enumerate(values):
-        if value is None or (isinstance(value, float) and np.isnan(value)):
-            raise InputError(empty_row(i))
-        if isinstance(value, str):
-            value = [part for part in (part.strip() for part in value.split(separator)) if part]
-        rows.append(value)
-    return rows
+    missing = next((i for i, value in enumerate(values) if value is None or (isinstance(value, float) and value != value)), None)
+    if missing is not None:
+        raise InputError(empty_row(missing))
+    if values and len(separator) == 1 and all(isinstance(value, str) for value in values):
+        return _read_strings(values, separator, classes, n_classes)
+
+    def split(value: Any) -> Any:
+        return [name for part in value.split(separator) if (name := part.strip())] if isinstance(value, str) else value
+
+    return read_sets([split(value) for value in values], classes, n_classes)
+
+
+def _read_strings(values: Sequence[str], separator: str, classes: Sequence[Hashable] | None, n_classes: int | None) -> Flat:
+    """All strings at once: a million rows become one text, one split and one look-up per part, with no list for each row."""
+    parts = separator.join(values).split(separator)
+    distinct = {part: i for i, part in enumerate(dict.fromkeys(parts))}
+    names_of = [part.strip() for part in distinct]
+    codes = np.fromiter(map(distinct.__getitem__, parts), dtype=np.int64, count=len(parts))
+    rows = np.repeat(np.arange(len(values)), [value.count(separator) + 1 for value in values])
+    kept = np.asarray([bool(name) for name in names_of])[codes]
+    rows, codes = rows[kept], codes[kept]
+    names = tuple(sorted({name for name in names_of if name})) if classes is None else _checked_names(classes)
+    _check_number_of_names(names, n_classes)
+    number = {name: i for i, name in enumerate(names)}
+    numbers = np.asarray([number.get(name, -1) for name in names_of], dtype=np.int64)[codes]
+    unknown = np.flatnonzero(numbers < 0)
+    if len(unknown):
+        first = int(unknown[0])
+        raise InputError(_unknown_name(int(rows[first]), names_of[codes[first]], names))
+    return Flat(np.searchsorted(rows, np.arange(len(values) + 1)), numbers, len(names), names)
 
 
 def _as_labels(row: Any, i: int) -> Sequence[Any] | Set[Any]:
@@ -130,6 +151,18 @@ def _checked_names(classes: Sequence[Hashable], n_columns: int | None = None) ->
     return names
 
 
+def _check_number_of_names(names: tuple[Hashable, ...], n_classes: int | None) -> None:
+    if n_classes is not None and n_classes != len(names):
+        raise InputError(f"n_classes is {n_classes}, but there are {len(names)} class names: give only one of the two.")
+
+
+def _unknown_name(row: int, name: Any, names: tuple[Hashable, ...]) -> str:
+    shown = ", ".join(repr(one) for one in names[:5]) + (", …" if len(names) > 5 else "")
+    return (
+        f"Row {row} has the candidate {name!r}, which is not one of the {len(names)} classes ({shown}): correct the row or add the class."
+    )
+
+
 def _sorted_names(flat: list[Any], indptr: npt.NDArray[Any]) -> tuple[Hashable, ...]:
     odd = next((k for k, label in enumerate(flat) if not isinstance(label, str)), None)
     if odd is not None:
@@ -146,11 +179,7 @@ def _numbers_of_names(flat: list[Any], names: tuple[Hashable, ...], indptr: npt.
     unknown = np.flatnonzero(numbers < 0)
     if len(unknown):
         first = int(unknown[0])
-        shown = ", ".join(repr(name) for name in names[:5]) + (", …" if len(names) > 5 else "")
-        raise InputError(
-            f"Row {row_of(first, indptr)} has the candidate {flat[first]!r}, which is not one of the {len(names)} classes ({shown}): "
-            "correct the row or add the class."
-        )
+        raise InputError(_unknown_name(row_of(first, indptr), flat[first], names))
     return numbers
 
 

@@ -10,16 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ltpll.data import superclass_candidates, uniform_candidates
-from ltpll.errors import InputError
-
-
-def refusal(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is InputError
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    return str(caught.value)
+from refusals import refusal
 
 
 def deviation(hits, n, q):

@@ -10,16 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ltpll.data import class_sizes, long_tail_subset
-from ltpll.errors import InputError
-
-
-def refusal(call):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is InputError
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    return str(caught.value)
+from refusals import refusal
 
 
 @pytest.mark.parametrize(

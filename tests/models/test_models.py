@@ -11,16 +11,7 @@ from torch import nn
 
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.models import MODELS, build_model, mlp, resnet18, small_cnn, split_head
-
-
-def refusal(call, kind=InputError):
-    with pytest.raises(InputError) as caught:
-        call()
-    assert type(caught.value) is kind
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).endswith(".")
-    return str(caught.value)
-
+from refusals import refusal
 
 SMALL = {
     "mlp": ({"n_inputs": 12, "n_classes": 5, "hidden": (7,)}, (12,), 7),

@@ -1,0 +1,16 @@
+"""How every test reads an error: exactly the type expected, one sentence, one line."""
+
+import pytest
+
+from ltpll.errors import InputError
+
+
+def refusal(call, kind=InputError):
+    """The message with which a call is refused."""
+    with pytest.raises(InputError) as caught:
+        call()
+    assert type(caught.value) is kind
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith(".")
+    return message

@@ -1,0 +1,100 @@
+"""The same training on a GPU: run wherever one is there, skipped elsewhere."""
+
+import numpy as np
+import pytest
+import torch
+
+from ltpll.candidates import Candidates
+from ltpll.data import four_squares, uniform_candidates
+from ltpll.evaluate import Truth
+from ltpll.extras import EXTRAS
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from ltpll.rebalancers import REBALANCERS
+from ltpll.trainer import PartialLabelTrainer
+from ltpll.views import Cutout, Jitter, Shift, Views
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+
+
+def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_size=10_000, **options):
+    x, y = four_squares([20, 40, 80, 160], seed=0)
+    x_test, y_test = four_squares([50] * 4, seed=1)
+    candidates = uniform_candidates(y, 4, 0.5, seed=0)
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
+    context = {"n_features": 16, "n_classes": 4, "class_frequencies": np.bincount(y)}
+    trainer = PartialLabelTrainer(
+        model,
+        METHODS[method](),
+        REBALANCERS.create(rebalancer, context),
+        extras,
+        views=views or Views(weak=(Jitter(0.0),)),
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=0.2,
+        device=device,
+    )
+    posthoc = {"oracle-la-posthoc": REBALANCERS["oracle-la-posthoc"](np.bincount(y))}
+    return trainer.fit(x, candidates, measure=Truth(x_test, y_test, y, posthoc=posthoc), **options)
+
+
+@pytest.mark.parametrize("rebalancer", list(REBALANCERS))
+@pytest.mark.parametrize("method", list(METHODS))
+def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalancer):
+    cpu, cuda = (train(method, rebalancer, device) for device in ("cpu", "cuda"))
+    torch.testing.assert_close(cuda.targets.values.cpu(), cpu.targets.values, atol=1e-3, rtol=1e-2)
+    ours, theirs = cuda.history[-1], cpu.history[-1]
+    assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+    assert ours["test"]["mean_prediction"] == pytest.approx(theirs["test"]["mean_prediction"], abs=1e-3)
+    assert ours["mean_target"] == pytest.approx(theirs["mean_target"], abs=1e-3)
+
+
+def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_state_is_left_alone(tmp_path):
+    views = Views(weak=(Jitter(0.1),), strong=(Jitter(0.2, 0.1),))
+    options = {"views": views, "batch_size": 64}
+    before = torch.cuda.get_rng_state()
+    whole = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], **options)
+    first = tmp_path / "checkpoint"
+
+    class StopError(Exception):
+        pass
+
+    def stop(record):
+        if record["epoch"] == 2:
+            raise StopError
+
+    with pytest.raises(StopError):
+        train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, on_epoch=stop, **options)
+    again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, **options)
+    torch.testing.assert_close(again.targets.values, whole.targets.values, atol=1e-4, rtol=1e-3)
+    assert torch.equal(before, torch.cuda.get_rng_state())
+
+
+def test_a_resnet_learns_real_digits_with_image_views_and_mixup():
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    x = ((digits.images[:, None] / 16 - 0.3) / 0.37).astype(np.float32)
+    y = digits.target.astype(np.int64)
+    candidates = uniform_candidates(y[:1400], 10, 0.2, seed=0)
+    model = build_model("resnet18", 0, n_classes=10, n_channels=1, width=16)
+    trainer = PartialLabelTrainer(
+        model,
+        METHODS["corr"](),
+        REBALANCERS["records"](n_features=model.head.in_features),
+        [EXTRAS["mixup"]()],
+        views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.2), Cutout(2))),
+        epochs=15,
+        batch_size=128,
+        lr=0.05,
+        device="cuda",
+    )
+    trainer.fit(x[:1400], candidates, measure=Truth(x[1400:], y[1400:], y[:1400]))
+    assert trainer.history[-1]["test"]["accuracy"] > 0.9
+
+
+def test_candidates_and_targets_live_where_they_are_put():
+    candidates = Candidates.from_sets([{0, 2}, {1}, {0, 1, 2}]).to("cuda")
+    index = torch.tensor([2, 0, -2], device="cuda")
+    assert candidates[index].tolist() == [[True, True, True], [True, False, True], [False, True, False]]
+    assert candidates.select([1, 0]).device.type == "cuda"
