@@ -377,6 +377,17 @@ def test_a_finished_checkpoint_trains_no_further(tmp_path):
     assert again.history == first.history
 
 
+def test_a_trainer_that_has_trained_is_not_started_again(tmp_path):
+    x, _, candidates = toy()
+    one = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    kept = one.targets.values.clone()
+    with pytest.raises(InputError, match="3 epochs already"):
+        one.fit(x, candidates)
+    assert torch.equal(one.targets.values, kept)
+    one.fit(x, candidates, checkpoint=tmp_path / "checkpoint")  # going on from a checkpoint is no new start
+    assert torch.equal(one.targets.values, kept)
+
+
 def test_measuring_every_k_epochs_always_includes_the_last():
     x, y, candidates = toy()
     history = trainer(epochs=5).fit(x, candidates, measure=Truth(x, y, y), measure_every=2).history

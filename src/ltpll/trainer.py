@@ -149,10 +149,14 @@ class PartialLabelTrainer:
 
         With `checkpoint`, the state is written there after every epoch, and training goes on from it if the file is there.
         """
+        resumes = checkpoint is not None and Path(checkpoint).exists()
+        if self.epoch > 0 and not resumes:
+            # Its targets would start anew while its network would not.
+            raise InputError(f"This trainer has trained for {self.epoch} epochs already: make a new one, with a new model, to start again.")
         self.prepare(x, candidates)
         if measure:
             measure.prepare(self)
-        if checkpoint is not None and Path(checkpoint).exists():
+        if checkpoint is not None and resumes:
             self.load(checkpoint)
         while self.epoch < self.epochs:
             record = self.train_epoch()
