@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all that is needed on a fresh machine: each makes .venv and installs into it first.
 
-# The newest Python from 3.11 on that is there; override with `make test PYTHON=/path/to/python`.
+# The first Python found that is at least 3.11; override with `make test PYTHON=/path/to/python`.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
