@@ -46,7 +46,7 @@ def test_three_updates_equal_the_published_arithmetic(seed, mixed):
         loss = method.loss(p.outputs, p.targets, p.candidates)
         expected_loss = corr_loss(views, p.targets.tolist())
         if mixed:
-            own = mixup.inputs(batch, 1, torch.Generator().manual_seed(seed))
+            own = mixup.inputs(batch, torch.Generator().manual_seed(seed))
             said = problem(method, seed=100 * seed + step + 50).outputs
             loss = loss + mixup.loss(method, p.head, batch, p.outputs, own, said)
             expected_loss += 1.0 * corr_loss([view.tolist() for view in said.logits], own.targets.tolist())

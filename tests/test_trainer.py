@@ -84,7 +84,7 @@ def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
     for drop_last, sizes in ((True, [64, 64]), (False, [64, 64, 22])):
         one = trainer(batch_size=64, drop_last=drop_last)
         one.prepare(x, candidates)
-        batches = list(one._batches())
+        batches = [index for index, _ in one._batches()]
         assert [len(batch) for batch in batches] == sizes
         assert len(torch.cat(batches).unique()) == sum(sizes)
 
@@ -93,7 +93,7 @@ def test_fewer_rows_than_a_batch_make_one_batch_of_all():
     x, _, candidates = toy()
     one = trainer(batch_size=10_000)
     one.prepare(x, candidates)
-    assert [len(batch) for batch in one._batches()] == [len(x)]
+    assert [len(index) for index, _ in one._batches()] == [len(x)]
 
 
 def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forward():
@@ -169,6 +169,37 @@ def test_layers_train_while_training_and_rest_while_predicting():
     model = Classifier(Mode(), nn.Linear(2, 4))
     trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, measure=Truth(x, y, y))
     assert modes == [True, False, True, False]
+
+
+def test_views_are_drawn_for_a_chunk_of_whole_batches_at_once():
+    drawn = []
+
+    class Counting(Views):
+        def draw(self, x, kinds, generator):
+            drawn.append(len(x))
+            return super().draw(x, kinds, generator)
+
+    x, _, candidates = toy()
+    for chunk, sizes in ((1, [32] * 4), (64, [64, 64]), (100, [96, 32]), (4096, [128])):
+        drawn.clear()
+        one = trainer(views=Counting(), chunk=chunk, epochs=1).fit(x, candidates)
+        assert drawn == sizes
+        assert one.epoch == 1
+
+
+def test_low_precision_passes_stay_close_to_full_ones_and_give_full_precision_outputs():
+    x, _, candidates = toy()
+    full, low = (trainer(precision=precision, epochs=3).fit(x, candidates) for precision in ("float32", "bfloat16"))
+    assert low.outputs(x).logits[0].dtype == low.outputs(x).features[0].dtype == torch.float32
+    assert low.targets.values.dtype == torch.float32
+    assert [r["loss"] for r in low.history] == pytest.approx([r["loss"] for r in full.history], rel=0.02)
+    assert not torch.equal(low.outputs(x).logits[0], full.outputs(x).logits[0])
+
+
+@pytest.mark.parametrize(("engine", "message"), [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "no engine 'turbo'")])
+def test_an_engine_that_cannot_run_here_is_refused(engine, message):
+    with pytest.raises(InputError, match=message):
+        trainer(engine=engine)
 
 
 # ---- learning --------------------------------------------------------------------------------------------------------

@@ -96,7 +96,11 @@ class Extra(nn.Module, ABC):
 
     name: ClassVar[str]
 
-    def inputs(self, batch: Batch, epoch: int, generator: torch.Generator) -> Batch | None:
+    def active(self, epoch: int) -> bool:
+        """Whether the term takes part in this epoch; the only place where an extra may look at the clock."""
+        return True
+
+    def inputs(self, batch: Batch, generator: torch.Generator) -> Batch | None:
         """More examples to send through the network in the same forward pass as the batch's own views, or None."""
         return None
 

@@ -12,13 +12,15 @@ from ltpll.errors import InputError
 
 
 def as_inputs(x: Any, what: str) -> Tensor:
-    """Features or images as a float tensor, refused if a value is missing or infinite."""
+    """Features as a float tensor, 8-bit images as they are; refused if a value is missing or infinite."""
     try:
         inputs = x if isinstance(x, Tensor) else torch.as_tensor(_plain(np.asarray(x)))
     except (TypeError, ValueError):
         raise InputError(f"The {what} features are not numbers: turn text and categories into numbers first.") from None
     if inputs.ndim < 2 or inputs.numel() == 0:
         raise InputError(f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each.")
+    if inputs.dtype == torch.uint8 and inputs.ndim == 4:
+        return inputs  # images stay bytes until their views are drawn
     inputs = inputs.float()
     bad = ~torch.isfinite(inputs).flatten(1).all(1)
     if bool(bad.any()):

@@ -61,6 +61,15 @@ class Run:
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(record, allow_nan=False) + "\n")
 
+    def records(self) -> list[Record]:
+        """The stream so far."""
+        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    def keep_log(self, n: int) -> None:
+        """Cut the stream back to its first n records: those behind the last checkpoint will be made again."""
+        path = self.folder / "metrics.jsonl"
+        write_atomically(path, b"".join(path.read_bytes().splitlines(keepends=True)[:n]))
+
     def epochs_logged(self) -> int:
         """How many records the stream has: the epochs done, of a finished run as of one under way."""
         try:

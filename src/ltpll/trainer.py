@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +15,15 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import read_checkpoint, write_checkpoint
+from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer
-from ltpll.errors import InputError, InputWarning, NotFiniteError
+from ltpll.engine import CapturedStep
+from ltpll.errors import InputError, NotFiniteError
 from ltpll.inputs import as_inputs, at_least
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.targets import Targets, initial_targets
-from ltpll.views import Views
+from ltpll.views import Views, ViewSource
 
 Array = npt.ArrayLike | Tensor
 
@@ -41,6 +42,9 @@ class PartialLabelTrainer:
     """Trains `model` (forward gives logits and features, `.head` is its last linear layer) on examples with candidate sets.
 
     Every source of chance is drawn from `seed`; torch's global random state is neither used nor changed.
+    `engine` says how a step runs: "eager" one operation at a time; "captured" as a replayed CUDA graph; "compiled" the same with the
+    network compiled first, which takes half a minute and pays in long trainings; "auto" is "captured" on CUDA and "eager" elsewhere.
+    `precision` is that of the network's passes; losses, targets and weights are always float32. Views are drawn for `chunk` rows at once.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class PartialLabelTrainer:
         rebalancer: Rebalancer | None = None,
         extras: Sequence[Extra] = (),
         *,
-        views: Views | None = None,
+        views: ViewSource | None = None,
         epochs: int = 100,
         batch_size: int = 256,
         lr: float = 0.01,
@@ -61,6 +65,9 @@ class PartialLabelTrainer:
         drop_last: bool = True,
         seed: int = 0,
         device: str | torch.device = "auto",
+        precision: Literal["float32", "bfloat16"] = "float32",
+        engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
+        chunk: int = 4096,
     ) -> None:
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -80,10 +87,20 @@ class PartialLabelTrainer:
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self._global_random = random_state_of(seed, self.device)
         parameters = [p for part in (model, method, self.rebalancer, self.extras) for p in part.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=weight_decay)
-        self._check_parts()
-
-    # ---- refusing what makes no sense ---------------------------------------------------------------------------------
+        on_cuda = self.device.type == "cuda"
+        self.optimizer = torch.optim.SGD(
+            parameters,
+            # A captured step reads its learning rate from the device.
+            lr=torch.tensor(float(lr), device=self.device) if on_cuda else lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            fused=on_cuda,
+        )
+        self.precision = precision
+        self.engine = _chosen_engine(engine, on_cuda)
+        self.chunk = at_least(chunk, 1, "chunk")
+        self._network = torch.compile(self.model, dynamic=False) if self.engine == "compiled" else self.model
+        check_parts(self.head, self.method, self.rebalancer, self.views)
 
     @property
     def head(self) -> nn.Linear:
@@ -92,44 +109,17 @@ class PartialLabelTrainer:
             raise InputError("The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier.")
         return head
 
-    def _check_parts(self) -> None:
-        head = self.head
-        if self.method.own_rebalancing and not isinstance(self.rebalancer, NoRebalancing):
-            raise InputError(
-                f"The method {self.method.name!r} cannot take the rebalancer {self.rebalancer.name!r}: {self.method.own_rebalancing}"
-            )
-        try:
-            with torch.no_grad():
-                length = len(self.rebalancer.log_prior(head))
-        except RuntimeError:
-            raise InputError(
-                f"The rebalancer {self.rebalancer.name!r} was made for another model: this one's head takes {head.in_features} features."
-            ) from None
-        if length != head.out_features:
-            raise InputError(f"The rebalancer's prior has {length} classes, but the model's head has {head.out_features}.")
-        if len(set(self.method.views)) > 1 and not (self.views.weak or self.views.strong):
-            warnings.warn(
-                f"The method {self.method.name!r} compares a weak with a strong view, but `views` changes nothing, so both are the same: "
-                "give views=Views(weak=…, strong=…).",
-                InputWarning,
-                stacklevel=3,
-            )
-
     def prepare(self, x: Array, candidates: Any) -> None:
         """Check the training data, put it on the device and start the targets; `fit` does this first."""
         sets = Candidates.of(candidates)
         inputs = as_inputs(x, "training")
-        if len(inputs) != len(sets):
-            raise InputError(f"There are {len(inputs)} rows of features but {len(sets)} candidate sets: they must be the same rows.")
-        if sets.n_classes != self.head.out_features:
-            raise InputError(f"The candidates have {sets.n_classes} classes, but the model's head has {self.head.out_features}.")
-        sets.check_learnable()
-        if bool((inputs == inputs[:1]).all()):
-            raise InputError(f"All {len(inputs)} rows of the features are identical: nothing can be learned from them.")
+        check_data(inputs, sets, self.head)
         self.x = inputs.to(self.device)
         self.candidates = sets.to(self.device)
         self.targets: Targets = initial_targets(self.candidates, self.method.covers)
         self._not_finite = torch.zeros(len(sets), dtype=torch.bool, device=self.device)
+        # Here, since a recording holds on to the tensors above.
+        self._captured = CapturedStep(self.step, self.generator) if self.engine != "eager" else None
 
     # ---- training -------------------------------------------------------------------------------------------------
 
@@ -141,13 +131,15 @@ class PartialLabelTrainer:
         measure: Measure | None = None,
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
         checkpoint: Path | str | None = None,
+        checkpoint_every: int = 1,
         measure_every: int = 1,
     ) -> PartialLabelTrainer:
         """Train until `epochs` are done; `on_epoch` gets each epoch's record as it is added to `history`.
 
         `measure` (usually an `evaluate.Truth`) adds its figures every `measure_every` epochs and after the last one.
 
-        With `checkpoint`, the state is written there after every epoch, and training goes on from it if the file is there.
+        With `checkpoint`, the state is written there every `checkpoint_every` epochs and after the last one, and training goes on
+        from it if the file is there.
         """
         resumes = checkpoint is not None and Path(checkpoint).exists()
         if self.epoch > 0 and not resumes:
@@ -163,25 +155,29 @@ class PartialLabelTrainer:
             if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
                 record |= measure(self)
             self.history.append(record)
-            if checkpoint is not None:
-                self.save(checkpoint)
             if on_epoch:
                 on_epoch(record)
+            # Behind on_epoch, so that whatever keeps a log never has less of it than the checkpoint.
+            if checkpoint is not None and (self.epoch % checkpoint_every == 0 or self.epoch == self.epochs):
+                self.save(checkpoint)
         return self
 
     def train_epoch(self) -> dict[str, Any]:
         """One pass over the data; returns what is known without labels."""
         rate = cosine_rate(self.epoch, self.epochs, self.lr, self.lr * self.final_lr)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
         self.model.train()
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
         total = torch.zeros((), device=self.device)
         steps = 0
         with self._own_random_state():
-            for step, index in enumerate(self._batches()):
-                total += self.step(index)
+            for step, (index, views) in enumerate(self._batches()):
+                total += self._captured(index, views, self._phase()) if self._captured else self.step(index, views)
                 steps += 1
                 # Asking costs a synchronisation, which a GPU should not pay on every step.
                 if self.device.type == "cpu":
@@ -191,20 +187,31 @@ class PartialLabelTrainer:
         self.epoch += 1
         return {"epoch": self.epoch, "loss": float(total) / steps, "lr": rate}
 
-    def step(self, index: Tensor) -> Tensor:
-        """One optimizer step on the rows in `index`; returns the loss, detached."""
-        refine = self.epoch >= self.warmup_epochs
+    @property
+    def views_per_epoch(self) -> int:
+        """How many augmented images (or rows) go through the network in one epoch, without those that extras add."""
+        n = len(self.candidates)
+        size = min(self.batch_size, n)
+        return self.method.n_views * (n // size * size if self.drop_last else n)
+
+    def _phase(self) -> tuple[bool, ...]:
+        """Everything that Python decides inside a step, and so what a captured step holds for."""
+        return (self.epoch >= self.warmup_epochs, *(extra.active(self.epoch) for extra in self._extras()))
+
+    def step(self, index: Tensor, views: tuple[Tensor, ...]) -> Tensor:
+        """One optimizer step on views of the rows in `index`; returns the loss, detached."""
         candidates = self.candidates[index]
-        batch = Batch(self.views.draw(self.x[index], self.method.views, self.generator), self.targets[index], candidates)
-        own = [extra.inputs(batch, self.epoch, self.generator) for extra in self._extras()]
+        batch = Batch(views, self.targets[index], candidates)
+        extras = [extra for extra in self._extras() if extra.active(self.epoch)]
+        own = [extra.inputs(batch, self.generator) for extra in extras]
         outputs, *own_outputs = self._forward([batch, *own])
         assert outputs is not None
 
         self.rebalancer.observe(outputs.detach(), self.head)
         loss = self.method.loss(outputs, batch.targets, candidates)
-        for extra, inputs, said in zip(self._extras(), own, own_outputs, strict=True):
+        for extra, inputs, said in zip(extras, own, own_outputs, strict=True):
             loss = loss + extra.loss(self.method, self.head, batch, outputs, inputs, said)
-        if refine:
+        if self.epoch >= self.warmup_epochs:
             with torch.no_grad():
                 adjusted = self.rebalancer.adjust(outputs.detach(), "targets", self.head)
                 self.targets[index] = self.method.disambiguate(adjusted, batch.targets, candidates)
@@ -218,9 +225,9 @@ class PartialLabelTrainer:
     def _forward(self, batches: Sequence[Batch | None]) -> list[Outputs | None]:
         """All views of all batches through the network at once, since batch norm is to see them together."""
         views = [view for batch in batches if batch is not None for view in batch.views]
-        logits, features = self.model(torch.cat(views))
+        logits, features = self._pass(self._network, torch.cat(views) if len(views) > 1 else views[0])
         sizes = [len(view) for view in views]
-        parts = iter(zip(logits.float().split(sizes), features.split(sizes), strict=True))
+        parts = iter(zip(logits.split(sizes), features.split(sizes), strict=True))
         outputs: list[Outputs | None] = []
         for batch in batches:
             if batch is None:
@@ -233,12 +240,23 @@ class PartialLabelTrainer:
     def _extras(self) -> list[Extra]:
         return [extra for extra in self.extras if isinstance(extra, Extra)]
 
-    def _batches(self) -> Iterator[Tensor]:
+    def _pass(self, network: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor) -> tuple[Tensor, Tensor]:
+        """Float32 logits and features, whatever precision the network runs in."""
+        # Without autocast's cache of cast weights, which would outlive the captured step that made it.
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16", cache_enabled=False):
+            logits, features = network(x)
+        return logits.float(), features.float()
+
+    def _batches(self) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+        """Rows and their views for every step of an epoch; views are drawn for many batches at once, since launches cost the same."""
         n = len(self.candidates)
+        size = min(self.batch_size, n)
         order = torch.randperm(n, generator=self.generator, device=self.device)
-        for index in order.split(min(self.batch_size, n)):
-            if len(index) == min(self.batch_size, n) or not self.drop_last:
-                yield index
+        if self.drop_last:
+            order = order[: n // size * size]
+        for rows in order.split(size * max(self.chunk // size, 1)):
+            drawn = self.views.draw(self.x[rows], self.method.views, self.generator)
+            yield from zip(rows.split(size), zip(*(view.split(size) for view in drawn), strict=True), strict=True)
 
     def _check_finite(self, step: int | None) -> None:
         if not bool(self._not_finite.any()):
@@ -267,8 +285,8 @@ class PartialLabelTrainer:
         """What the network says of un-augmented inputs, without any rebalancing."""
         inputs = as_inputs(x, "prediction")
         self.model.eval()
-        parts = [self.model(part.to(self.device)) for part in inputs.split(batch_size)]
-        return Outputs((torch.cat([z.float() for z, _ in parts]),), (torch.cat([f for _, f in parts]),))
+        parts = [self._pass(self.model, self.views.plain(part.to(self.device))) for part in inputs.split(batch_size)]
+        return Outputs((torch.cat([z for z, _ in parts]),), (torch.cat([f for _, f in parts]),))
 
     def logits(self, x: Array) -> Tensor:
         """Logits as this trainer predicts with them: the rebalancer's prior subtracted, if it acts at prediction."""
@@ -320,6 +338,14 @@ class PartialLabelTrainer:
 def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
     """The learning rate of an epoch, falling from `start` towards `end` along half a cosine."""
     return end + (start - end) * (1 + math.cos(math.pi * epoch / n_epochs)) / 2
+
+
+def _chosen_engine(engine: str, on_cuda: bool) -> str:
+    if engine not in ("auto", "eager", "captured", "compiled"):
+        raise InputError(f"There is no engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
+    if engine in ("captured", "compiled") and not on_cuda:
+        raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
+    return {False: "eager", True: "captured"}[on_cuda] if engine == "auto" else engine
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ def test_the_share_follows_a_folded_beta_distribution():
 def test_inputs_and_targets_are_blended_with_one_share_and_one_partner_for_all_views():
     method = METHODS["corr"]()
     batch, _ = batch_of(method)
-    own = EXTRAS["mixup"]().inputs(batch, 1, torch.Generator().manual_seed(3))
+    own = EXTRAS["mixup"]().inputs(batch, torch.Generator().manual_seed(3))
     # The same draws, taken from the same generator state, give the truth for each example in a plain loop.
     g = torch.Generator().manual_seed(3)
     share = EXTRAS["mixup"]().draw(g)
@@ -46,18 +46,15 @@ def test_inputs_and_targets_are_blended_with_one_share_and_one_partner_for_all_v
 def test_the_term_is_the_methods_own_loss_on_the_blend(name):
     method = METHODS[name]()
     batch, p = batch_of(method)
-    own = EXTRAS["mixup"]().inputs(batch, 1, torch.Generator().manual_seed(3))
+    own = EXTRAS["mixup"]().inputs(batch, torch.Generator().manual_seed(3))
     said = problem(method, seed=9).outputs
     term = EXTRAS["mixup"](weight=0.5).loss(method, p.head, batch, p.outputs, own, said)
     torch.testing.assert_close(term, 0.5 * method.loss(said, own.targets, own.candidates))
 
 
 def test_nothing_is_mixed_before_the_first_epoch_of_refinement():
-    method = METHODS["proden"]()
-    batch, p = batch_of(method)
-    mixup = EXTRAS["mixup"]()
-    assert mixup.inputs(batch, 0, torch.Generator()) is None
-    assert float(mixup.loss(method, p.head, batch, p.outputs, None, None)) == 0
+    assert [EXTRAS["mixup"]().active(epoch) for epoch in range(3)] == [False, True, True]
+    assert EXTRAS["mixup"](first_epoch=0).active(0)
 
 
 @pytest.mark.parametrize("alpha", [0, -1, 0.5])

@@ -58,10 +58,3 @@ def test_an_error_in_one_run_reaches_the_caller_and_loses_nothing(tmp_path, work
     assert cells[0].done
     assert not cells[1].done
     assert cells[0].result()["last"] == 0
-
-
-def test_rounding_keeps_structure_and_everything_but_floats():
-    assert study.rounded({"a": [0.12345678, 1, None, "x"], "b": (True, {"c": 2.0})}) == {
-        "a": [0.123457, 1, None, "x"],
-        "b": [True, {"c": 2.0}],
-    }

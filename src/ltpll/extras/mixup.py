@@ -31,9 +31,10 @@ class Mixup(Extra):
         share = torch.rand(2 * self.alpha - 1, generator=generator, device=generator.device).median()
         return torch.maximum(share, 1 - share)
 
-    def inputs(self, batch: Batch, epoch: int, generator: torch.Generator) -> Batch | None:
-        if epoch < self.first_epoch:
-            return None
+    def active(self, epoch: int) -> bool:
+        return epoch >= self.first_epoch
+
+    def inputs(self, batch: Batch, generator: torch.Generator) -> Batch:
         share = self.draw(generator)
         partner = torch.randperm(len(batch.targets), generator=generator, device=generator.device)
         return Batch(
@@ -45,6 +46,6 @@ class Mixup(Extra):
     def loss(
         self, method: Method, head: nn.Linear, batch: Batch, outputs: Outputs, own: Batch | None, own_outputs: Outputs | None
     ) -> Tensor:
-        if own is None or own_outputs is None:
-            return outputs.logits[0].new_zeros(())
+        assert own is not None
+        assert own_outputs is not None
         return self.weight * method.loss(own_outputs, own.targets, own.candidates)

@@ -5,66 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 
-from ltpll.evaluate import Truth, best_epoch
-from ltpll.runs import Record, Run, environment
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.runs import Run
 
 Train = Callable[[Run], None]
-
-
-def record_training(run: Run, trainer: PartialLabelTrainer, x: Any, candidates: Any, truth: Truth, **facts: Any) -> None:
-    """Train and leave the run's folder finished; `facts` go into its result as they are."""
-    run.start()
-    started = time.perf_counter()
-    trainer.fit(x, candidates, measure=truth, on_epoch=run.log)
-    rows = ["test", *truth.posthoc]
-    run.finish(
-        {
-            "environment": environment(str(trainer.device)),
-            "seconds": round(time.perf_counter() - started, 3),
-            "posthoc": list(truth.posthoc),
-            "shots": {"many": truth.shots.many, "few": truth.shots.few},
-            "last": rounded(trainer.history[-1]),
-            "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
-            "curves": curves(trainer.history, rows),
-            **facts,
-        }
-    )
-
-
-def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
-    """The figures over epochs that a plot needs, as columns."""
-    measured = [record for record in history if "test" in record]
-    columns: Record = {
-        "epoch": [record["epoch"] for record in measured],
-        "loss": [record["loss"] for record in measured],
-        "accuracy": {row: [record[row]["balanced_accuracy"] for record in measured] for row in rows},
-    }
-    for name in ("target_recovery", "mean_target_distance", "prior_distance"):
-        if all(name in record for record in measured):
-            columns[name] = [record[name] for record in measured]
-    compact: Record = rounded(columns)
-    return compact
-
-
-def rounded(value: Any) -> Any:
-    """Floats to six decimals, so that committed records stay small and readable."""
-    if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(item) for item in value]
-    return value
 
 
 def run_missing(runs: Sequence[Run], train: Train, *, workers: int | None = None, on_progress: Callable[[int], None] | None = None) -> None:

@@ -12,8 +12,8 @@ from ltpll.evaluate import Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.recording import record_training
 from ltpll.runs import Record, Run, code_fingerprint
-from ltpll.studies.study import record_training
 from ltpll.trainer import PartialLabelTrainer
 
 SIZES = (30, 100, 500, 1000)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ltpll.views.basic import Cutout, Jitter, Shift, ViewPolicy, Views
+from ltpll.views.basic import Cutout, Jitter, Shift, ViewPolicy, Views, ViewSource
 
-__all__ = ["Cutout", "Jitter", "Shift", "ViewPolicy", "Views"]
+__all__ = ["Cutout", "Jitter", "Shift", "ViewPolicy", "ViewSource", "Views"]

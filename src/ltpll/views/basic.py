@@ -68,12 +68,24 @@ class Jitter:
         return noisy * (torch.rand(x.shape, generator=generator, device=x.device) >= self.dropout)
 
 
+class ViewSource(Protocol):
+    """Where a trainer gets its views from: `Views` for arrays of numbers, `ImageViews` for 8-bit images."""
+
+    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator) -> tuple[Tensor, ...]: ...
+
+    def plain(self, x: Tensor) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class Views:
     """A weak and a strong policy, each a sequence of steps applied one after the other."""
 
     weak: Sequence[ViewPolicy] = field(default_factory=tuple)
     strong: Sequence[ViewPolicy] = field(default_factory=tuple)
+
+    def plain(self, x: Tensor) -> Tensor:
+        """What prediction sees: the batch as it is."""
+        return x
 
     def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator) -> tuple[Tensor, ...]:
         """One view of the batch for each kind asked for."""

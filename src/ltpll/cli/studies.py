@@ -1,70 +1,25 @@
-"""The command line: each command parses, calls the library and prints; errors of the user's are one sentence and exit status 2."""
+"""Commands of the two studies that run anywhere, and the list of parts."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ltpll import __version__
-from ltpll.errors import InputError
+from ltpll.cli.console import console
 from ltpll.report.summary import Figure, Row, difference, rows
 from ltpll.runs import Record, Run
-
-app = typer.Typer(
-    help="Long-tailed partial label learning: classifiers from sets of candidate labels when classes are imbalanced.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-console = Console(highlight=False)
 
 Out = Annotated[Path, typer.Option(help="Folder for runs and results.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again even what an earlier call has finished.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Trainings side by side [default: one per core].", show_default=False)]
 
 
-def main() -> None:
-    """Run a command; what the user can mend is said in one sentence, without a traceback."""
-    try:
-        app()
-    except InputError as error:
-        _fail(str(error))
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        _fail(f"{error.strerror or error}{where}.")
-    except BrokenProcessPool:
-        _fail("A training process was ended from outside, often for lack of memory: run the same command again, or with --workers 1.", 1)
-
-
-def _fail(sentence: str, status: int = 2) -> None:
-    # markup=False: a file name in square brackets is a file name.
-    Console(stderr=True, highlight=False).print(f"error: {sentence}", markup=False, soft_wrap=True)
-    sys.exit(status)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        console.print(f"ltpll {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
-) -> None:
-    pass
-
-
-@app.command()
 def demo(
     out: Out = Path("ltpll-runs"),
     seeds: Annotated[int, typer.Option(min=1, help="How many times to draw data and training anew.")] = 5,
@@ -87,7 +42,6 @@ def demo(
     console.print(f"\nReport: {page.resolve()}", soft_wrap=True, markup=False)
 
 
-@app.command()
 def toy(
     out: Out = Path("ltpll-runs"),
     seeds: Annotated[int, typer.Option(min=1, help="How many times to draw data and training anew.")] = 8,
@@ -106,7 +60,6 @@ def toy(
     console.print(f"\nFigure (seed 0): {figure.resolve()}", soft_wrap=True, markup=False)
 
 
-@app.command("list")
 def list_parts() -> None:
     """Show every method, rebalancer and extra."""
     from ltpll.catalogue import parts

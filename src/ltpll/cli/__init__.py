@@ -1,0 +1,63 @@
+"""The command line: each command parses, calls the library and prints; errors of the user's are one sentence and exit status 2."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures.process import BrokenProcessPool
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ltpll import __version__
+from ltpll.cli.bench import app as bench_commands
+from ltpll.cli.console import console
+from ltpll.cli.data import app as data_commands
+from ltpll.cli.studies import demo, list_parts, toy
+from ltpll.cli.train import train
+from ltpll.errors import InputError
+
+app = typer.Typer(
+    help="Long-tailed partial label learning: classifiers from sets of candidate labels when classes are imbalanced.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command()(train)
+app.add_typer(data_commands, name="data")
+app.add_typer(bench_commands, name="bench")
+app.command()(toy)
+app.command("list")(list_parts)
+
+
+def main() -> None:
+    """Run a command; what the user can mend is said in one sentence, without a traceback."""
+    try:
+        app()
+    except InputError as error:
+        _fail(str(error))
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _fail(f"{error.strerror or error}{where}.")
+    except BrokenProcessPool:
+        _fail("A training process was ended from outside, often for lack of memory: run the same command again, or with --workers 1.", 1)
+
+
+def _fail(sentence: str, status: int = 2) -> None:
+    # markup=False: a file name in square brackets is a file name.
+    Console(stderr=True, highlight=False).print(f"error: {sentence}", markup=False, soft_wrap=True)
+    sys.exit(status)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"ltpll {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
+    pass

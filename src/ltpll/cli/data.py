@@ -1,0 +1,3 @@
+"""The data commands."""
+
+from ltpll.data.commands import app as app

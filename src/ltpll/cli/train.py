@@ -1,0 +1,181 @@
+"""The train command: one benchmark experiment, with live progress, resumable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ltpll.cli.console import console
+from ltpll.errors import InputError
+from ltpll.runs import Record, Run
+
+Option = typer.Option
+
+
+def train(
+    data: Annotated[str | None, typer.Argument(help="An image set that `ltpll data list` shows, such as cifar100.")] = None,
+    config: Annotated[Path | None, Option(help="A YAML file with the settings below; the command line overrides it.")] = None,
+    imbalance: Annotated[float | None, Option(help="Largest class over smallest; default 100.", show_default=False)] = None,
+    ambiguity: Annotated[float | None, Option(help="Probability that a wrong label joins a set; default 0.05.", show_default=False)] = None,
+    superclass: Annotated[bool | None, Option("--superclass/--uniform", help="Eight times as ambiguous inside a superclass.")] = None,
+    method: Annotated[str | None, Option(help="See `ltpll list`; default corr.", show_default=False)] = None,
+    rebalancer: Annotated[str | None, Option(help="See `ltpll list`; default records.", show_default=False)] = None,
+    extra: Annotated[list[str] | None, Option(help="See `ltpll list`; may be given several times.", show_default=False)] = None,
+    views: Annotated[str | None, Option(help="paper or flip-crop; default paper.", show_default=False)] = None,
+    width: Annotated[int | None, Option(help="Width of the ResNet-18's first stage; default 64.", show_default=False)] = None,
+    epochs: Annotated[int | None, Option(help="Default 800.", show_default=False)] = None,
+    batch_size: Annotated[int | None, Option(help="Default 256.", show_default=False)] = None,
+    lr: Annotated[float | None, Option(help="Default 0.01.", show_default=False)] = None,
+    seed: Annotated[int | None, Option(help="Draws subset, candidates and training; default 0.", show_default=False)] = None,
+    precision: Annotated[str, Option(help="float32, bfloat16, or auto: bfloat16 on CUDA.")] = "auto",
+    engine: Annotated[str, Option(help="eager, captured, compiled, or auto: compiled on CUDA from 50 epochs on.")] = "auto",
+    device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
+    measure_every: Annotated[int, Option(min=1, help="Epochs between looks at the test set.")] = 10,
+    data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
+    out: Annotated[Path, Option(help="Folder for runs.")] = Path("ltpll-runs/images"),
+    tensorboard: Annotated[bool, Option("--tensorboard", help="Write TensorBoard events beside the run.")] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Train again even if the run is finished or under way.")] = False,
+) -> None:
+    """Train one benchmark experiment; the same command again goes on where an interrupted one stopped."""
+    import torch
+
+    from ltpll.data.image_sets import load_image_set
+    from ltpll.experiment import Experiment, experiment_run
+    from ltpll.experiment import train as train_run
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = {
+        "data": data,
+        "imbalance": imbalance,
+        "ambiguity": ambiguity,
+        "superclass": superclass,
+        "method": method,
+        "rebalancer": rebalancer,
+        "extras": tuple(extra) if extra else None,
+        "views": views,
+        "width": width,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "seed": seed,
+    }
+    settings = _read_config(config) | {name: value for name, value in given.items() if value is not None}
+    if precision == "auto":
+        precision = settings.get("precision", "bfloat16" if device.startswith("cuda") else "float32")
+    experiment = Experiment.from_mapping(settings | {"precision": precision})
+    if engine == "auto":
+        engine = "eager" if not device.startswith("cuda") else "compiled" if experiment.epochs >= 50 else "captured"
+    images = load_image_set(experiment.data, data_root)
+    run = experiment_run(out, experiment)
+    if fresh:
+        run.forget()
+    if run.done:
+        console.print(f"This run was finished earlier (--fresh trains it anew): {run.folder}", markup=False, soft_wrap=True)
+        _print_result(run)
+        return
+    console.print(f"Run {run.key} on {device}: {experiment.precision}, {engine} steps; {run.folder}", markup=False, soft_wrap=True)
+    watch, close = _watchers(run, experiment.epochs, tensorboard)
+    try:
+        trainer = train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch)
+    except KeyboardInterrupt:
+        close()
+        console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
+        raise typer.Exit(130) from None
+    finally:
+        close()
+    del trainer
+    _print_result(run)
+
+
+def _read_config(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        import yaml
+    except ImportError:
+        raise InputError("A config file needs PyYAML, which is not installed: pip install pyyaml.") from None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"There is no config file {path}.") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"The config file {path} cannot be read: {reason}.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"The config file {path} must hold `name: value` lines.")
+    return content
+
+
+def _watchers(run: Run, epochs: int, tensorboard: bool) -> tuple[Callable[[Record], None], Callable[[], None]]:
+    """What to do with every epoch's record, and how to stop doing it."""
+    progress = Progress(
+        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[said]}"),
+        console=console,
+    )
+    task = progress.add_task("", total=epochs, said="starting")
+    writer = _event_writer(run) if tensorboard else None
+    started, first = time.perf_counter(), 0
+    figures: dict[str, str] = {}
+    progress.start()
+
+    def watch(record: Record) -> None:
+        nonlocal first, started
+        epoch = record["epoch"]
+        if not first:
+            first, started = epoch, time.perf_counter()  # the first epoch compiles and says nothing of the speed
+        if "test" in record:
+            figures["accuracy"] = f"accuracy {record['test']['balanced_accuracy']:.1%}"
+            if "target_recovery" in record:
+                figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
+        if epoch > first:
+            pace = (time.perf_counter() - started) / (epoch - first)
+            figures["left"] = f"{(epochs - epoch) * pace:.0f} s left"
+        progress.update(task, completed=epoch, said=" · ".join([f"loss {record['loss']:.3f}", *figures.values()]))
+        if writer:
+            writer(record)
+
+    def close() -> None:
+        progress.stop()
+
+    return watch, close
+
+
+def _event_writer(run: Run) -> Callable[[Record], None]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError("TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out.") from None
+    events = SummaryWriter(str(run.folder / "tensorboard"))
+
+    def write(record: Record) -> None:
+        flat = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
+        flat |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
+        for name, value in flat.items():
+            if value is not None:
+                events.add_scalar(name, value, record["epoch"])
+        events.flush()
+
+    return write
+
+
+def _print_result(run: Run) -> None:
+    result = run.result()
+    for row in ("test", *result["posthoc"]):
+        last, best = result["last"][row], result["best"][row]
+        name = result["config"]["rebalancer"] if row == "test" else row
+        console.print(
+            f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
+            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best['epoch']}, chosen on the test set)"
+        )
+    if "target_recovery" in result["last"]:
+        console.print(f"target recovery {result['last']['target_recovery']:.2%}")
+    console.print(f"{result['seconds']:.0f} s, {result['views_per_second']} views/s in the median epoch")

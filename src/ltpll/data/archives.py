@@ -1,0 +1,295 @@
+"""Archives: the published files of the image sets, fetched and checked against their checksums, and read without ever unpacking to disk."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import re
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+from ltpll.errors import InputError
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many bytes are done, and how many there are (0 where that is not known)."""
+
+
+class Source(NamedTuple):
+    """A published archive."""
+
+    url: str
+    md5: str
+
+    @property
+    def file_name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+
+# The sums are the publishers', as printed on their pages and in public code that reads these files; no download was made to confirm them.
+# VOC's publisher gives http addresses; the same host answers over TLS, and this package fetches in no other way.
+SOURCES: dict[str, tuple[Source, ...]] = {
+    "cifar10": (Source("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+    "cifar100": (Source("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+    "voc2007": (
+        Source("https://host.robots.ox.ac.uk/pascal/VOC/voc2007/VOCtrainval_06-Nov-2007.tar", "c52e279531787c972589f7e41ab4ae64"),
+        Source("https://host.robots.ox.ac.uk/pascal/VOC/voc2007/VOCtest_06-Nov-2007.tar", "b6e924de25625d8de591ea690078ad9f"),
+    ),
+}
+
+CHUNK = 1 << 20
+OTHERWISE = "get the file by other means and give it with --archive PATH"
+TIMEOUT = 30  # seconds without a byte from the server
+# The largest real member is CIFAR-100's train.bin with 147 MiB, the largest real archive unpacks to 440 MiB of 20,000 members.
+MEMBER_LIMIT = 256 << 20
+TOTAL_LIMIT = 4 << 30
+COUNT_LIMIT = 200_000
+
+
+class Archive(NamedTuple):
+    """An archive on this disk, and the sum of its bytes."""
+
+    path: Path
+    md5: str
+
+
+def gather(
+    sources: Sequence[Source], given: Sequence[Path], downloads: Path, *, check: bool = True, on_progress: Progress | None = None
+) -> list[Archive]:
+    """The archives of a set: those given, and downloads of those that were not given.
+
+    With `check=False` the given files are taken as they are, and as all there is: nothing is downloaded beside them.
+    """
+    found: dict[str, Archive] = {}
+    unchecked: list[Archive] = []
+    known = {source.md5: source for source in sources}
+    for path in given:
+        archive = Archive(path, md5_of(path, on_progress))
+        if not check:
+            unchecked.append(archive)
+        elif archive.md5 not in known:
+            published = " or ".join(f"{source.md5} ({source.file_name})" for source in sources)
+            raise InputError(
+                f"The file {path} has the md5 sum {archive.md5}, but the published one is {published}: delete it and download it again, "
+                "or give --no-check if it is a copy that you packed yourself."
+            )
+        else:
+            found[archive.md5] = archive
+    if unchecked:
+        return unchecked
+    return [found.get(source.md5) or fetch(source, downloads, on_progress) for source in sources]
+
+
+def md5_of(path: Path, on_progress: Progress | None = None) -> str:
+    """The md5 sum of a file in hexadecimal; published sums of these sets are md5, which finds damage but stops no forger."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            digest = hashlib.md5(usedforsecurity=False)
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+                if on_progress:
+                    on_progress(f"checking {path.name}", file.tell(), size)
+    except OSError as error:
+        raise InputError(f"The archive {path} cannot be read: {error.strerror or error}.") from None
+    return digest.hexdigest()
+
+
+# ---- downloading ------------------------------------------------------------------------------------------------------
+
+
+def fetch(source: Source, downloads: Path, on_progress: Progress | None = None) -> Archive:
+    """Download an archive, unless an earlier call has; a file that did not come whole never gets the final name."""
+    path = downloads / source.file_name
+    if path.is_file() and md5_of(path, on_progress) == source.md5:
+        return Archive(path, source.md5)
+    _refuse_plain_http(source.url)
+    try:
+        import pooch  # type: ignore[import-untyped]
+    except ImportError:
+        raise InputError(
+            f"Downloading {source.url} needs the package pooch, which is not installed: run `pip install pooch`, or {OTHERWISE}."
+        ) from None
+
+    def look_at(response: Any, **_: Any) -> None:
+        if response.is_redirect:
+            _refuse_plain_http(urljoin(response.url, response.headers["location"]))
+
+    downloader = pooch.HTTPDownloader(
+        progressbar=_Bar(source.file_name, on_progress),
+        chunk_size=CHUNK,
+        timeout=TIMEOUT,
+        hooks={"response": look_at},
+        # A server that calls the gzip of a .tar.gz a transfer encoding would have it undone on the way, and the sum would differ.
+        headers={"Accept-Encoding": "identity"},
+    )
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel("WARNING")  # its note about the download would tear the progress bar
+    try:
+        pooch.retrieve(source.url, f"md5:{source.md5}", fname=source.file_name, path=downloads, downloader=downloader)
+    except InputError:
+        raise
+    except OSError as error:
+        # Every error of requests is an OSError too, but only the operating system's own carry a number.
+        if error.errno is not None:
+            raise InputError(f"The download of {source.url} cannot be written to {downloads}: {error.strerror}.") from None
+        raise InputError(f"{source.url} cannot be downloaded ({_reason(error)}): try again later, or {OTHERWISE}.") from None
+    except ValueError as error:
+        sums = [found for found in re.findall(r"\b[0-9a-f]{32}\b", str(error)) if found != source.md5]
+        arrived = f"arrived with the md5 sum {sums[0]} instead of {source.md5}" if sums else f"did not arrive as published ({error})"
+        raise InputError(f"The download of {source.url} {arrived} and was deleted: try again later, or {OTHERWISE}.") from None
+    finally:
+        logger.setLevel(level)
+        with contextlib.suppress(OSError):
+            downloads.rmdir()  # only where the download failed is it empty
+    return Archive(path, source.md5)
+
+
+def _refuse_plain_http(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")):
+        raise InputError(f"The address {url} is not https, and nothing is downloaded in the open: {OTHERWISE}.")
+
+
+def _reason(error: OSError) -> str:
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"the server answers {response.status_code} {response.reason}"
+    name = type(error).__name__
+    if "Timeout" in name:
+        return f"no answer for {TIMEOUT} seconds"
+    if name == "SSLError":
+        return "the server's certificate is not accepted"
+    return {"ChunkedEncodingError": "the connection broke off", "ConnectionError": "no connection"}.get(name, name)
+
+
+class _Bar:
+    """The few methods of a tqdm bar that pooch calls."""
+
+    def __init__(self, file_name: str, on_progress: Progress | None) -> None:
+        self.what, self.on_progress = f"downloading {file_name}", on_progress
+        self.total, self.done = 0, 0
+
+    def update(self, n: int) -> None:
+        self.done += n
+        if self.on_progress:
+            self.on_progress(self.what, min(self.done, self.total) if self.total else self.done, self.total)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        pass
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_members(
+    paths: Sequence[Path], wanted: Callable[[str], str | None], *, limit: int = MEMBER_LIMIT, on_progress: Progress | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """The members for whose name `wanted` gives a key, as (key, content), in the order of the tar files; the rest is skipped unread."""
+    seen: dict[str, bytes] = {}
+    for path in paths:
+        for key, content in _read_one(path, wanted, limit, on_progress):
+            digest = hashlib.sha256(content).digest()
+            if seen.setdefault(key, digest) != digest:
+                raise InputError(f"The archive {path} holds {key} a second time with other content: use the archive as it was published.")
+            yield key, content
+
+
+def missing(paths: Sequence[Path], key: str) -> InputError:
+    names = " and ".join(str(path) for path in paths)
+    return InputError(f"There is no {key} in {names}: the archive is cut off or another one; download it again.")
+
+
+def _read_one(path: Path, wanted: Callable[[str], str | None], limit: int, on_progress: Progress | None) -> Iterator[tuple[str, bytes]]:
+    try:
+        with path.open("rb") as raw:
+            size = path.stat().st_size
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            with gzip.open(raw) if packed else raw as plain, tarfile.open(fileobj=_Bounded(plain, path), mode="r:") as tar:  # type: ignore[call-overload]
+                for count, member in enumerate(tar):
+                    if count >= COUNT_LIMIT:
+                        raise InputError(f"The archive {path} has more than {COUNT_LIMIT} members: it is not one of the published ones.")
+                    if on_progress:
+                        on_progress(f"reading {path.name}", raw.tell(), size)
+                    key = wanted(member.name)
+                    if key is not None:
+                        _refuse_strange(member, path, limit)
+                        file = tar.extractfile(member)
+                        assert file is not None
+                        yield key, file.read()
+                # The sum at the end of a gzip file is looked at only by whoever reads that far.
+                while plain.read(CHUNK):
+                    if plain.tell() > TOTAL_LIMIT:
+                        raise _too_large(path)
+            if on_progress:
+                on_progress(f"reading {path.name}", size, size)
+    except InputError:
+        raise
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, struct.error, ValueError, LookupError, OverflowError) as error:
+        raise InputError(f"The archive {path} is damaged or no tar file ({_first_line(error)}): download it again.") from None
+    except OSError as error:
+        raise InputError(f"The archive {path} cannot be read: {error.strerror or _first_line(error)}.") from None
+
+
+def _refuse_strange(member: tarfile.TarInfo, path: Path, limit: int) -> None:
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts:
+        raise InputError(f"The archive {path} holds {member.name!r}, a path outside the archive's own folder: it is not a published one.")
+    if not member.isreg():
+        raise InputError(
+            f"In the archive {path}, {member.name!r} is a link, a folder or a device instead of a file: it is not a published one."
+        )
+    if not 0 <= member.size <= limit:
+        raise InputError(
+            f"In the archive {path}, {member.name!r} claims {member.size} bytes, more than the {limit} that are allowed: "
+            "it is not a published one."
+        )
+
+
+def _too_large(path: Path) -> InputError:
+    return InputError(f"The archive {path} unpacks to more than {TOTAL_LIMIT >> 30} GiB: it is not one of the published ones.")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+class _Bounded:
+    """A file that refuses to be read too far or too much at once: headers in a tar file have lengths too, which tarfile believes."""
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile, path: Path) -> None:
+        self.file, self.path = file, path
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= MEMBER_LIMIT:
+            raise (
+                _too_large(self.path)
+                if size < 0
+                else InputError(f"The archive {self.path} asks for {size} bytes at once: it is not one of the published ones.")
+            )
+        return self.file.read(size)
+
+    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_SET and position > TOTAL_LIMIT:
+            raise _too_large(self.path)
+        return self.file.seek(position, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,192 @@
+"""An experiment: one config of the benchmarks (image set, long tail, ambiguity, parts, schedule) turned into a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ltpll.candidates import Candidates
+from ltpll.data import long_tail_subset, superclass_candidates, uniform_candidates
+from ltpll.data.image_sets import ImageSet
+from ltpll.errors import InputError
+from ltpll.evaluate import Truth
+from ltpll.extras import EXTRAS
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from ltpll.rebalancers import REBALANCERS
+from ltpll.recording import record_training
+from ltpll.runs import Record, Run
+from ltpll.trainer import PartialLabelTrainer
+from ltpll.views.images import ImageViews
+
+POSTHOC = "oracle-la-posthoc"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that decides a result; defaults are the paper's protocol."""
+
+    data: str
+    imbalance: float = 100.0
+    ambiguity: float = 0.05
+    superclass: bool = False  # ambiguity inside a superclass is eight times as high (the paper's NU setting)
+    method: str = "corr"
+    rebalancer: str = "records"
+    extras: tuple[str, ...] = ()
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of a part, by its name: {"lw": {"beta": 2}}
+    model: str = "resnet18"
+    width: int = 64
+    views: str = "paper"
+    epochs: int = 800
+    batch_size: int = 256
+    lr: float = 0.01
+    weight_decay: float = 1e-3
+    precision: str = "float32"
+    seed: int = 0
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Experiment:
+        """From a config file's content; an unknown key is refused by name."""
+        known = {one.name: one for one in fields(cls)}
+        for key, value in values.items():
+            if key not in known:
+                raise InputError(f"The config has an unknown entry {key!r}; known: {', '.join(known)}.")
+            default = known[key].default
+            number = isinstance(default, (int, float)) and not isinstance(default, bool)
+            if number and (isinstance(value, bool) or not isinstance(value, (int, float))):
+                raise InputError(f"The config's {key} is {value!r}: it must be a number.")
+            if isinstance(default, (str, bool)) and not isinstance(value, type(default)):
+                raise InputError(f"The config's {key} is {value!r}: it must be {'text' if isinstance(default, str) else 'true or false'}.")
+        if "data" not in values:
+            raise InputError("The config names no data: add a line such as `data: cifar100`.")
+        return cls(**{**values, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
+
+    def config(self) -> Record:
+        """The run's config; what the image set brings itself (VOC's candidate sets) is no setting."""
+        return {
+            "experiment": "images",
+            **asdict(self),
+            "extras": list(self.extras),
+            "options": {k: dict(v) for k, v in self.options.items()},
+        }
+
+    def part_options(self, name: str) -> Mapping[str, Any]:
+        return self.options.get(name, {})
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The training and test data that an experiment's seed draws from an image set."""
+
+    x: torch.Tensor  # uint8 (N, 3, H, W), a view of bytes in channels-last order
+    y: np.ndarray[Any, np.dtype[np.int64]]
+    candidates: Candidates
+    x_test: torch.Tensor
+    y_test: np.ndarray[Any, np.dtype[np.int64]]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    seeds: Mapping[str, int]
+
+
+def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
+    """Subset, candidates and training get a seed each, drawn from the experiment's."""
+    streams = np.random.SeedSequence(experiment.seed).generate_state(3).tolist()
+    seeds = dict(zip(("subset", "candidates", "training"), streams, strict=True))
+    n_classes = len(images.classes)
+    if images.candidates is not None:
+        rows, candidates = np.arange(len(images.y_train)), images.candidates
+    else:
+        largest = int(np.bincount(images.y_train).max())
+        rows = long_tail_subset(images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest)
+        labels = images.y_train[rows]
+        if experiment.superclass:
+            if images.superclass is None:
+                raise InputError(f"The image set {images.name!r} has no superclasses: leave `superclass` out.")
+            candidates = superclass_candidates(labels, images.superclass, experiment.ambiguity, seed=seeds["candidates"])
+        else:
+            candidates = uniform_candidates(labels, n_classes, experiment.ambiguity, seed=seeds["candidates"])
+    x = np.ascontiguousarray(images.x_train[rows])
+    return Problem(
+        x=torch.from_numpy(x).permute(0, 3, 1, 2),
+        y=images.y_train[rows],
+        candidates=candidates,
+        x_test=torch.from_numpy(np.array(images.x_test)).permute(0, 3, 1, 2),
+        y_test=images.y_test,
+        mean=tuple((x.mean((0, 1, 2)) / 255).tolist()),
+        std=tuple((x.std((0, 1, 2)) / 255).tolist()),
+        seeds=seeds,
+    )
+
+
+def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "auto", engine: str = "auto") -> PartialLabelTrainer:
+    """The experiment's parts, put together."""
+    n_classes = problem.candidates.n_classes
+    model = build_model(experiment.model, problem.seeds["training"], n_classes=n_classes, n_channels=3, width=experiment.width)
+    context = {
+        "n_features": model.head.in_features,
+        "n_classes": n_classes,
+        "class_frequencies": np.bincount(problem.y, minlength=n_classes),
+    }
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    on_cuda = device.startswith("cuda")
+    low = experiment.precision == "bfloat16"
+    return PartialLabelTrainer(
+        # Channels last is the layout that a GPU's matrix units want.
+        model.to(memory_format=torch.channels_last) if on_cuda else model,  # type: ignore[call-overload]
+        METHODS.create(experiment.method, **experiment.part_options(experiment.method)),
+        REBALANCERS.create(experiment.rebalancer, context, **experiment.part_options(experiment.rebalancer)),
+        [EXTRAS.create(name, **experiment.part_options(name)) for name in experiment.extras],
+        views=ImageViews(
+            experiment.views, problem.mean, problem.std, dtype=torch.bfloat16 if low else torch.float32, channels_last=on_cuda
+        ),
+        epochs=experiment.epochs,
+        batch_size=experiment.batch_size,
+        lr=experiment.lr,
+        weight_decay=experiment.weight_decay,
+        seed=problem.seeds["training"],
+        device=device,
+        precision=experiment.precision,  # type: ignore[arg-type]
+        engine=engine,  # type: ignore[arg-type]
+    )
+
+
+def train(
+    run: Run,
+    images: ImageSet,
+    *,
+    device: str = "auto",
+    engine: str = "auto",
+    measure_every: int = 10,
+    on_epoch: Callable[[Record], None] | None = None,
+    checkpoint_every: int = 10,
+) -> PartialLabelTrainer:
+    """Train an experiment's run to its end, going on from its checkpoint if it has one."""
+    experiment = Experiment.from_mapping({key: value for key, value in run.config.items() if key != "experiment"})
+    problem = draw_problem(experiment, images)
+    trainer = build_trainer(experiment, problem, device=device, engine=engine)
+    counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
+    posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if experiment.rebalancer == "none" else {}
+    truth = Truth(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
+    facts = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds), "engine": trainer.engine}
+    record_training(
+        run,
+        trainer,
+        problem.x,
+        problem.candidates,
+        truth,
+        measure_every=measure_every,
+        checkpoint_every=checkpoint_every,
+        on_epoch=on_epoch,
+        **facts,
+    )
+    return trainer
+
+
+def experiment_run(root: Path, experiment: Experiment) -> Run:
+    return Run(root, experiment.config())

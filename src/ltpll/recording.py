@@ -1,0 +1,98 @@
+"""Recording: a training carried out inside its run's folder, epoch by epoch, so that it can be interrupted and judged later."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ltpll.checkpoint import read_checkpoint
+from ltpll.evaluate import Truth, best_epoch
+from ltpll.runs import Record, Run, environment
+from ltpll.trainer import PartialLabelTrainer
+
+
+def record_training(
+    run: Run,
+    trainer: PartialLabelTrainer,
+    x: Any,
+    candidates: Any,
+    truth: Truth,
+    *,
+    measure_every: int = 1,
+    checkpoint_every: int = 0,
+    on_epoch: Callable[[Record], None] | None = None,
+    **facts: Any,
+) -> None:
+    """Train and leave the run's folder finished; `facts` go into its result as they are.
+
+    With `checkpoint_every`, an unfinished run goes on from its last checkpoint; otherwise it starts anew.
+    """
+    checkpoint = run.folder / "checkpoint.safetensors" if checkpoint_every else None
+    if checkpoint is not None and checkpoint.exists():
+        run.keep_log(read_checkpoint(checkpoint)[1]["epoch"])
+    else:
+        run.start()
+    before = time.perf_counter()
+
+    def log(record: Record) -> None:
+        nonlocal before
+        now = time.perf_counter()
+        timed = {**record, "seconds": round(now - before, 4)}
+        before = now
+        run.log(timed)
+        if on_epoch:
+            on_epoch(timed)
+
+    trainer.fit(
+        x,
+        candidates,
+        measure=truth,
+        measure_every=measure_every,
+        on_epoch=log,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every or 1,
+    )
+    seconds = [record["seconds"] for record in run.records()]
+    rows = ["test", *truth.posthoc]
+    run.finish(
+        {
+            "environment": environment(str(trainer.device)),
+            "seconds": round(sum(seconds), 3),
+            # The median epoch: the first one compiles, and some are measured or saved.
+            "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),
+            "posthoc": list(truth.posthoc),
+            "shots": {"many": truth.shots.many, "few": truth.shots.few},
+            "last": rounded(trainer.history[-1]),
+            "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
+            "curves": curves(trainer.history, rows),
+            **facts,
+        }
+    )
+
+
+def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
+    """The figures over epochs that a plot needs, as columns."""
+    measured = [record for record in history if "test" in record]
+    columns: Record = {
+        "epoch": [record["epoch"] for record in measured],
+        "loss": [record["loss"] for record in measured],
+        "accuracy": {row: [record[row]["balanced_accuracy"] for record in measured] for row in rows},
+    }
+    for name in ("target_recovery", "mean_target_distance", "prior_distance"):
+        if all(name in record for record in measured):
+            columns[name] = [record[name] for record in measured]
+    compact: Record = rounded(columns)
+    return compact
+
+
+def rounded(value: Any) -> Any:
+    """Floats to six decimals, so that committed records stay small and readable."""
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(item) for item in value]
+    return value

@@ -1,0 +1,209 @@
+"""The fourteen operations of RandAugment on uint8 images, each image with its own operation and magnitude, equal to Pillow's.
+
+Images are (batch, 3, rows, columns) uint8, magnitudes (batch,). An operation is one of three things, each a few kernels for a batch:
+a table of 256 values per channel, a blend with a simpler image, or a nearest-neighbour gather.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# In this order operations with the same kind of magnitude are neighbours.
+OPERATIONS = (
+    *("identity", "autocontrast", "equalize"),
+    *("brightness", "contrast", "colour", "sharpness"),
+    *("posterize", "solarize"),
+    *("rotate", "shear-x", "shear-y", "translate-x", "translate-y"),
+)
+(IDENTITY, AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE, SHEAR_X, SHEAR_Y, TRANSLATE_X, TRANSLATE_Y) = range(14)  # fmt: skip  # noqa: E501
+
+
+class Operations(NamedTuple):
+    """Which operations each image gets and how strong they are, (rounds, batch) each.
+
+    Magnitudes: the factor of an enhancement, the bits that posterize keeps, solarize's threshold, degrees, and for shear and translation a
+    share of the side; the first three operations have none.
+    """
+
+    which: Tensor
+    magnitude: Tensor
+
+
+def random_operations(rounds: int, batch: int, device: torch.device, generator: torch.Generator | None) -> Operations:
+    """Operations and magnitudes, all uniform and independent."""
+    which = torch.randint(len(OPERATIONS), (rounds, batch), generator=generator, device=device)
+    u = torch.rand(rounds, batch, generator=generator, device=device)
+    magnitude = torch.where(which <= SHARPNESS, 0.05 + 0.9 * u, 0.6 * u - 0.3)
+    # A draw just below one may round up in the product, hence the clamp: five numbers of bits, 4 to 8.
+    magnitude = torch.where(which == POSTERIZE, torch.clamp((4 + 5 * u).floor(), max=8), magnitude)
+    magnitude = torch.where(which == SOLARIZE, 256 * u, magnitude)
+    return Operations(which, torch.where(which == ROTATE, 60 * u - 30, magnitude))
+
+
+def operate(x: Tensor, operations: Operations) -> Tensor:
+    """The images after each round of operations."""
+    for which, magnitude in zip(*operations, strict=True):
+        x = on_rows((which > IDENTITY) & (which < COLOUR) | (which == POSTERIZE) | (which == SOLARIZE), tabulated, x, x, which, magnitude)
+        x = on_rows(which == COLOUR, colour, x, x, magnitude)
+        x = on_rows(which == SHARPNESS, sharpness, x, x, magnitude)
+        x = on_rows(which >= ROTATE, moved, x, x, which, magnitude)
+    return x
+
+
+def on_rows(active: Tensor, function: Callable[..., Tensor], otherwise: Tensor, *arguments: Tensor) -> Tensor:
+    """The function's result for the active rows of a batch, `otherwise` for the others.
+
+    A GPU computes all rows and chooses, since asking which are active would stop the host and bar the batch from a CUDA graph. On a CPU the
+    question is free, and only the active rows are computed. The results are the same.
+    """
+    if active.device.type == "cpu" and not torch.compiler.is_compiling():
+        rows = active.nonzero().squeeze(1)
+        if not len(rows):
+            return otherwise
+        result = function(*(each.index_select(0, rows) for each in arguments)).contiguous()
+        if otherwise[0].nbytes % 8:
+            return otherwise.index_copy(0, rows, result)
+        # Eight bytes at a time, since torch copies such rows value by value.
+        return _words(otherwise.contiguous()).index_copy(0, rows, _words(result)).view(otherwise.dtype).view(otherwise.shape)
+    return torch.where(active.view(-1, *[1] * (otherwise.ndim - 1)), function(*arguments), otherwise)
+
+
+def _words(x: Tensor) -> Tensor:
+    return x.view(len(x), -1).view(torch.int64)
+
+
+# ---- tables -----------------------------------------------------------------------------------------------------------
+
+
+def tabulated(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
+    """The operations that look up each value in a table."""
+    table = plain_table(x, which, magnitude)
+    table = on_rows(which == AUTOCONTRAST, autocontrast_table, table, x)
+    table = on_rows(which == EQUALIZE, equalize_table, table, x)
+    return table.flatten(0, 1).gather(1, x.flatten(2).flatten(0, 1).long()).view(x.shape)
+
+
+def plain_table(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
+    """The tables of brightness, contrast, posterize and solarize, which are the same for all channels, (batch, 3, 256) uint8."""
+    which, magnitude = which[:, None], magnitude[:, None]
+    level = torch.arange(256, device=x.device, dtype=torch.float32)
+    # In Pillow brightness and contrast are blends with black and with the mean brightness.
+    simple = on_rows(which[:, 0] == CONTRAST, mean_brightness, torch.zeros(len(x), device=x.device), x)
+    table = blend(simple[:, None], level.expand(len(x), -1), magnitude)
+    step = torch.exp2(8 - magnitude).round()
+    table = torch.where(which == POSTERIZE, (level / step).floor() * step, table)
+    table = torch.where(which == SOLARIZE, torch.where(level < magnitude, level, 255 - level), table)
+    return to_uint8(table)[:, None].expand(-1, x.shape[1], -1)
+
+
+def autocontrast_table(x: Tensor) -> Tensor:
+    """The tables that stretch the values of each channel to 0 to 255, (batch, 3, 256) uint8."""
+    level = torch.arange(256, device=x.device, dtype=torch.float64)
+    # Pillow works out the stretch in double precision, and where it should give a whole number, rounding errors decide which one.
+    low, high = x.amin((2, 3))[:, :, None].double(), x.amax((2, 3))[:, :, None].double()
+    scale = torch.full_like(high, 255) / (high - low).clamp_(min=1)  # torch takes 255 / x for 255 times the rounded 1 / x
+    return to_uint8(torch.where(high > low, (level * scale + -low * scale).clamp_(0, 255), level))
+
+
+def equalize_table(x: Tensor) -> Tensor:
+    """The tables after which each channel's values are about equally frequent, (batch, 3, 256) uint8."""
+    batch, channels, rows, columns = x.shape
+    values = x.flatten(2).flatten(0, 1).long()
+    count = torch.zeros(batch * channels, 256, dtype=torch.int32, device=x.device)
+    count.scatter_add_(1, values, torch.ones(1, 1, dtype=torch.int32, device=x.device).expand_as(values))
+    largest = count.gather(1, values.amax(1, keepdim=True))
+    step = (rows * columns - largest) // 255
+    below = count.cumsum(1, dtype=torch.int32) - count
+    table = torch.clamp((below + step // 2) // step.clamp(min=1), max=255)
+    level = torch.arange(256, dtype=torch.int32, device=x.device)
+    return torch.where(step > 0, table, level).to(torch.uint8).view(batch, channels, 256)
+
+
+# ---- blends -----------------------------------------------------------------------------------------------------------
+
+
+def to_uint8(values: Tensor) -> Tensor:
+    """Values of 0 to 255 without their fractions; by way of int16, since a CPU takes much longer from float to uint8."""
+    return values.to(torch.int16).to(torch.uint8)
+
+
+def blend(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
+    """From the simple image (factor 0) to x (factor 1) and beyond, floats of 0 to 255; as uint8, rounded down, it is what Pillow gives."""
+    return (x - simple).mul_(factor).add_(simple).clamp_(0, 255)
+
+
+def grey(pixels: Tensor) -> Tensor:
+    """The brightness of each pixel of float images, (batch, rows, columns), whole numbers; multiples of 2⁻¹⁶ are exact here."""
+    red, green, blue = pixels.unbind(1)
+    return (red * (19595 / 65536)).add_(green, alpha=38470 / 65536).add_(blue, alpha=7471 / 65536).add_(0.5).floor_()
+
+
+def mean_level(levels: Tensor) -> Tensor:
+    """The mean of each (rows, columns) of whole numbers, rounded to a whole number too, (batch,) float."""
+    pixels = levels.shape[1] * levels.shape[2]
+    total = levels.sum((1, 2)).long()  # exact in float32 up to 2²⁴, 256 × 256 pixels
+    return ((2 * total + pixels) // (2 * pixels)).float()
+
+
+def mean_brightness(x: Tensor) -> Tensor:
+    return mean_level(grey(x.float()))
+
+
+def colour(x: Tensor, factor: Tensor) -> Tensor:
+    """Between the grey image and x."""
+    pixels = x.float()
+    return to_uint8(blend(grey(pixels)[:, None], pixels, factor.view(-1, 1, 1, 1)))
+
+
+def sharpness(x: Tensor, factor: Tensor) -> Tensor:
+    """Between the smoothed image and x; the outermost pixels have no neighbours on one side and stay."""
+    pixels = x.float()
+    row = pixels[:, :, :, :-2] + pixels[:, :, :, 1:-1] + pixels[:, :, :, 2:]
+    inner = pixels[:, :, 1:-1, 1:-1]
+    smooth = (row[:, :, :-2] + row[:, :, 1:-1] + row[:, :, 2:]).add_(inner, alpha=4).div_(13).add_(0.5).floor_()
+    inner.copy_(blend(smooth, inner, factor.view(-1, 1, 1, 1)))
+    return to_uint8(pixels)
+
+
+# ---- movements --------------------------------------------------------------------------------------------------------
+
+
+def moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
+    """The operations that take each pixel from another place, the nearest one; black outside of the image."""
+    batch, channels, rows, columns = x.shape
+    column, row = torch.arange(columns, device=x.device), torch.arange(rows, device=x.device)[:, None]
+    from_column, from_row = ((a * column + (b * row + c)).floor_() for a, b, c in _matrix(which, magnitude.double(), rows, columns))
+    # A border of black pixels stands for all that lies outside.
+    source = from_row.clamp_(-1, rows).mul_(columns + 2).add_(from_column.clamp_(-1, columns)).add_(columns + 3).long()
+    bordered = torch.nn.functional.pad(x, (1, 1, 1, 1)).flatten(2)
+    return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
+
+
+Row = tuple[Tensor, Tensor, Tensor]
+
+
+def _matrix(which: Tensor, magnitude: Tensor, rows: int, columns: int) -> tuple[Row, Row]:
+    """Where the middle of a pixel comes from: a·column + b·row + c for its column and for its row, (batch, 1, 1) each."""
+    angle = torch.where(which == ROTATE, -magnitude * (math.pi / 180), 0.0)
+    cos, sin = angle.cos(), angle.sin()
+    across = torch.where(which == SHEAR_X, magnitude, sin)
+    down = torch.where(which == SHEAR_Y, magnitude, -sin)
+    middle, centre = columns / 2, rows / 2
+    turned = which == ROTATE
+    right = torch.where(turned, middle - cos * middle - sin * centre, torch.where(which == TRANSLATE_X, magnitude * columns, 0.0))
+    below = torch.where(turned, centre + sin * middle - cos * centre, torch.where(which == TRANSLATE_Y, magnitude * rows, 0.0))
+    return (
+        _fixed(cos, across, right + 0.5 * cos + 0.5 * across),
+        _fixed(down, cos, below + 0.5 * down + 0.5 * cos),
+    )
+
+
+def _fixed(*numbers: Tensor) -> Row:
+    """Multiples of 2⁻¹⁶, as in Pillow; up to 256 pixels, products and sums of them with whole numbers are exact in float32."""
+    a, b, c = ((number * 65536 + 0.5).floor().div(65536).float().view(-1, 1, 1) for number in numbers)
+    return a, b, c

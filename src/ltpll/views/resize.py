@@ -1,0 +1,88 @@
+"""Where a view is cut out of its image: boxes drawn per image, cut, mirrored and brought back to size by two batched matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+TRIES = 10  # after so many boxes that do not fit, the largest central one is taken, as in torchvision
+
+
+class Box(NamedTuple):
+    """The part of each image that a view shows, in whole pixels, and whether the view is mirrored; each (batch,)."""
+
+    top: Tensor
+    left: Tensor
+    height: Tensor
+    width: Tensor
+    flip: Tensor
+
+
+def resized_crop(
+    batch: int,
+    size: tuple[int, int],
+    device: torch.device,
+    generator: torch.Generator | None,
+    scale: tuple[float, float] = (0.2, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> Box:
+    """Boxes of random area (a share of the image's) and log-uniform width : height, by the rule of torchvision's RandomResizedCrop."""
+    rows, columns = size
+    u = torch.rand(2 * TRIES + 3, batch, generator=generator, device=device)
+    area = rows * columns * (scale[0] + (scale[1] - scale[0]) * u[:TRIES])
+    shape = torch.exp(math.log(ratio[0]) + math.log(ratio[1] / ratio[0]) * u[TRIES : 2 * TRIES])
+    widths, heights = (area * shape).sqrt().round(), (area / shape).sqrt().round()
+    fits = (widths >= 1) & (widths <= columns) & (heights >= 1) & (heights <= rows)
+    # argmax finds the first of the boxes that fit; where none does, it finds the first box, which is then replaced.
+    first = fits.to(torch.uint8).argmax(0, keepdim=True)
+    central = (min(rows, round(columns / ratio[0])), min(columns, round(rows * ratio[1])))
+    height, width = (
+        torch.where(fits.any(0), tries.gather(0, first)[0], largest) for tries, largest in zip((heights, widths), central, strict=True)
+    )
+    top, left = (
+        # The product of a draw just below one may round up to the number of places.
+        torch.where(fits.any(0), torch.minimum((draw * (free + 1)).floor(), free), (free / 2).floor())
+        for draw, free in ((u[-3], rows - height), (u[-2], columns - width))
+    )
+    return Box(top, left, height, width, u[-1] < 0.5)
+
+
+def padded_crop(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> Box:
+    """Boxes of the image's own size, moved by up to an eighth of it in each direction: a crop of the image padded with black."""
+    u = torch.rand(3, batch, generator=generator, device=device)
+    top, left = (
+        torch.clamp((draw * (2 * pad + 1)).floor() - pad, max=pad) for draw, pad in zip(u, (size[0] // 8, size[1] // 8), strict=False)
+    )
+    height, width = (torch.full_like(top, side) for side in size)
+    return Box(top, left, height, width, u[2] < 0.5)
+
+
+def resample(x: Tensor, box: Box) -> Tensor:
+    """The boxes of (batch, channels, rows, columns) uint8 images, bilinearly enlarged to the images' size; black outside of the image.
+
+    Equals Pillow's crop and resize, which rounds between the two directions too. Shrinking (a box larger than the image) would need a wider
+    filter and does not occur.
+    """
+    batch, channels, rows, columns = x.shape
+    # With rows before channels, one product of (rows, rows) by (rows, channels * columns) serves all channels.
+    pixels = x.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format).view(batch, rows * channels, columns)
+    across = _weights(box.left, box.width, columns, box.flip)
+    wide = torch.bmm(pixels, across).add_(0.5).floor_()
+    down = _weights(box.top, box.height, rows).transpose(1, 2)
+    out = torch.bmm(down, wide.view(batch, rows, channels * columns)).add_(0.5)
+    # By way of int16, since a CPU takes much longer from float to uint8.
+    whole = out.view(batch, rows, channels, columns).permute(0, 2, 1, 3).to(torch.int16, memory_format=torch.contiguous_format)
+    return whole.to(torch.uint8)
+
+
+def _weights(start: Tensor, length: Tensor, side: int, flip: Tensor | None = None) -> Tensor:
+    """How much each pixel of a side of the image counts in each pixel of the view's, (batch, image, view)."""
+    middle = torch.arange(side, device=start.device) + 0.5
+    place = middle if flip is None else torch.where(flip[:, None], side - middle, middle)
+    # Places nearer to the edge than half a pixel take the pixel at the edge, so that nothing outside of the box shows.
+    centre = torch.clamp(place * length[:, None] / side, min=0.5)
+    centre = start[:, None] + torch.minimum(centre, length[:, None] - 0.5)
+    return (centre[:, None, :] - middle[:, None]).abs_().neg_().add_(1).clamp_(min=0)

@@ -1,0 +1,192 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from ltpll.candidates import Candidates
+from ltpll.data.image_sets import ImageSet, write_image_set
+from ltpll.errors import InputError
+from ltpll.experiment import Experiment, build_trainer, draw_problem, experiment_run, train
+
+SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
+
+
+def images(name="cifar10", n_classes=4, **more):
+    """Noisy pictures of one colour a class, so that something can be learned in seconds."""
+    rng = np.random.default_rng(0)
+    colours = rng.integers(40, 216, (n_classes, 3))
+
+    def draw(labels):
+        noise = rng.integers(-40, 40, (len(labels), 32, 32, 3))
+        return (colours[labels][:, None, None] + noise).clip(0, 255).astype(np.uint8)
+
+    y, y_test = np.repeat(np.arange(n_classes), 24), np.repeat(np.arange(n_classes), 6)
+    names = tuple(f"class {c}" for c in range(n_classes))
+    return ImageSet(name, draw(y), y, draw(y_test), y_test, names, **more)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_image_set(images(), folder)
+    return folder
+
+
+def test_the_defaults_are_the_papers_protocol():
+    made = Experiment("cifar100")
+    assert (made.epochs, made.batch_size, made.lr, made.weight_decay) == (800, 256, 0.01, 1e-3)
+    assert (made.model, made.width, made.views, made.method, made.rebalancer) == ("resnet18", 64, "paper", "corr", "records")
+
+
+def test_an_experiment_and_its_config_are_the_same_thing():
+    made = Experiment.from_mapping({**SMALL, "extras": ["mixup"], "options": {"lw": {"beta": 2}}, "method": "lw"})
+    config = made.config()
+    assert config.pop("experiment") == "images"
+    assert Experiment.from_mapping(config) == made
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epoch": 5}, "unknown entry 'epoch'"),
+        ({"epochs": "many"}, "epochs is 'many'"),
+        ({"lr": True}, "lr is True"),
+        ({"method": 3}, "method is 3"),
+        ({"superclass": "yes"}, "superclass is 'yes'"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused_by_name(change, message):
+    with pytest.raises(InputError, match=message):
+        Experiment.from_mapping({**SMALL, **change})
+
+
+def test_a_config_without_data_is_refused():
+    with pytest.raises(InputError, match="names no data"):
+        Experiment.from_mapping({})
+
+
+def test_the_problem_is_long_tailed_ambiguous_and_drawn_by_the_seed_alone():
+    one, same, other = (draw_problem(Experiment.from_mapping({**SMALL, "seed": seed}), images()) for seed in (0, 0, 1))
+    assert np.bincount(one.y).tolist() == [24, 15, 9, 6]
+    assert bool(one.candidates.contains(torch.from_numpy(one.y)).all())
+    assert torch.equal(one.x, same.x)
+    assert torch.equal(one.candidates.labels, same.candidates.labels)
+    assert not (len(one.candidates.labels) == len(other.candidates.labels) and torch.equal(one.candidates.labels, other.candidates.labels))
+    assert one.x.shape == (54, 3, 32, 32)
+    assert one.x.dtype == torch.uint8
+    np.testing.assert_allclose(one.mean, one.x.float().mean((0, 2, 3)) / 255, atol=1e-4)
+    np.testing.assert_allclose(one.std, one.x.float().std((0, 2, 3)) / 255, atol=1e-3)
+
+
+def test_superclass_ambiguity_needs_superclasses_and_prefers_them():
+    experiment = Experiment.from_mapping({**SMALL, "superclass": True, "ambiguity": 0.05, "imbalance": 1})
+    with pytest.raises(InputError, match="no superclasses"):
+        draw_problem(experiment, images())
+    drawn = draw_problem(experiment, images(superclass=np.asarray([0, 0, 1, 1])))
+    dense = drawn.candidates.dense().numpy()
+    same = dense[np.arange(len(drawn.y)), drawn.y ^ 1].mean()
+    assert same > dense[np.arange(len(drawn.y)), (drawn.y + 2) % 4].mean()
+
+
+def test_an_image_set_with_sets_of_its_own_is_taken_as_it_is():
+    own = Candidates.from_sets([[c, (c + 1) % 4] for c in images().y_train])
+    drawn = draw_problem(Experiment.from_mapping(SMALL), images(candidates=own))
+    assert len(drawn.y) == 96
+    assert torch.equal(drawn.candidates.labels, own.labels)
+
+
+def test_options_reach_the_part_they_name():
+    experiment = Experiment.from_mapping(
+        {**SMALL, "method": "lw", "rebalancer": "records", "options": {"lw": {"beta": 2.0}, "records": {"momentum": 0.5}}}
+    )
+    trainer = build_trainer(experiment, draw_problem(experiment, images()), device="cpu")
+    assert trainer.method.beta == 2.0
+    assert trainer.rebalancer.momentum == 0.5
+
+
+@pytest.mark.parametrize("rebalancer", ["none", "records"])
+def test_a_run_leaves_its_record_and_none_brings_the_posthoc_row(tmp_path, rebalancer):
+    experiment = Experiment.from_mapping({**SMALL, "rebalancer": rebalancer, "extras": ["mixup"]})
+    run = experiment_run(tmp_path, experiment)
+    train(run, images(), device="cpu", measure_every=2)
+    result = run.result()
+    assert result["curves"]["epoch"] == [2, 3]
+    assert result["posthoc"] == (["oracle-la-posthoc"] if rebalancer == "none" else [])
+    assert result["class_counts"] == [24, 15, 9, 6]
+    assert result["engine"] == "eager"
+    assert result["views_per_second"] > 0
+
+
+def test_training_images_learns(tmp_path):
+    experiment = Experiment.from_mapping({**SMALL, "width": 4, "epochs": 8, "views": "flip-crop", "method": "proden", "lr": 0.1})
+    run = experiment_run(tmp_path, experiment)
+    train(run, images(), device="cpu", measure_every=8)
+    assert run.result()["last"]["target_recovery"] > 0.8
+
+
+# ---- the command ----------------------------------------------------------------------------------------------------
+
+
+def command(root, *arguments):
+    options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
+    return [sys.executable, "-m", "ltpll", "train", "cifar10", *options, "--data-root", str(root), *arguments]
+
+
+def call(root, *arguments, cwd):
+    return subprocess.run(command(root, *arguments), cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_the_train_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):
+    (tmp_path / "config.yaml").write_text("method: proden\nepochs: 2\nrebalancer: none\n")
+    first = call(root, "--config", "config.yaml", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "float32, eager steps" in first.stdout
+    assert "oracle-la-posthoc: balanced accuracy" in first.stdout
+    again = call(root, "--method", "proden", "--epochs", "2", "--rebalancer", "none", cwd=tmp_path)
+    assert "finished earlier" in again.stdout
+
+
+def test_an_interrupted_command_goes_on_from_its_checkpoint(root, tmp_path):
+    arguments = ["--epochs", "30", "--method", "proden"]
+    process = subprocess.Popen(
+        command(root, *arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("checkpoint.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "Interrupted" in stdout
+    assert "Traceback" not in stderr
+    again = call(root, *arguments, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    metrics = next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines()
+    assert len(metrics) == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "prodem"], "Did you mean 'proden'"),
+        (["--config", "missing.yaml"], "no config file missing.yaml"),
+        (["--views", "wild"], "wild"),
+        (["--engine", "captured"], "needs a CUDA device"),
+    ],
+)
+def test_bad_settings_are_one_sentence_and_exit_2(root, tmp_path, arguments, message):
+    result = call(root, *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_image_set_that_is_not_prepared_names_the_command_that_prepares_it(tmp_path):
+    result = call(tmp_path / "nothing", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "ltpll data prepare cifar10" in result.stderr

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from ltpll.data import four_squares, uniform_candidates
+from ltpll.evaluate import Truth
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from ltpll.rebalancers import REBALANCERS
+from ltpll.recording import record_training, rounded
+from ltpll.runs import Run
+from ltpll.trainer import PartialLabelTrainer
+
+
+def record(run, *, stop_after=None, checkpoint_every=2):
+    x, y = four_squares([10, 20, 40, 80], seed=0)
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
+    trainer = PartialLabelTrainer(
+        model, METHODS["proden"](), REBALANCERS["records"](n_features=8), epochs=7, batch_size=32, lr=0.1, device="cpu"
+    )
+
+    def stop(epoch_record):
+        if epoch_record["epoch"] == stop_after:
+            raise KeyboardInterrupt
+
+    candidates = uniform_candidates(y, 4, 0.5, seed=0)
+    record_training(run, trainer, x, candidates, Truth(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept")
+    return trainer
+
+
+def untimed(records):
+    return [{key: value for key, value in one.items() if key != "seconds"} for one in records]
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 6])
+def test_an_interrupted_run_ends_with_the_records_of_an_undisturbed_one(tmp_path, stop_after):
+    whole = Run(tmp_path / "whole", {"seed": 0})
+    trained = record(whole)
+    run = Run(tmp_path / "cut", {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=stop_after)
+    assert not run.done
+    again = record(run)
+    assert run.done
+    assert untimed(run.records()) == untimed(whole.records())
+    for name in ("last", "best", "curves", "note"):
+        assert run.result()[name] == whole.result()[name]
+    assert torch.equal(again.targets.values, trained.targets.values)
+
+
+def test_without_checkpoints_an_interrupted_run_starts_anew(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=3, checkpoint_every=0)
+    record(run, checkpoint_every=0)
+    assert [one["epoch"] for one in run.records()] == list(range(1, 8))
+
+
+def test_seconds_and_speed_come_from_the_epochs(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    record(run)
+    seconds = sorted(one["seconds"] for one in run.records())
+    assert run.result()["seconds"] == pytest.approx(sum(seconds), abs=0.01)
+    assert run.result()["views_per_second"] == pytest.approx(128 / seconds[3], rel=0.01)  # 4 batches of 32, one view, median of 7
+
+
+def test_rounding_keeps_structure_and_everything_but_floats():
+    assert rounded({"a": [0.12345678, 1, None, "x"], "b": (True, {"c": 2.0})}) == {
+        "a": [0.123457, 1, None, "x"],
+        "b": [True, {"c": 2.0}],
+    }
