@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ltpll.errors import InputError
-from ltpll.views.images import CPU_CHUNK, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
-from ltpll.views.resize import Box, padded_crop, resample, resized_crop
+from ltpll.views.images import CHUNK_PIXELS, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
+from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 CPU = torch.device("cpu")
 EVERY = [(policy, kind) for policy in VIEW_POLICIES for kind in ("weak", "strong")]
 SIZE = (32, 32)
+CHUNK = CHUNK_PIXELS // (32 * 32)
 
 
 def generator(seed=0):
@@ -94,7 +95,14 @@ def test_the_whole_image_as_a_box_is_the_image_and_a_flip_its_own_inverse():
 def test_a_moved_box_is_a_crop_of_the_image_padded_with_black(top, left, flip):
     x = images(3)
     padded = torch.nn.functional.pad(x, (4, 4, 4, 4))[:, :, 4 + top : 36 + top, 4 + left : 36 + left]
-    assert torch.equal(resample(x, box_of(3, top, left, 32, 32, flip)), padded.flip(3) if flip else padded)
+    for cut in (shift, resample):
+        assert torch.equal(cut(x, box_of(3, top, left, 32, 32, flip)), padded.flip(3) if flip else padded)
+
+
+def test_each_box_is_moved_by_its_own_draw():
+    x = images(200, 24, 40)
+    box = padded_crop(200, (24, 40), CPU, generator(7))
+    assert torch.equal(shift(x, box), resample(x, box))
 
 
 @pytest.mark.parametrize("size", [(32, 32), (128, 128)], ids=str)
@@ -213,11 +221,11 @@ def test_equal_images_of_a_batch_get_different_views(policy, kind):
 
 @pytest.mark.parametrize(("policy", "kind"), EVERY)
 def test_the_view_of_an_image_does_not_depend_on_the_others_of_its_batch(policy, kind):
-    n = CPU_CHUNK + 44  # more than one chunk
+    n = CHUNK + 44  # more than one chunk
     x, policy = images(n), views(policy)
     draws = policy.parameters(kind, n, SIZE, CPU, generator(5))
     together = policy.apply(x, draws)
-    for k in (0, 1, 17, CPU_CHUNK - 1, CPU_CHUNK, n - 1):
+    for k in (0, 1, 17, CHUNK - 1, CHUNK, n - 1):
         parts = [None if part is None else type(part)(*(each[..., k : k + 1] for each in part)) for part in draws]
         assert torch.equal(policy.apply(x[k : k + 1], Draws(*parts))[0], together[k])
 
@@ -239,7 +247,7 @@ def test_views_do_not_depend_on_the_memory_format_of_the_images(policy, kind):
     assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("n", [8, CPU_CHUNK + 5])
+@pytest.mark.parametrize("n", [8, CHUNK + 5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_views_have_the_type_and_memory_format_asked_for(dtype, channels_last, n):
@@ -274,7 +282,7 @@ def test_a_weak_view_without_colours_shows_the_box_alone_and_a_fifth_of_the_pape
     grey = (shown[:, 0] == shown[:, 1]).flatten(1).all(1) & (shown[:, 0] == shown[:, 2]).flatten(1).all(1)
     assert abs(int(grey.sum()) - 400) < 4 * 320**0.5
     (cropped,) = views("flip-crop").draw(x, ["weak"], generator(10))
-    assert torch.equal(levels(cropped), resample(x, padded_crop(2000, SIZE, CPU, generator(10))).float())
+    assert torch.equal(levels(cropped), shift(x, padded_crop(2000, SIZE, CPU, generator(10))).float())
 
 
 def test_one_view_is_drawn_for_each_kind_in_the_order_asked_for():

@@ -13,11 +13,11 @@ from ltpll.contract import ViewKind
 from ltpll.errors import InputError
 from ltpll.views.colours import Colours, random_colours, recolour
 from ltpll.views.operations import Operations, operate, random_operations
-from ltpll.views.resize import Box, padded_crop, resample, resized_crop
+from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 
 ROUNDS = 3  # random operations of a strong view
 HOLE = (125.0, 123.0, 114.0)  # the mean colour of natural images
-CPU_CHUNK = 256  # images that are worked on at once on a CPU, so that what lies between two steps stays in its cache
+CHUNK_PIXELS = 2**20  # pixels that a CPU works on at once: few enough for its cache, and enough that calls of torch cost little
 
 
 class Hole(NamedTuple):
@@ -39,15 +39,16 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the views of a policy are made of; a strong view is its crop, the random operations and a hole."""
+    """What the views of a policy are made of; a strong view is the box cut out, the random operations and a hole."""
 
-    crop: Callable[[int, tuple[int, int], torch.device, torch.Generator | None], Box]
+    box: Callable[[int, tuple[int, int], torch.device, torch.Generator | None], Box]
+    cut: Callable[[Tensor, Box], Tensor]
     recolours: bool  # whether the weak view changes colours
 
 
 VIEW_POLICIES = {
-    "paper": Recipe(resized_crop, recolours=True),
-    "flip-crop": Recipe(padded_crop, recolours=False),
+    "paper": Recipe(resized_crop, resample, recolours=True),
+    "flip-crop": Recipe(padded_crop, shift, recolours=False),
 }
 
 
@@ -87,7 +88,7 @@ class ImageViews:
     ) -> Draws:
         """The randomness of one view."""
         policy = VIEW_POLICIES[self.policy]
-        box = policy.crop(batch, size, device, generator)
+        box = policy.box(batch, size, device, generator)
         if kind == "weak":
             return Draws(box, random_colours(batch, device, generator) if policy.recolours else None, None, None)
         return Draws(box, None, random_operations(ROUNDS, batch, device, generator), random_hole(batch, size, device, generator))
@@ -95,19 +96,20 @@ class ImageViews:
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """The view with the given randomness; a pure function, each image's own."""
         _check(x)
-        if x.device.type != "cpu" or len(x) <= CPU_CHUNK or torch.compiler.is_compiling():
+        chunk = max(1, CHUNK_PIXELS // (x.shape[2] * x.shape[3]))
+        if x.device.type != "cpu" or len(x) <= chunk or torch.compiler.is_compiling():
             return self._apply(x, draws)
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         out = torch.empty(x.shape, dtype=self.dtype, memory_format=layout)
-        for start in range(0, len(x), CPU_CHUNK):
-            part = slice(start, start + CPU_CHUNK)
+        for start in range(0, len(x), chunk):
+            part = slice(start, start + chunk)
             out[part] = self._apply(x[part], _part(draws, part))
         return out
 
     def _apply(self, x: Tensor, draws: Draws) -> Tensor:
         # Autocast would multiply in bfloat16, which is too coarse for 256 levels.
         with torch.autocast(x.device.type, enabled=False):
-            x = resample(x, draws.box)
+            x = VIEW_POLICIES[self.policy].cut(x, draws.box)
         if draws.colours is not None:
             x = recolour(x, draws.colours)
         if draws.operations is not None:
@@ -120,7 +122,7 @@ class ImageViews:
         x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
         scale = per_channel([1 / (255 * std) for std in self.std], x.device)
         shift = per_channel([-mean / std for mean, std in zip(self.mean, self.std, strict=True)], x.device)
-        return (x.float() * scale).add_(shift).to(self.dtype)
+        return x.float().mul_(scale).add_(shift).to(self.dtype)
 
 
 def random_hole(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> Hole:

@@ -94,7 +94,7 @@ def plain_table(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
     level = torch.arange(256, device=x.device, dtype=torch.float32)
     # In Pillow brightness and contrast are blends with black and with the mean brightness.
     simple = on_rows(which[:, 0] == CONTRAST, mean_brightness, torch.zeros(len(x), device=x.device), x)
-    table = blend(simple[:, None], level.expand(len(x), -1), magnitude)
+    table = blend_(simple[:, None], level.repeat(len(x), 1), magnitude)
     step = torch.exp2(8 - magnitude).round()
     table = torch.where(which == POSTERIZE, (level / step).floor() * step, table)
     table = torch.where(which == SOLARIZE, torch.where(level < magnitude, level, 255 - level), table)
@@ -132,9 +132,12 @@ def to_uint8(values: Tensor) -> Tensor:
     return values.to(torch.int16).to(torch.uint8)
 
 
-def blend(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
-    """From the simple image (factor 0) to x (factor 1) and beyond, floats of 0 to 255; as uint8, rounded down, it is what Pillow gives."""
-    return (x - simple).mul_(factor).add_(simple).clamp_(0, 255)
+def blend_(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
+    """From the simple image (factor 0) to x (factor 1) and beyond, in the memory of x, floats of 0 to 255.
+
+    Pillow gives the same, rounded down.
+    """
+    return x.sub_(simple).mul_(factor).add_(simple).clamp_(0, 255)
 
 
 def grey(pixels: Tensor) -> Tensor:
@@ -157,7 +160,7 @@ def mean_brightness(x: Tensor) -> Tensor:
 def colour(x: Tensor, factor: Tensor) -> Tensor:
     """Between the grey image and x."""
     pixels = x.float()
-    return to_uint8(blend(grey(pixels)[:, None], pixels, factor.view(-1, 1, 1, 1)))
+    return to_uint8(blend_(grey(pixels)[:, None], pixels, factor.view(-1, 1, 1, 1)))
 
 
 def sharpness(x: Tensor, factor: Tensor) -> Tensor:
@@ -166,7 +169,7 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
     row = pixels[:, :, :, :-2] + pixels[:, :, :, 1:-1] + pixels[:, :, :, 2:]
     inner = pixels[:, :, 1:-1, 1:-1]
     smooth = (row[:, :, :-2] + row[:, :, 1:-1] + row[:, :, 2:]).add_(inner, alpha=4).div_(13).add_(0.5).floor_()
-    inner.copy_(blend(smooth, inner, factor.view(-1, 1, 1, 1)))
+    blend_(smooth, inner, factor.view(-1, 1, 1, 1))
     return to_uint8(pixels)
 
 

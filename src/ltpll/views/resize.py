@@ -1,4 +1,4 @@
-"""Where a view is cut out of its image: boxes drawn per image, cut, mirrored and brought back to size by two batched matrix products."""
+"""Where a view is cut out of its image: boxes drawn per image, then cut, mirrored and brought back to the image's size in one batch."""
 
 from __future__ import annotations
 
@@ -60,8 +60,21 @@ def padded_crop(batch: int, size: tuple[int, int], device: torch.device, generat
     return Box(top, left, height, width, u[2] < 0.5)
 
 
+def shift(x: Tensor, box: Box) -> Tensor:
+    """Boxes of the images' own size, (batch, channels, rows, columns) uint8; black outside of the image."""
+    batch, channels, rows, columns = x.shape
+    row, column = torch.arange(rows, device=x.device), torch.arange(columns, device=x.device)
+    column = torch.where(box.flip[:, None], columns - 1 - column, column)
+    # A border of black pixels stands for all that lies outside.
+    from_row = (box.top[:, None] + row).clamp(-1, rows).long() + 1
+    from_column = (box.left[:, None] + column).clamp(-1, columns).long() + 1
+    source = (from_row * (columns + 2))[:, :, None] + from_column[:, None, :]
+    bordered = torch.nn.functional.pad(x, (1, 1, 1, 1)).flatten(2)
+    return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
+
+
 def resample(x: Tensor, box: Box) -> Tensor:
-    """The boxes of (batch, channels, rows, columns) uint8 images, bilinearly enlarged to the images' size; black outside of the image.
+    """Boxes of any size, bilinearly enlarged to the images' own by two matrix products per image; black outside of the image.
 
     Equals Pillow's crop and resize, which rounds between the two directions too. Shrinking (a box larger than the image) would need a wider
     filter and does not occur.
