@@ -7,13 +7,17 @@ import math
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
+from torch import Tensor
 
+from ltpll.contract import ViewKind
 from ltpll.views.images import HOLE, VIEW_POLICIES, ImageViews
 
+KINDS: tuple[ViewKind, ...] = ("weak", "strong")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
@@ -81,7 +85,7 @@ PILLOW_OPERATIONS: list[Callable[[Image.Image], Image.Image]] = [
     enhance(ImageEnhance.Color),
     enhance(ImageEnhance.Sharpness),
     lambda image: ImageOps.posterize(image, random.randint(4, 8)),
-    lambda image: ImageOps.solarize(image, random.uniform(0, 256)),
+    lambda image: ImageOps.solarize(image, random.randint(0, 256)),
     lambda image: image.rotate(random.uniform(-30, 30)),
     lambda image: affine(1, random.uniform(-0.3, 0.3), 0, 0, 1, 0)(image),
     lambda image: affine(1, 0, 0, random.uniform(-0.3, 0.3), 1, 0)(image),
@@ -103,7 +107,7 @@ def pillow_strong(image: Image.Image, policy: str) -> Image.Image:
 
 def pillow_views(images: np.ndarray, kind: str, policy: str) -> np.ndarray:
     view = pillow_weak if kind == "weak" else pillow_strong
-    mean, std = np.float32(MEAN), np.float32(STD)
+    mean, std = np.array(MEAN, dtype=np.float32), np.array(STD, dtype=np.float32)
     out = [(np.asarray(view(Image.fromarray(image), policy), dtype=np.float32) / 255 - mean) / std for image in images]
     return np.stack(out).transpose(0, 3, 1, 2)
 
@@ -112,7 +116,7 @@ def pillow_views(images: np.ndarray, kind: str, policy: str) -> np.ndarray:
 
 
 def seconds(function: Callable[[], object], device: torch.device, at_least: float) -> float:
-    """The median time of one call."""
+    """The median time of one call, after three that warm up."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -127,6 +131,11 @@ def seconds(function: Callable[[], object], device: torch.device, at_least: floa
     while sum(times) < at_least or len(times) < 5:
         times.append(once())
     return sorted(times)[len(times) // 2]
+
+
+def draw(views: ImageViews, apply: Callable[..., Tensor], x: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
+    """One view, as `ImageViews.draw` does it, with its pure part compiled or not."""
+    return apply(x, views.parameters(kind, len(x), (x.shape[2], x.shape[3]), x.device, generator))
 
 
 def main() -> None:
@@ -149,19 +158,14 @@ def main() -> None:
         dtype = torch.bfloat16 if options.bfloat16 else torch.float32
         views = ImageViews(policy, MEAN, STD, dtype=dtype, channels_last=options.bfloat16)
         apply = torch.compile(views.apply, fullgraph=True, dynamic=False) if options.compile else views.apply
-        for kind in ("weak", "strong"):
+        for kind in KINDS:
             loop = None
             if device.type == "cpu":
                 few = images[:256].permute(0, 2, 3, 1).contiguous().numpy()
-                loop = seconds(lambda few=few, kind=kind, policy=policy: pillow_views(few, kind, policy), device, options.seconds) / len(few)
+                loop = seconds(partial(pillow_views, few, kind, policy), device, options.seconds) / len(few)
                 print(f"{policy:9} {kind:6} Pillow, 1 thread  {loop * 1e6:8.2f} µs per view  {1 / loop:12,.0f} views/s")
             for batch in options.batch:
-                x = images[:batch].to(device)
-
-                def draw(x=x, kind=kind, apply=apply, views=views):
-                    return apply(x, views.parameters(kind, len(x), (x.shape[2], x.shape[3]), x.device, generator))
-
-                each = seconds(draw, device, options.seconds) / batch
+                each = seconds(partial(draw, views, apply, images[:batch].to(device), kind, generator), device, options.seconds) / batch
                 ratio = f"  {loop / each:5.1f} × Pillow" if loop else ""
                 print(f"{policy:9} {kind:6} batch {batch:5}       {each * 1e6:8.3f} µs per view  {1 / each:12,.0f} views/s{ratio}")
 

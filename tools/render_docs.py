@@ -5,6 +5,7 @@ A block stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; nothing in
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from ltpll.report.summary import Figure, Row, difference, rows
 from ltpll.runs import Record, results_under
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/studies.md"]
+PAGES = ["README.md", "docs/performance.md", "docs/studies.md"]
 
 
 def parts_table() -> str:
@@ -96,10 +97,54 @@ def order(record: Record) -> tuple[int, int]:
     return methods.index(record["config"]["method"]), rebalancers.index(record["config"]["rebalancer"])
 
 
+def performance_table() -> str:
+    """The newest record of each device's engine benchmark."""
+    lines = []
+    for path in sorted((ROOT / "results" / "bench").glob("engine-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        made = found["environment"]
+        lines += [
+            f"**{made['hardware']}** ({found['engine']} steps, {found['experiment']['precision']}, torch {made['torch']}, "
+            f"commit {made['commit']}; median of 3 passes of {found['epochs_timed']} epochs, test set looked at every "
+            f"{found['measure_every']}):",
+            "",
+            "| | |",
+            "|---|---:|",
+            f"| views per second, end to end | {found['views_per_second']:,.0f} |",
+            f"| share of the {found['matrix_peak_tflops']:.0f} TFLOP/s that bf16 products reach | {found['share_of_matrix_peak']:.1%} |",
+            f"| cost of RECORDS over `none` | {found['rebalancer_cost']:+.1%} |",
+            f"| start-up | {found['start_seconds']:.0f} s |",
+            f"| peak memory | {found['peak_memory_gib']:.2f} GiB |",
+            *(f"| {name}, ms | {value:.2f} |" for name, value in found["milliseconds_per_step"].items()),
+            "",
+        ]
+    return "\n".join(lines).rstrip()
+
+
+def image_runs_table() -> str:
+    """Finished benchmark trainings."""
+    lines = [
+        "| run | epochs | last epoch (%) | best epoch (%) | target recovery (%) | time | views/s |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for record in results_under(ROOT / "results" / "images"):
+        config, last, best = record["config"], record["last"], record["best"]["test"]
+        setting = f"{config['data']} ρ={config['imbalance']:g} q={config['ambiguity']:g}"
+        name = f"{setting} {config['method']} + {config['rebalancer']}, seed {config['seed']}"
+        lines.append(
+            f"| {name} ({record['environment']['hardware']}, commit {record['environment']['commit']}) | {config['epochs']} "
+            f"| {100 * last['test']['balanced_accuracy']:.2f} | {100 * best['test']['balanced_accuracy']:.2f} (epoch {best['epoch']}) "
+            f"| {100 * last['target_recovery']:.1f} | {record['seconds'] / 60:.1f} min | {record['views_per_second']:,} |"
+        )
+    return "\n".join(lines)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
     "demo": demo_table,
     "toy": lambda: toy_table(cosine=False),
+    "performance": performance_table,
+    "image-runs": image_runs_table,
     "toy-cosine": lambda: toy_table(cosine=True),
 }
 

@@ -22,7 +22,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training
 from ltpll.runs import Record, Run
 from ltpll.trainer import PartialLabelTrainer
-from ltpll.views.images import ImageViews
+from ltpll.views import ImageViews
 
 POSTHOC = "oracle-la-posthoc"
 

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import hashlib
 import http.server
-import io
 import random
 import sys
 import tarfile
@@ -14,24 +13,11 @@ import threading
 
 import pytest
 
+from image_archives import tar_bytes
 from ltpll.data import archives
 from ltpll.data.archives import Source, fetch, gather, md5_of, read_members
 from ltpll.errors import InputError
 from refusals import refusal
-
-
-def tar_bytes(files, *, packed=False):
-    """A tar file of {name: content}; a content may also be a ready TarInfo, for what is no plain file."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for name, content in files.items():
-            if isinstance(content, tarfile.TarInfo):
-                tar.addfile(content)
-            else:
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
-    return gzip.compress(buffer.getvalue(), 1, mtime=0) if packed else buffer.getvalue()
 
 
 def special(name, kind, target=""):

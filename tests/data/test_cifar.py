@@ -5,49 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from data.test_archives import tar_bytes
+from image_archives import NAMES10, SUPERCLASS, cifar10_files, cifar100_files, tar_bytes
 from ltpll.data.cifar import read_cifar10, read_cifar100
 from refusals import refusal
-
-NAMES10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-
-
-def records(labels, seed):
-    """Records as the publisher writes them, and the planes in them, (N, 3, 32, 32)."""
-    planes = np.random.default_rng(seed).integers(0, 256, (len(labels), 3, 32, 32), dtype=np.uint8)
-    rows = [bytes(np.atleast_1d(label).tolist()) + plane.tobytes() for label, plane in zip(labels, planes, strict=True)]
-    return b"".join(rows), planes
-
-
-def cifar10_files(seed=0):
-    """The members of a small cifar-10-binary.tar.gz, its training labels and planes, and its test labels and planes."""
-    rng = np.random.default_rng(seed)
-    files, labels, planes = {"cifar-10-batches-bin/readme.html": b"<html>"}, [], []
-    for i in [3, 1, 2, 5, 4]:  # the order in the archive is not the order of the set
-        y = rng.integers(0, 10, 4 + i)
-        files[f"cifar-10-batches-bin/data_batch_{i}.bin"], x = records(y, seed * 10 + i)
-        labels.append((i, y))
-        planes.append((i, x))
-    y_test = rng.permutation(10)
-    files["cifar-10-batches-bin/test_batch.bin"], x_test = records(y_test, seed * 10 + 6)
-    files["cifar-10-batches-bin/batches.meta.txt"] = ("\n".join(NAMES10) + "\n\n").encode()  # it ends in an empty line
-    y_train, x_train = (np.concatenate([part for _, part in sorted(parts, key=lambda p: p[0])]) for parts in (labels, planes))
-    return files, (y_train, x_train), (y_test, x_test)
-
-
-SUPERCLASS = np.random.default_rng(5).permutation(np.repeat(np.arange(20), 5))
-
-
-def cifar100_files(seed=0):
-    rng = np.random.default_rng(seed)
-    files, splits = {}, []
-    for split in ("train", "test"):
-        y = rng.permutation(100)
-        files[f"cifar-100-binary/{split}.bin"], x = records(np.stack([SUPERCLASS[y], y], 1), seed + len(files))
-        splits.append((y, x))
-    files["cifar-100-binary/fine_label_names.txt"] = "".join(f"fine_{i}\n" for i in range(100)).encode()
-    files["cifar-100-binary/coarse_label_names.txt"] = "".join(f"coarse {i}\r\n" for i in range(20)).encode()
-    return files, *splits
 
 
 @pytest.fixture

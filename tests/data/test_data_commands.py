@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from data.test_archives import tar_bytes
-from data.test_cifar import cifar10_files
+from image_archives import cifar10_files, tar_bytes
+from ltpll.cli.data import app
 from ltpll.data import archives
 from ltpll.data.archives import Source
-from ltpll.data.commands import app
 from ltpll.data.image_sets import load_image_set
 from ltpll.errors import InputError
 
@@ -114,7 +113,8 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/cifar-10-binary.tar.gz"
         code = (
-            "from ltpll.data import archives, commands\n"
+            "from ltpll.cli import data as commands\n"
+            "from ltpll.data import archives\n"
             f"archives.SOURCES['cifar10'] = (archives.Source({url!r}, '0' * 32),)\n"
             "commands.app()"
         )

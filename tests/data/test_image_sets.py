@@ -16,9 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.test_archives import tar_bytes
-from data.test_cifar import cifar10_files, cifar100_files
-from data.test_voc import voc_files
+from image_archives import cifar10_files, cifar100_files, tar_bytes, voc_files
 from ltpll.candidates import Candidates
 from ltpll.data import archives, image_sets
 from ltpll.data.archives import Source

@@ -9,53 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.test_archives import tar_bytes
+from image_archives import HEAD, TEST, TRAIN, annotation, jpeg, tar_bytes, voc_files
 from ltpll.data.voc import CLASSES, read_annotation, read_voc2007
 from refusals import refusal
 
-HEAD = "VOCdevkit/VOC2007"
-
-
-def jpeg(width, height, seed, quality=85):
-    coarse = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=quality)
-    return buffer.getvalue()
-
-
-def annotation(things, extra=""):
-    objects = "".join(
-        f"<object><name>{name}</name><difficult>{int(difficult)}</difficult><bndbox><xmax>{x2}</xmax><xmin>{x1}</xmin>"
-        f"<ymin>{y1}</ymin><ymax>{y2}</ymax></bndbox>"
-        f"<part><name>head</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></part></object>"
-        for name, (x1, y1, x2, y2), difficult in things
-    )
-    return f"<annotation><folder>VOC2007</folder>{extra}{objects}</annotation>".encode()
-
-
-TRAIN = {
-    "000012": [("person", (1, 1, 60, 90), False), ("dog", (20, 30, 90, 50), True), ("person", (5, 5, 5, 5), False)],
-    "000003": [("cat", (10, 10, 40, 70), False), ("cat", (2, 2, 9, 9), False)],  # one class: not used
-    "000007": [("car", (100, 1, 120, 90), False), ("bus", (1, 80, 120, 90), False)],
-}
 # Every class in the test images: three of each but for the sheep, of which there are two, alone in their image.
-TEST = {
-    f"{100 + i:06}": [(CLASSES[(i + k) % 20], (1 + k, 2 + k, 50 + i, 60 + k), k == 1) for k in range(3) if CLASSES[(i + k) % 20] != "sheep"]
-    for i in range(20)
-} | {"000200": [("sheep", (1, 1, 30, 30), False), ("sheep", (10, 10, 30, 70), False)]}
-
-
-def voc_files(train=TRAIN, test=TEST):
-    """The members of the two archives; sizes differ from image to image."""
-    archives = []
-    for split, images in (("trainval", train), ("test", test)):
-        files = {f"{HEAD}/Annotations/{image}.xml": annotation(things) for image, things in images.items()}
-        files[f"{HEAD}/ImageSets/Main/{split}.txt"] = "".join(f"{image}\n" for image in images).encode()
-        files[f"{HEAD}/ImageSets/Main/cat_{split}.txt"] = b"not wanted"
-        files |= {f"{HEAD}/JPEGImages/{image}.jpg": jpeg(120, 90, int(image)) for image in images}
-        files[f"{HEAD}/SegmentationClass/000007.png"] = b"not wanted"
-        archives.append(files)
-    return archives
 
 
 @pytest.fixture

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ltpll.views.basic import Cutout, Jitter, Shift, ViewPolicy, Views, ViewSource
+from ltpll.views.images import VIEW_POLICIES, ImageViews
 
-__all__ = ["Cutout", "Jitter", "Shift", "ViewPolicy", "ViewSource", "Views"]
+__all__ = ["VIEW_POLICIES", "Cutout", "ImageViews", "Jitter", "Shift", "ViewPolicy", "ViewSource", "Views"]

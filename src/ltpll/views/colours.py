@@ -37,14 +37,24 @@ def random_colours(
 
 def recolour(x: Tensor, colours: Colours) -> Tensor:
     """The images in their new colours."""
-    for what in colours.order:
-        factor = colours.amount.gather(0, what.clamp(max=HUE)[None])[0]
-        x = on_rows(what < HUE, _enhance, x, x, what, factor)
-        x = on_rows(what == HUE, shift_hue, x, x, colours.amount[HUE])
+    first, second, third, fourth = colours.order
+    early, late = (first == HUE) | (second == HUE), (third == HUE) | (fourth == HUE)
+    # Hue costs the most. With two chances for it among four for the other steps, every order can be followed by leaving out some.
+    x = _enhance(x, torch.where(first == HUE, NOTHING, first), colours)
+    x = on_rows(early, shift_hue, x, x, colours.amount[HUE])
+    x = _enhance(x, torch.where(second == HUE, third, second), colours)
+    x = _enhance(x, torch.where(second == HUE, fourth, torch.where(third == HUE, NOTHING, third)), colours)
+    x = on_rows(late, shift_hue, x, x, colours.amount[HUE])
+    x = _enhance(x, torch.where((second == HUE) | (fourth == HUE), NOTHING, fourth), colours)
     return on_rows(colours.grey, _without_colour, x, x)
 
 
-def _enhance(x: Tensor, what: Tensor, factor: Tensor) -> Tensor:
+def _enhance(x: Tensor, what: Tensor, colours: Colours) -> Tensor:
+    factor = colours.amount.gather(0, what.clamp(max=SATURATION)[None])[0]
+    return on_rows(what < HUE, enhance, x, x, what, factor)
+
+
+def enhance(x: Tensor, what: Tensor, factor: Tensor) -> Tensor:
     """A blend with black, with the mean brightness or with the grey image."""
     pixels = x.float()
     brightness = grey(pixels)

@@ -17,7 +17,7 @@ from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 
 ROUNDS = 3  # random operations of a strong view
 HOLE = (125.0, 123.0, 114.0)  # the mean colour of natural images
-CHUNK_PIXELS = 2**20  # pixels that a CPU works on at once: few enough for its cache, and enough that calls of torch cost little
+CHUNK_PIXELS = 2**19  # pixels that a CPU works on at once: few enough for its cache, and enough that calls of torch cost little
 
 
 class Hole(NamedTuple):

@@ -105,7 +105,8 @@ def autocontrast_table(x: Tensor) -> Tensor:
     """The tables that stretch the values of each channel to 0 to 255, (batch, 3, 256) uint8."""
     level = torch.arange(256, device=x.device, dtype=torch.float64)
     # Pillow works out the stretch in double precision, and where it should give a whole number, rounding errors decide which one.
-    low, high = x.amin((2, 3))[:, :, None].double(), x.amax((2, 3))[:, :, None].double()
+    signed = x.to(torch.int16)  # compiled for a CPU by torch 2.13, the minimum of uint8 values is always 0
+    low, high = signed.amin((2, 3))[:, :, None].double(), signed.amax((2, 3))[:, :, None].double()
     scale = torch.full_like(high, 255) / (high - low).clamp_(min=1)  # torch takes 255 / x for 255 times the rounded 1 / x
     return to_uint8(torch.where(high > low, (level * scale + -low * scale).clamp_(0, 255), level))
 
