@@ -187,6 +187,16 @@ def test_views_are_drawn_for_a_chunk_of_whole_batches_at_once():
         assert one.epoch == 1
 
 
+def test_images_of_bytes_train_without_image_views_as_the_same_numbers_in_floats_do():
+    x, _, candidates = toy()
+    pixels = np.random.default_rng(0).integers(0, 256, (len(x), 1, 8, 8)).astype(np.uint8)
+    histories = []
+    for images in (pixels, pixels.astype(np.float32)):
+        model = build_model("small-cnn", 0, n_classes=4, width=4)
+        histories.append(trainer("corr", model=model, epochs=2).fit(images, candidates).history)
+    assert histories[0] == histories[1]
+
+
 def test_low_precision_passes_stay_close_to_full_ones_and_give_full_precision_outputs():
     x, _, candidates = toy()
     full, low = (trainer(precision=precision, epochs=3).fit(x, candidates) for precision in ("float32", "bfloat16"))

@@ -84,15 +84,15 @@ class Views:
     strong: Sequence[ViewPolicy] = field(default_factory=tuple)
 
     def plain(self, x: Tensor) -> Tensor:
-        """What prediction sees: the batch as it is."""
-        return x
+        """What prediction sees: the batch as it is, as numbers a network takes."""
+        return x.float()
 
     def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator) -> tuple[Tensor, ...]:
         """One view of the batch for each kind asked for."""
         policies = {"weak": self.weak, "strong": self.strong}
         views = []
         for kind in kinds:
-            view = x
+            view = self.plain(x)
             for policy in policies[kind]:
                 view = policy(view, generator)
             views.append(view)
