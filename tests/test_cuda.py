@@ -6,10 +6,11 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.data import four_squares, uniform_candidates
+from ltpll.errors import InputError
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from ltpll.models import build_model
+from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
@@ -82,6 +83,23 @@ def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_
     again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, **options)
     torch.testing.assert_close(again.targets.values, whole.targets.values, atol=1e-4, rtol=1e-3)
     assert torch.equal(before, torch.cuda.get_rng_state())
+
+
+def test_a_model_that_waits_for_the_device_is_told_to_run_eagerly_and_then_trains():
+    class Waits(torch.nn.Module):
+        def forward(self, x):
+            return x * float(x.sum().item() > -1e9)
+
+    x, y = four_squares([40] * 4, seed=0)
+    candidates = uniform_candidates(y, 4, 0.5, seed=0)
+
+    def trainer(engine):
+        model = Classifier(Waits(), torch.nn.Linear(2, 4))
+        return PartialLabelTrainer(model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine=engine)
+
+    with pytest.raises(InputError, match="engine='eager'"):
+        trainer("captured").fit(x, candidates)
+    assert trainer("eager").fit(x, candidates).epoch == 3
 
 
 def test_a_resnet_learns_real_digits_with_image_views_and_mixup():

@@ -206,6 +206,11 @@ def test_low_precision_passes_stay_close_to_full_ones_and_give_full_precision_ou
     assert not torch.equal(low.outputs(x).logits[0], full.outputs(x).logits[0])
 
 
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(InputError, match="no precision 'half'"):
+        trainer(precision="half")
+
+
 @pytest.mark.parametrize(("engine", "message"), [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "no engine 'turbo'")])
 def test_an_engine_that_cannot_run_here_is_refused(engine, message):
     with pytest.raises(InputError, match=message):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ltpll.errors import InputError
+
 Step = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
 
 # Real training steps before recording: compilation, cuDNN's choice of algorithms and the optimizer's buffers happen in them.
@@ -62,6 +64,12 @@ class CapturedStep:
         held_index, held_views = index.clone(), tuple(view.clone() for view in views)
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)  # so that every replay draws anew
-        with torch.cuda.graph(graph):
-            loss = self.step(held_index, held_views)
+        try:
+            with torch.cuda.graph(graph):
+                loss = self.step(held_index, held_views)
+        except RuntimeError as error:
+            raise InputError(
+                "This training step cannot be recorded as a CUDA graph, since something in it waits for the device "
+                "(such as .item() in the model): choose engine='eager'."
+            ) from error
         return _Recording(graph, held_index, held_views, loss)

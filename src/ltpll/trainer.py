@@ -96,6 +96,8 @@ class PartialLabelTrainer:
             weight_decay=weight_decay,
             fused=on_cuda,
         )
+        if precision not in ("float32", "bfloat16"):
+            raise InputError(f"There is no precision {precision!r}: choose 'float32' or 'bfloat16'.")
         self.precision = precision
         self.engine = _chosen_engine(engine, on_cuda)
         self.chunk = at_least(chunk, 1, "chunk")
