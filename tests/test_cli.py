@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ltpll.catalogue import parts
+from processes import typed
 
 
 def ltpll(*arguments, cwd=None, **options):
@@ -113,15 +114,8 @@ def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file
 
 
 def test_an_interrupted_study_says_so_and_goes_on_where_it_was(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ltpll", "toy", "--seeds", "2", "--workers", "1"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    arguments = [sys.executable, "-m", "ltpll", "toy", "--seeds", "2", "--workers", "1"]
+    process = typed(arguments, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("done")) and time.monotonic() < deadline:
         time.sleep(0.05)

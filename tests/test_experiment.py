@@ -12,6 +12,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.image_sets import ImageSet, write_image_set
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, build_trainer, draw_problem, experiment_run, train
+from processes import typed
 
 SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
 
@@ -153,9 +154,7 @@ def test_the_train_command_trains_reads_a_config_and_knows_a_finished_run(root, 
 
 def test_an_interrupted_command_goes_on_from_its_checkpoint(root, tmp_path):
     arguments = ["--epochs", "30", "--method", "proden"]
-    process = subprocess.Popen(
-        command(root, *arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = typed(command(root, *arguments), cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("checkpoint.safetensors")) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -39,7 +39,8 @@ def record_training(
     def log(record: Record) -> None:
         nonlocal before
         now = time.perf_counter()
-        timed = {**record, "seconds": round(now - before, 4)}
+        speed = round(trainer.views_per_epoch / (now - before))
+        timed = {**record, "seconds": round(now - before, 4), "views_per_second": speed}
         before = now
         run.log(timed)
         if on_epoch:

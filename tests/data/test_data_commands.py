@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -21,6 +20,7 @@ from ltpll.data import archives
 from ltpll.data.archives import Source
 from ltpll.data.image_sets import load_image_set
 from ltpll.errors import InputError
+from processes import typed
 
 
 @pytest.fixture
@@ -118,13 +118,8 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
             f"archives.SOURCES['cifar10'] = (archives.Source({url!r}, '0' * 32),)\n"
             "commands.app()"
         )
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, "prepare", "cifar10", "--data-root", str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "NO_PROXY": "127.0.0.1"},
-        )
+        arguments = [sys.executable, "-c", code, "prepare", "cifar10", "--data-root", str(tmp_path)]
+        process = typed(arguments, env={**os.environ, "NO_PROXY": "127.0.0.1"})
         server.settimeout(60)
         connection, _ = server.accept()
         with connection:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
@@ -116,8 +116,7 @@ def _watchers(run: Run, epochs: int, tensorboard: bool) -> tuple[Callable[[Recor
     """What to do with every epoch's record, and how to stop doing it."""
     progress = Progress(
         TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(),
-        TimeElapsedColumn(),
+        BarColumn(bar_width=20),
         TextColumn("{task.fields[said]}"),
         console=console,
     )
@@ -139,7 +138,8 @@ def _watchers(run: Run, epochs: int, tensorboard: bool) -> tuple[Callable[[Recor
         if epoch > first:
             pace = (time.perf_counter() - started) / (epoch - first)
             figures["left"] = f"{(epochs - epoch) * pace:.0f} s left"
-        progress.update(task, completed=epoch, said=" · ".join([f"loss {record['loss']:.3f}", *figures.values()]))
+        figures["speed"] = f"{record['views_per_second']:,} views/s"
+        progress.update(task, completed=epoch, said=" · ".join(figures.values()))
         if writer:
             writer(record)
 
