@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -150,6 +151,19 @@ def test_the_train_command_trains_reads_a_config_and_knows_a_finished_run(root, 
     assert "oracle-la-posthoc: balanced accuracy" in first.stdout
     again = call(root, "--method", "proden", "--epochs", "2", "--rebalancer", "none", cwd=tmp_path)
     assert "finished earlier" in again.stdout
+
+
+def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = call(root, "--epochs", "2", "--measure-every", "1", "--method", "proden", "--tensorboard", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    folder = next(path.parent for path in tmp_path.rglob("events.out.*"))
+    events = EventAccumulator(str(folder)).Reload()
+    logged = [json.loads(line) for line in (folder.parent / "metrics.jsonl").read_text().splitlines()]
+    assert [event.value for event in events.Scalars("loss")] == pytest.approx([record["loss"] for record in logged])
+    accuracies = [record["test"]["balanced_accuracy"] for record in logged]
+    assert [event.value for event in events.Scalars("test/balanced_accuracy")] == pytest.approx(accuracies)
 
 
 def test_an_interrupted_command_goes_on_from_its_checkpoint(root, tmp_path):

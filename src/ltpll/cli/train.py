@@ -154,9 +154,12 @@ def _event_writer(run: Run) -> Callable[[Record], None]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise InputError("TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out.") from None
-    events = SummaryWriter(str(run.folder / "tensorboard"))
+    opened: list[Any] = []
 
     def write(record: Record) -> None:
+        if not opened:  # at the first epoch, since starting a run clears its folder
+            opened.append(SummaryWriter(str(run.folder / "tensorboard")))
+        events = opened[0]
         flat = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
         flat |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
         for name, value in flat.items():
