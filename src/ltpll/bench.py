@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
     problem = draw_problem(experiment, images)
     speeds = {}
     for rebalancer in ("none", experiment.rebalancer):
-        one = Experiment.from_mapping({**_values(experiment), "rebalancer": rebalancer})
+        one = replace(experiment, rebalancer=rebalancer)
         trainer = build_trainer(one, problem, device=device, engine=engine)
         speeds[rebalancer] = _end_to_end(trainer, problem, epochs, measure_every)
     measured = speeds[experiment.rebalancer]
@@ -58,10 +59,6 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
         "share_of_matrix_peak": flops * measured["views_per_second"] / peak,
         "peak_memory_gib": torch.cuda.max_memory_allocated(trainer.device) / 2**30 if trainer.device.type == "cuda" else None,
     }
-
-
-def _values(experiment: Experiment) -> dict[str, Any]:
-    return {key: value for key, value in experiment.config().items() if key != "experiment"}
 
 
 def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:

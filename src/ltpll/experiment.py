@@ -16,8 +16,10 @@ from ltpll.data.image_sets import ImageSet
 from ltpll.errors import InputError
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
+from ltpll.inputs import chosen_device
 from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.randomness import seed_streams
 from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training
 from ltpll.runs import Record, Run
@@ -95,8 +97,7 @@ class Problem:
 
 def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     """Subset, candidates and training get a seed each, drawn from the experiment's."""
-    streams = np.random.SeedSequence(experiment.seed).generate_state(3).tolist()
-    seeds = dict(zip(("subset", "candidates", "training"), streams, strict=True))
+    seeds = seed_streams(experiment.seed)
     n_classes = len(images.classes)
     if images.candidates is not None:
         rows, candidates = np.arange(len(images.y_train)), images.candidates
@@ -132,9 +133,8 @@ def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "au
         "n_classes": n_classes,
         "class_frequencies": np.bincount(problem.y, minlength=n_classes),
     }
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    on_cuda = device.startswith("cuda")
+    chosen = chosen_device(device)
+    on_cuda = chosen.type == "cuda"
     low = experiment.precision == "bfloat16"
     return PartialLabelTrainer(
         # Channels last is the layout that a GPU's matrix units want.
@@ -150,7 +150,7 @@ def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "au
         lr=experiment.lr,
         weight_decay=experiment.weight_decay,
         seed=problem.seeds["training"],
-        device=device,
+        device=chosen,
         precision=experiment.precision,  # type: ignore[arg-type]
         engine=engine,  # type: ignore[arg-type]
     )

@@ -52,6 +52,13 @@ def _plain(array: Any) -> Any:
     return np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
 
 
+def chosen_device(device: str | torch.device) -> torch.device:
+    """The device meant by a name; "auto" is CUDA where there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)
+
+
 def at_least(value: int, least: int, name: str) -> int:
     if not isinstance(value, (int, float, np.number)) or not np.isfinite(value) or int(value) != value or value < least:
         raise InputError(f"{name} is {value}: it must be a whole number of at least {least}.")

@@ -1,11 +1,18 @@
-"""Randomness: torch's global random state as a value that can be made, read and put back."""
+"""Randomness: one seed as three, and torch's global random state as a value that can be made, read and put back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
+
+
+def seed_streams(seed: int) -> dict[str, int]:
+    """Independent seeds for the subset, the candidates and the training of one experiment."""
+    streams = np.random.SeedSequence(seed).generate_state(3).tolist()
+    return dict(zip(("subset", "candidates", "training"), streams, strict=True))
 
 
 def random_state_of(seed: int, device: torch.device) -> dict[str, Tensor]:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 from ltpll.errors import InputError, UnknownNameError
 
 T = TypeVar("T")
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """The error for a name that is not among the known ones: it guesses what was meant and lists them."""
+    names = sorted(known)
+    guess = get_close_matches(str(name), names, n=1)
+    hint = f" Did you mean {guess[0]!r}?" if guess else ""
+    return UnknownNameError(f"There is no {kind} {name!r}.{hint} Available: {', '.join(names)}.")
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
@@ -65,9 +73,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         try:
             return self._classes[name]
         except KeyError:
-            guess = get_close_matches(str(name), self._classes, n=1)
-            hint = f" Did you mean {guess[0]!r}?" if guess else ""
-            raise UnknownNameError(f"There is no {self.kind} {name!r}.{hint} Available: {', '.join(sorted(self._classes))}.") from None
+            raise unknown_name(self.kind, name, self._classes) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._classes))

@@ -19,7 +19,7 @@ from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer
 from ltpll.engine import CapturedStep
 from ltpll.errors import InputError, NotFiniteError
-from ltpll.inputs import as_inputs, at_least
+from ltpll.inputs import as_inputs, at_least, chosen_device
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.targets import Targets, initial_targets
@@ -69,9 +69,7 @@ class PartialLabelTrainer:
         engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
         chunk: int = 4096,
     ) -> None:
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = torch.device(device)
+        self.device = chosen_device(device)
         self.model = model.to(self.device)
         self.method = method.to(self.device)
         self.rebalancer = (rebalancer or NoRebalancing()).to(self.device)

@@ -33,14 +33,12 @@ def engine(
     json_out: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.", show_default=False)] = None,
 ) -> None:
     """Views per second of the paper's training (ResNet-18, 32×32, batch 256), end to end and part by part."""
-    import torch
-
     from ltpll.bench import bench_engine, random_images
     from ltpll.experiment import Experiment
     from ltpll.files import write_atomically
+    from ltpll.inputs import chosen_device
 
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = str(chosen_device(device))
     on_cuda = device.startswith("cuda")
     if steps == "auto":
         steps = "compiled" if on_cuda else "eager"

@@ -42,14 +42,12 @@ def train(
     fresh: Annotated[bool, Option("--fresh", help="Train again even if the run is finished or under way.")] = False,
 ) -> None:
     """Train one benchmark experiment; the same command again goes on where an interrupted one stopped."""
-    import torch
-
     from ltpll.data.image_sets import load_image_set
     from ltpll.experiment import Experiment, experiment_run
     from ltpll.experiment import train as train_run
+    from ltpll.inputs import chosen_device
 
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = str(chosen_device(device))
     given = {
         "data": data,
         "imbalance": imbalance,
@@ -82,14 +80,13 @@ def train(
     console.print(f"Run {run.key} on {device}: {experiment.precision}, {engine} steps; {run.folder}", markup=False, soft_wrap=True)
     watch, close = _watchers(run, experiment.epochs, tensorboard)
     try:
-        trainer = train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch)
+        train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch)
     except KeyboardInterrupt:
-        close()
+        close()  # before anything is printed below it; closing twice does nothing
         console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
         raise typer.Exit(130) from None
     finally:
         close()
-    del trainer
     _print_result(run)
 
 

@@ -8,6 +8,7 @@ from ltpll.data import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.evaluate import Shots, Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.randomness import seed_streams
 from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training
 from ltpll.runs import Record, Run, code_fingerprint
@@ -52,8 +53,7 @@ def configs(seeds: int) -> list[Record]:
 def train(run: Run) -> None:
     """Train one cell; subset, candidates and training take their chance from different streams of the run's seed."""
     config, data, seed = run.config, run.config["data"], run.config["seed"]
-    streams = np.random.SeedSequence(seed).generate_state(3).tolist()
-    seeds = dict(zip(("subset", "candidates", "training"), streams, strict=True))
+    seeds = seed_streams(seed)
     digits = load_digits_split(seed=seeds["subset"], test_per_class=data["test_per_class"])
     subset = long_tail_subset(digits.y_pool, data["imbalance"], seed=seeds["subset"], largest=data["largest"])
     x, y = digits.x_pool[subset], digits.y_pool[subset]
