@@ -13,11 +13,12 @@ PACKAGE = Path(ltpll.__file__).parent
 
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
-    ["errors", "files", "randomness"],
+    ["errors", "files", "randomness", "trial_kernels"],
+    ["gpu"],
     ["registry", "inputs", "sets"],
     ["candidates"],
     ["targets", "contract"],
-    ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint", "engine"],
+    ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint", "engine", "precision"],
     ["checks"],
     ["trainer"],
     ["evaluate"],

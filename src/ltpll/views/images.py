@@ -11,21 +11,15 @@ from torch import Tensor
 
 from ltpll.contract import ViewKind
 from ltpll.errors import InputError
+from ltpll.gpu import runs_kernels
 from ltpll.views.colours import Colours, random_colours, recolour
+from ltpll.views.holes import Hole, cut_out, per_channel, random_hole
 from ltpll.views.operations import Operations, operate, random_operations
 from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 
 ROUNDS = 3  # random operations of a strong view
-HOLE = (125.0, 123.0, 114.0)  # the mean colour of natural images
+MOST_PIXELS = 2**14  # of an image that a kernel holds in the registers of one program
 CHUNK_PIXELS = 2**19  # pixels that a CPU works on at once: few enough for its cache, and enough that calls of torch cost little
-
-
-class Hole(NamedTuple):
-    """A square that is cut out of each image, in pixels from the upper left corner; each (batch,)."""
-
-    row: Tensor
-    column: Tensor
-    side: Tensor
 
 
 class Draws(NamedTuple):
@@ -99,14 +93,15 @@ class ImageViews:
         chunk = max(1, CHUNK_PIXELS // (x.shape[2] * x.shape[3]))
         if x.device.type != "cpu" or len(x) <= chunk or torch.compiler.is_compiling():
             return self._apply(x, draws)
-        layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        out = torch.empty(x.shape, dtype=self.dtype, memory_format=layout)
+        out = torch.empty(x.shape, dtype=self.dtype, memory_format=self._layout)
         for start in range(0, len(x), chunk):
             part = slice(start, start + chunk)
             out[part] = self._apply(x[part], _part(draws, part))
         return out
 
     def _apply(self, x: Tensor, draws: Draws) -> Tensor:
+        if runs_kernels(x) and x[0, 0].numel() <= MOST_PIXELS:
+            return self._apply_kernels(x, draws)
         # Autocast would multiply in bfloat16, which is too coarse for 256 levels.
         with torch.autocast(x.device.type, enabled=False):
             x = VIEW_POLICIES[self.policy].cut(x, draws.box)
@@ -118,33 +113,30 @@ class ImageViews:
             x = cut_out(x, draws.hole)
         return self._normalise(x)
 
+    def _apply_kernels(self, x: Tensor, draws: Draws) -> Tensor:
+        """The same on a GPU."""
+        from ltpll.views import kernels
+
+        cut = kernels.resample if VIEW_POLICIES[self.policy].cut is resample else kernels.shift
+        x = cut(x, draws.box)
+        if draws.colours is not None:
+            x = kernels.recolour(x, draws.colours)
+        if draws.operations is not None:
+            x = kernels.operate(x, draws.operations)
+        scale, offset = self._line()
+        return kernels.finish(x, draws.hole, scale, offset, self.dtype, self._layout)
+
     def _normalise(self, x: Tensor) -> Tensor:
-        x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
-        scale = per_channel([1 / (255 * std) for std in self.std], x.device)
-        shift = per_channel([-mean / std for mean, std in zip(self.mean, self.std, strict=True)], x.device)
-        return x.float().mul_(scale).add_(shift).to(self.dtype)
+        scale, offset = (per_channel(numbers, x.device) for numbers in self._line())
+        return x.contiguous(memory_format=self._layout).float().mul_(scale).add_(offset).to(self.dtype)
 
+    def _line(self) -> tuple[list[float], list[float]]:
+        """What a level of each channel is multiplied with, and what is added."""
+        return [1 / (255 * std) for std in self.std], [-mean / std for mean, std in zip(self.mean, self.std, strict=True)]
 
-def random_hole(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> Hole:
-    """Squares with a side of up to half the image's and a centre anywhere in it."""
-    u = torch.rand(3, batch, generator=generator, device=device)
-    return Hole(u[0] * size[0], u[1] * size[1], u[2] * (min(size) / 2))
-
-
-def cut_out(x: Tensor, hole: Hole) -> Tensor:
-    """The images with their holes filled, as far as these lie inside: pixels whose middle is in the square."""
-    within = [
-        (torch.arange(side, device=x.device) + 0.5 - centre[:, None]).abs() < hole.side[:, None] / 2
-        for side, centre in zip(x.shape[2:], (hole.row, hole.column), strict=True)
-    ]
-    cut = (within[0][:, :, None] & within[1][:, None, :])[:, None]
-    # Products of uint8, since choosing elementwise takes a CPU twenty times as long.
-    return x * ~cut + per_channel(HOLE, x.device).to(torch.uint8) * cut
-
-
-def per_channel(values: Sequence[float], device: torch.device) -> Tensor:
-    """Three numbers as (3, 1, 1), filled in on the device: copying them from the host would not do in a CUDA graph."""
-    return torch.stack([torch.full((1, 1), value, device=device) for value in values])
+    @property
+    def _layout(self) -> torch.memory_format:
+        return torch.channels_last if self.channels_last else torch.contiguous_format
 
 
 def _check(x: Tensor) -> None:

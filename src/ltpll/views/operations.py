@@ -181,33 +181,27 @@ def moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
     """The operations that take each pixel from another place, the nearest one; black outside of the image."""
     batch, channels, rows, columns = x.shape
     column, row = torch.arange(columns, device=x.device), torch.arange(rows, device=x.device)[:, None]
-    from_column, from_row = ((a * column + (b * row + c)).floor_() for a, b, c in _matrix(which, magnitude.double(), rows, columns))
+    numbers = movement(which, magnitude, rows, columns).view(2, 3, batch, 1, 1)
+    from_column, from_row = ((a * column + (b * row + c)).floor_() for a, b, c in numbers)
     # A border of black pixels stands for all that lies outside.
     source = from_row.clamp_(-1, rows).mul_(columns + 2).add_(from_column.clamp_(-1, columns)).add_(columns + 3).long()
     bordered = torch.nn.functional.pad(x, (1, 1, 1, 1)).flatten(2)
     return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
 
 
-Row = tuple[Tensor, Tensor, Tensor]
+def movement(which: Tensor, magnitude: Tensor, rows: int, columns: int) -> Tensor:
+    """Where a pixel comes from: a·column + b·row + c for its column, then the same for its row, (6, *which.shape).
 
-
-def _matrix(which: Tensor, magnitude: Tensor, rows: int, columns: int) -> tuple[Row, Row]:
-    """Where the middle of a pixel comes from: a·column + b·row + c for its column and for its row, (batch, 1, 1) each."""
-    angle = torch.where(which == ROTATE, -magnitude * (math.pi / 180), 0.0)
+    Multiples of 2⁻¹⁶, as in Pillow; up to 256 pixels, products and sums of them with whole numbers are exact in float32.
+    """
+    magnitude = magnitude.double()
+    turned = which == ROTATE
+    angle = torch.where(turned, -magnitude * (math.pi / 180), 0.0)
     cos, sin = angle.cos(), angle.sin()
     across = torch.where(which == SHEAR_X, magnitude, sin)
     down = torch.where(which == SHEAR_Y, magnitude, -sin)
     middle, centre = columns / 2, rows / 2
-    turned = which == ROTATE
     right = torch.where(turned, middle - cos * middle - sin * centre, torch.where(which == TRANSLATE_X, magnitude * columns, 0.0))
     below = torch.where(turned, centre + sin * middle - cos * centre, torch.where(which == TRANSLATE_Y, magnitude * rows, 0.0))
-    return (
-        _fixed(cos, across, right + 0.5 * cos + 0.5 * across),
-        _fixed(down, cos, below + 0.5 * down + 0.5 * cos),
-    )
-
-
-def _fixed(*numbers: Tensor) -> Row:
-    """Multiples of 2⁻¹⁶, as in Pillow; up to 256 pixels, products and sums of them with whole numbers are exact in float32."""
-    a, b, c = ((number * 65536 + 0.5).floor().div(65536).float().view(-1, 1, 1) for number in numbers)
-    return a, b, c
+    numbers = torch.stack([cos, across, right + 0.5 * cos + 0.5 * across, down, cos, below + 0.5 * down + 0.5 * cos])
+    return (numbers * 65536 + 0.5).floor().div(65536).float()
