@@ -2,40 +2,84 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from ltpll.gpu import runs_kernels
 from ltpll.models.classifier import Classifier
+from ltpll.models.norm import NormReLU
+
+
+class Stem(nn.Conv2d):
+    """The first convolution, 3×3: on a GPU a matrix product with the neighbourhoods of all pixels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not runs_kernels(x) or x.requires_grad:
+            return super().forward(x)
+        from ltpll.models.conv_kernels import neighbourhoods
+
+        around = neighbourhoods(x)
+        weight = self.weight.permute(0, 2, 3, 1).flatten(1)
+        return F.linear(around, F.pad(weight, (0, around.shape[3] - weight.shape[1]))).permute(0, 3, 1, 2)
+
+
+class Shortcut(nn.Conv2d):
+    """A 1×1 convolution: on a GPU a matrix product, since cuDNN changes the layout of some twice."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not runs_kernels(x):
+            return super().forward(x)
+        return F.linear(x.permute(0, 2, 3, 1), self.weight.flatten(1)).permute(0, 3, 1, 2)
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions and a shortcut."""
+    """Two 3×3 convolutions and a shortcut; with more channels behind it than in front, it halves the sides.
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    What it is given for the shortcut, and gives to the next one's, then already has half the sides.
+    """
+
+    def __init__(self, inputs: int, outputs: int, next_halves: bool) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
+        self.halves = inputs != outputs
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=2 if self.halves else 1, padding=1, bias=False)
+        self.bn1 = NormReLU(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False), nn.BatchNorm2d(outputs))
+        self.bn2 = NormReLU(outputs, thins=next_halves)
+        if self.halves:
+            self.conv3 = Shortcut(inputs, outputs, 1, bias=False)
+            self.bn3 = NormReLU(outputs, relu=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        out = torch.relu(self.bn1(self.conv1(x)))
-        return torch.relu(self.bn2(self.conv2(out)) + self.shortcut(x))
+    def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        shortcut = self.bn3(self.conv3(past))[0] if self.halves else past
+        hidden, _ = self.bn1(self.conv1(x))
+        result: tuple[Tensor, Tensor] = self.bn2(self.conv2(hidden), shortcut)
+        return result
+
+
+class ResNet18(nn.Module):
+    """Images to features: four stages of two blocks, then the mean over positions."""
+
+    def __init__(self, n_channels: int, width: int) -> None:
+        super().__init__()
+        self.stem = Stem(n_channels, width, 3, padding=1, bias=False)
+        self.norm = NormReLU(width)
+        widths = [width, *(width << stage for stage in range(4) for _ in range(2))]
+        self.blocks = nn.ModuleList(
+            BasicBlock(inputs, outputs, next_halves=after != outputs)
+            for inputs, outputs, after in zip(widths, widths[1:], [*widths[2:], widths[-1]], strict=False)
+        )
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        x, past = self.norm(self.stem(images))
+        for block in self.blocks:
+            x, past = block(x, past)
+        features: Tensor = x.mean((2, 3))
+        return features
 
 
 def resnet18(n_classes: int, n_channels: int = 3, width: int = 64) -> Classifier:
-    """Four stages of two blocks at widths w, 2w, 4w, 8w (w = 64 in the paper), then the mean over positions."""
-    layers: list[nn.Module] = [nn.Conv2d(n_channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
-    inputs = width
-    for stage in range(4):
-        outputs = width << stage
-        layers += [BasicBlock(inputs, outputs, 1 if stage == 0 else 2), BasicBlock(outputs, outputs, 1)]
-        inputs = outputs
-    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    for module in encoder.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return Classifier(encoder, nn.Linear(inputs, n_classes))
+    """Stages at widths w, 2w, 4w, 8w; w = 64 in the paper."""
+    return Classifier(ResNet18(n_channels, width), nn.Linear(8 * width, n_classes))
