@@ -1,13 +1,17 @@
 """The same training on a GPU: run wherever one is there, skipped elsewhere."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from ltpll.bench import random_images
 from ltpll.candidates import Candidates
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.evaluate import Truth
+from ltpll.experiment import Experiment, build_trainer, draw_problem
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
@@ -58,7 +62,7 @@ def test_a_replayed_step_trains_like_an_eager_one(engine):
     eager = train("corr", "records", "cuda", engine="eager", **options)
     options["extras"] = [EXTRAS["mixup"]()]
     replayed = train("corr", "records", "cuda", engine=engine, **options)
-    assert replayed._captured._recordings.keys() == {((False, False), 32), ((True, True), 32)}
+    assert {key[:2] for key in replayed._recorded._recordings} == {((False, False), (32,)), ((True, True), (32,))}
     assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, atol=2e-3, rtol=1e-2)
     torch.testing.assert_close(replayed.rebalancer.mean_feature, eager.rebalancer.mean_feature, atol=1e-3, rtol=1e-2)
@@ -123,6 +127,66 @@ def test_a_resnet_learns_real_digits_with_image_views_and_mixup():
     )
     trainer.fit(x[:1400], candidates, measure=Truth(x[1400:], y[1400:], y[:1400]))
     assert trainer.history[-1]["test"]["accuracy"] > 0.9
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    """Convolutions in float32, not in the shorter format that torch allows for them."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_resnet_with_our_kernels_is_one_without(training, exact, monkeypatch):
+    model = build_model("resnet18", 0, n_classes=10, width=32).to("cuda", memory_format=torch.channels_last).train(training)
+    x = torch.randn(16, 3, 32, 32, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+    x = x.contiguous(memory_format=torch.channels_last)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    results = []
+    for kernels in (True, False):
+        if not kernels:
+            for module in ("norm", "resnet"):
+                monkeypatch.setattr(f"ltpll.models.{module}.runs_kernels", lambda x: False)
+        model.load_state_dict(state)
+        model.zero_grad(set_to_none=True)
+        with torch.set_grad_enabled(training):
+            logits, features = model(x)
+        if training:
+            (logits.sin().sum() + features.square().sum()).backward()
+        gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters() if training}
+        results.append({"logits": logits, "features": features, **gradients, **{k: v.clone() for k, v in model.state_dict().items()}})
+    for name, ours in results[0].items():
+        scale = float(results[1][name].float().abs().max())
+        torch.testing.assert_close(
+            ours, results[1][name], atol=2e-4 * scale + 1e-6, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize("engine", ["captured", "compiled"])
+def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
+    experiment = Experiment("noise", imbalance=10, batch_size=64, lr=0.01, width=32)
+    problem = draw_problem(experiment, random_images(20, 10, 10))
+    losses = []
+    for precision, how in (("float32", "eager"), ("bfloat16", engine)):
+        trainer = build_trainer(replace(experiment, precision=precision), problem, device="cuda", engine=how)
+        trainer.prepare(problem.x, problem.candidates)
+        rows = torch.arange(64, device="cuda")
+        views = trainer.views.draw(trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0))
+        trainer.epoch = 1  # with targets refined
+        losses.append([float(trainer._step(rows, views)) for _ in range(12)])
+    assert losses[0][-1] < 0.8 * losses[0][0]
+    assert losses[1] == pytest.approx(losses[0], rel=0.03)
+
+
+def test_a_replayed_image_training_is_an_eager_one_with_the_same_draws():
+    """In float32: views, steps and the learning rate of every epoch, with kernels of ours in both."""
+    experiment = Experiment("noise", imbalance=10, batch_size=64, width=16, epochs=6)
+    problem = draw_problem(experiment, random_images(40, 10, 50))
+    losses = []
+    for engine in ("eager", "captured"):
+        trainer = build_trainer(experiment, problem, device="cuda", engine=engine)
+        trainer.fit(problem.x, problem.candidates)
+        losses.append([record["loss"] for record in trainer.history])
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
 def test_candidates_and_targets_live_where_they_are_put():

@@ -414,6 +414,16 @@ def test_a_checkpoint_of_other_parts_or_other_data_is_refused(tmp_path):
         trainer().fit(x[:-5], candidates.select(range(len(x) - 5)), checkpoint=path)
 
 
+@pytest.mark.parametrize(("seconds", "written"), [(0.0, [2, 4, 6, 7]), (3600.0, [2, 7])])
+def test_checkpoints_are_written_every_so_many_epochs_and_seconds_and_at_the_end(tmp_path, monkeypatch, seconds, written):
+    x, _, candidates = toy()
+    one = trainer(epochs=7)
+    saved = []
+    monkeypatch.setattr(one, "save", lambda path: saved.append(one.epoch))
+    one.fit(x, candidates, checkpoint=tmp_path / "checkpoint", checkpoint_every=2, checkpoint_seconds=seconds)
+    assert saved == written
+
+
 def test_a_finished_checkpoint_trains_no_further(tmp_path):
     x, _, candidates = toy()
     first = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")

@@ -16,6 +16,7 @@ from ltpll.contract import Outputs
 from ltpll.data.image_sets import ImageSet
 from ltpll.evaluate import Truth
 from ltpll.experiment import Experiment, Problem, build_trainer, draw_problem
+from ltpll.precision import LowWeights
 from ltpll.runs import Record, environment
 from ltpll.trainer import PartialLabelTrainer
 
@@ -99,7 +100,10 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
 
     def forward_backward() -> None:
         logits, features = forward()
+        trainer.optimizer.zero_grad(set_to_none=True)
         (logits.sum() + features.sum()).backward()
+        if isinstance(trainer._network, LowWeights):
+            trainer._network.hand_over()
 
     def refine() -> None:
         outputs = trainer_outputs.detach()
@@ -127,11 +131,10 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
         "optimizer": _milliseconds(trainer, trainer.optimizer.step),
         "evaluation of the test set": _milliseconds(trainer, lambda: trainer.outputs(problem.x_test), repeats=3),
     }
-    if trainer._captured is not None:
-        step, phase = trainer._captured, trainer._phase()
+    if trainer.engine != "eager":
         for _ in range(5):
-            step(index, batch, phase)
-        parts["whole step, replayed"] = _milliseconds(trainer, lambda: step(index, batch, phase))
+            trainer._step(index, batch)
+        parts["whole step, replayed"] = _milliseconds(trainer, lambda: trainer._step(index, batch))
     return parts
 
 

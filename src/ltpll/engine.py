@@ -1,75 +1,98 @@
-"""The engine: a training step recorded once as a CUDA graph and replayed, so that the device never waits for Python."""
+"""The engine: training steps and views recorded once as CUDA graphs and replayed, so that the device never waits for Python."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ltpll.errors import InputError
 
-Step = Callable[[Tensor, tuple[Tensor, ...]], Tensor]
+ENGINES = ("auto", "eager", "captured", "compiled")
 
-# Real training steps before recording: compilation, cuDNN's choice of algorithms and the optimizer's buffers happen in them.
+# Real calls before recording: compilation, cuDNN's choice of algorithms and the optimizer's buffers happen in them.
 WARM_UP = 3
+
+
+def chosen_engine(engine: str, device: torch.device) -> str:
+    """The engine that "auto" stands for on this device; one that cannot run there is refused."""
+    if engine not in ENGINES:
+        raise InputError(f"There is no engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
+    if engine in ("captured", "compiled") and device.type != "cuda":
+        raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
+    return ("captured" if device.type == "cuda" else "eager") if engine == "auto" else engine
 
 
 @dataclass(frozen=True)
 class _Recording:
     graph: torch.cuda.CUDAGraph
-    index: Tensor
-    views: tuple[Tensor, ...]
-    loss: Tensor
+    inputs: tuple[Tensor, ...]
+    outputs: Any
 
 
-class CapturedStep:
-    """Calls `step(index, views)` by replaying a recording of it.
+@contextmanager
+def alongside(stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """Work that nothing on the current stream waits for before the end of the step, beside it on another; without one, just there.
 
-    A recording holds for one `phase` (whatever Python decides inside the step: targets refined or not, which extras are active) and
-    one batch size. The first calls of a phase run as they are and are ordinary training steps; recording itself executes nothing.
+    Whatever the work reads has to stay in memory until the current stream waits for the other one.
+    """
+    if stream is None:
+        yield
+        return
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+
+
+class Captured:
+    """Calls `work(*inputs)` by replaying a recording of it; the result is overwritten by the next call.
+
+    A recording holds for one `phase` (whatever Python decides inside the work: targets refined or not, which extras are active) and
+    one set of shapes. The first calls run as they are and count like all others; recording itself executes nothing.
     """
 
-    def __init__(self, step: Step, generator: torch.Generator) -> None:
-        self.step = step
+    def __init__(self, work: Callable[..., Any], generator: torch.Generator) -> None:
+        self.work = work
         self.generator = generator
         self._recordings: dict[Hashable, _Recording] = {}
         self._seen: dict[Hashable, int] = {}
         self._stream = torch.cuda.Stream(generator.device)
 
-    def __call__(self, index: Tensor, views: tuple[Tensor, ...], phase: Hashable) -> Tensor:
-        key = (phase, len(index))
+    def __call__(self, *inputs: Tensor, phase: Hashable = None) -> Any:
+        key = (phase, *(one.shape for one in inputs))
         recording = self._recordings.get(key)
         if recording is None:
             if self._seen.setdefault(key, 0) < WARM_UP:
                 self._seen[key] += 1
-                return self._aside(index, views)
-            recording = self._recordings[key] = self._record(index, views)
-        recording.index.copy_(index)
-        for held, view in zip(recording.views, views, strict=True):
-            held.copy_(view)
+                return self._aside(inputs)
+            recording = self._recordings[key] = self._record(inputs)
+        for held, given in zip(recording.inputs, inputs, strict=True):
+            held.copy_(given)
         recording.graph.replay()
-        return recording.loss
+        return recording.outputs
 
-    def _aside(self, index: Tensor, views: tuple[Tensor, ...]) -> Tensor:
-        """A plain step on a stream of its own, as recording requires of the steps before it."""
+    def _aside(self, inputs: tuple[Tensor, ...]) -> Any:
+        """A plain call on a stream of its own, as recording requires of the calls before it."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            loss = self.step(index, views)
+            outputs = self.work(*inputs)
         torch.cuda.current_stream().wait_stream(self._stream)
-        return loss
+        return outputs
 
-    def _record(self, index: Tensor, views: tuple[Tensor, ...]) -> _Recording:
-        held_index, held_views = index.clone(), tuple(view.clone() for view in views)
+    def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
+        held = tuple(one.clone() for one in inputs)
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)  # so that every replay draws anew
         try:
             with torch.cuda.graph(graph):
-                loss = self.step(held_index, held_views)
+                outputs = self.work(*held)
         except RuntimeError as error:
             raise InputError(
                 "This training step cannot be recorded as a CUDA graph, since something in it waits for the device "
-                "(such as .item() in the model): choose engine='eager'."
+                "(such as .item() in the model or its views): choose engine='eager'."
             ) from error
-        return _Recording(graph, held_index, held_views, loss)
+        return _Recording(graph, held, outputs)

@@ -27,6 +27,8 @@ from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews
 
 POSTHOC = "oracle-la-posthoc"
+CHECKPOINT_SECONDS = 20.0  # at least between two checkpoints: writing one takes about as long as a fast epoch
+CHUNK_PIXELS = 2**24  # whose views a GPU draws at once: few launches for each step, and 200 MB in bfloat16 for two views
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "au
         device=chosen,
         precision=experiment.precision,  # type: ignore[arg-type]
         engine=engine,  # type: ignore[arg-type]
+        chunk=max(CHUNK_PIXELS // problem.x[0, 0].numel(), 1) if on_cuda else 4096,
     )
 
 
@@ -182,6 +185,7 @@ def train(
         truth,
         measure_every=measure_every,
         checkpoint_every=checkpoint_every,
+        checkpoint_seconds=CHECKPOINT_SECONDS,
         on_epoch=on_epoch,
         **facts,
     )

@@ -22,6 +22,7 @@ def record_training(
     *,
     measure_every: int = 1,
     checkpoint_every: int = 0,
+    checkpoint_seconds: float = 0.0,
     on_epoch: Callable[[Record], None] | None = None,
     **facts: Any,
 ) -> None:
@@ -54,6 +55,7 @@ def record_training(
         on_epoch=log,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every or 1,
+        checkpoint_seconds=checkpoint_seconds,
     )
     seconds = [record["seconds"] for record in run.records()]
     rows = ["test", *truth.posthoc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +18,10 @@ from ltpll.candidates import Candidates
 from ltpll.checkpoint import read_checkpoint, write_checkpoint
 from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer
-from ltpll.engine import CapturedStep
+from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.inputs import as_inputs, at_least, chosen_device
+from ltpll.precision import LowWeights
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.targets import Targets, initial_targets
@@ -43,7 +45,8 @@ class PartialLabelTrainer:
 
     Every source of chance is drawn from `seed`; torch's global random state is neither used nor changed.
     `engine` says how a step runs: "eager" one operation at a time; "captured" as a replayed CUDA graph; "compiled" the same with the
-    network compiled first, which takes half a minute and pays in long trainings; "auto" is "captured" on CUDA and "eager" elsewhere.
+    network compiled first, which takes half a minute and may pay for a network without kernels of its own; "auto" is "captured" on CUDA
+    and "eager" elsewhere.
     `precision` is that of the network's passes; losses, targets and weights are always float32. Views are drawn for `chunk` rows at once.
     """
 
@@ -97,9 +100,14 @@ class PartialLabelTrainer:
         if precision not in ("float32", "bfloat16"):
             raise InputError(f"There is no precision {precision!r}: choose 'float32' or 'bfloat16'.")
         self.precision = precision
-        self.engine = _chosen_engine(engine, on_cuda)
+        self.engine = chosen_engine(engine, self.device)
         self.chunk = at_least(chunk, 1, "chunk")
-        self._network = torch.compile(self.model, dynamic=False) if self.engine == "compiled" else self.model
+        self._network: Callable[[Tensor], tuple[Tensor, Tensor]] = self.model
+        if self.engine == "compiled":
+            self._network = torch.compile(self.model, dynamic=False)
+        elif self.engine == "captured" and precision == "bfloat16":
+            self._network = LowWeights(self.model)
+        self._side = torch.cuda.Stream(self.device) if self.engine != "eager" else None
         check_parts(self.head, self.method, self.rebalancer, self.views)
 
     @property
@@ -119,7 +127,12 @@ class PartialLabelTrainer:
         self.targets: Targets = initial_targets(self.candidates, self.method.covers)
         self._not_finite = torch.zeros(len(sets), dtype=torch.bool, device=self.device)
         # Here, since a recording holds on to the tensors above.
-        self._captured = CapturedStep(self.step, self.generator) if self.engine != "eager" else None
+        self._step: Callable[..., Tensor] = self.step
+        self._draw: Callable[[Tensor], tuple[Tensor, ...]] = self.draw
+        if self.engine != "eager":
+            recorded = self._recorded = Captured(lambda index, *views: self.step(index, views), self.generator)
+            self._step = lambda index, views: recorded(index, *views, phase=self._phase())
+            self._draw = Captured(self.draw, self.generator)
 
     # ---- training -------------------------------------------------------------------------------------------------
 
@@ -132,14 +145,15 @@ class PartialLabelTrainer:
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
         checkpoint: Path | str | None = None,
         checkpoint_every: int = 1,
+        checkpoint_seconds: float = 0.0,
         measure_every: int = 1,
     ) -> PartialLabelTrainer:
         """Train until `epochs` are done; `on_epoch` gets each epoch's record as it is added to `history`.
 
         `measure` (usually an `evaluate.Truth`) adds its figures every `measure_every` epochs and after the last one.
 
-        With `checkpoint`, the state is written there every `checkpoint_every` epochs and after the last one, and training goes on
-        from it if the file is there.
+        With `checkpoint`, the state is written there every `checkpoint_every` epochs (but not before `checkpoint_seconds` have passed
+        since the last time) and after the last one, and training goes on from it if the file is there.
         """
         resumes = checkpoint is not None and Path(checkpoint).exists()
         if self.epoch > 0 and not resumes:
@@ -150,6 +164,7 @@ class PartialLabelTrainer:
             measure.prepare(self)
         if checkpoint is not None and resumes:
             self.load(checkpoint)
+        saved = -math.inf
         while self.epoch < self.epochs:
             record = self.train_epoch()
             if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
@@ -158,8 +173,10 @@ class PartialLabelTrainer:
             if on_epoch:
                 on_epoch(record)
             # Behind on_epoch, so that whatever keeps a log never has less of it than the checkpoint.
-            if checkpoint is not None and (self.epoch % checkpoint_every == 0 or self.epoch == self.epochs):
+            due = self.epoch % checkpoint_every == 0 and time.monotonic() - saved >= checkpoint_seconds
+            if checkpoint is not None and (due or self.epoch == self.epochs):
                 self.save(checkpoint)
+                saved = time.monotonic()
         return self
 
     def train_epoch(self) -> dict[str, Any]:
@@ -177,7 +194,7 @@ class PartialLabelTrainer:
         steps = 0
         with self._own_random_state():
             for step, (index, views) in enumerate(self._batches()):
-                total += self._captured(index, views, self._phase()) if self._captured else self.step(index, views)
+                total += self._step(index, views)
                 steps += 1
                 # Asking costs a synchronisation, which a GPU should not pay on every step.
                 if self.device.type == "cpu":
@@ -200,27 +217,39 @@ class PartialLabelTrainer:
 
     def step(self, index: Tensor, views: tuple[Tensor, ...]) -> Tensor:
         """One optimizer step on views of the rows in `index`; returns the loss, detached."""
-        candidates = self.candidates[index]
-        batch = Batch(views, self.targets[index], candidates)
         extras = [extra for extra in self._extras() if extra.active(self.epoch)]
+        # On a GPU many small kernels run beside the large ones: looking up targets beside the forward pass, refining them beside the
+        # backward pass. The forward pass of an extra may need targets, and then waits for them.
+        with alongside(self._side):
+            candidates = self.candidates[index]
+            batch = Batch(views, self.targets[index], candidates)
+        if extras:
+            self._join()
         own = [extra.inputs(batch, self.generator) for extra in extras]
         outputs, *own_outputs = self._forward([batch, *own])
         assert outputs is not None
-
-        self.rebalancer.observe(outputs.detach(), self.head)
+        self._join()
+        with alongside(self._side):
+            self.rebalancer.observe(outputs.detach(), self.head)
+            if self.epoch >= self.warmup_epochs:
+                with torch.no_grad():
+                    adjusted = self.rebalancer.adjust(outputs.detach(), "targets", self.head)
+                    self.targets[index] = self.method.disambiguate(adjusted, batch.targets, candidates)
+            self._not_finite[index] = ~torch.stack([torch.isfinite(z).all(1) for z in outputs.logits]).all(0)
         loss = self.method.loss(outputs, batch.targets, candidates)
         for extra, inputs, said in zip(extras, own, own_outputs, strict=True):
             loss = loss + extra.loss(self.method, self.head, batch, outputs, inputs, said)
-        if self.epoch >= self.warmup_epochs:
-            with torch.no_grad():
-                adjusted = self.rebalancer.adjust(outputs.detach(), "targets", self.head)
-                self.targets[index] = self.method.disambiguate(adjusted, batch.targets, candidates)
-        self._not_finite[index] = ~torch.stack([torch.isfinite(z).all(1) for z in outputs.logits]).all(0)
-
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if isinstance(self._network, LowWeights):
+            self._network.hand_over()
+        self._join()
         self.optimizer.step()
         return loss.detach()
+
+    def _join(self) -> None:
+        if self._side is not None:
+            torch.cuda.current_stream().wait_stream(self._side)
 
     def _forward(self, batches: Sequence[Batch | None]) -> list[Outputs | None]:
         """All views of all batches through the network at once, since batch norm is to see them together."""
@@ -255,8 +284,11 @@ class PartialLabelTrainer:
         if self.drop_last:
             order = order[: n // size * size]
         for rows in order.split(size * max(self.chunk // size, 1)):
-            drawn = self.views.draw(self.x[rows], self.method.views, self.generator)
-            yield from zip(rows.split(size), zip(*(view.split(size) for view in drawn), strict=True), strict=True)
+            yield from zip(rows.split(size), zip(*(view.split(size) for view in self._draw(rows)), strict=True), strict=True)
+
+    def draw(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Views of the rows, one for each that the method asks for."""
+        return self.views.draw(self.x[rows], self.method.views, self.generator)
 
     def _check_finite(self, step: int | None) -> None:
         if not bool(self._not_finite.any()):
@@ -338,14 +370,6 @@ class PartialLabelTrainer:
 def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
     """The learning rate of an epoch, falling from `start` towards `end` along half a cosine."""
     return end + (start - end) * (1 + math.cos(math.pi * epoch / n_epochs)) / 2
-
-
-def _chosen_engine(engine: str, on_cuda: bool) -> str:
-    if engine not in ("auto", "eager", "captured", "compiled"):
-        raise InputError(f"There is no engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
-    if engine in ("captured", "compiled") and not on_cuda:
-        raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
-    return {False: "eager", True: "captured"}[on_cuda] if engine == "auto" else engine
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

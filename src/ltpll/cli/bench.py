@@ -24,7 +24,7 @@ def _group() -> None:
 def engine(
     method: Annotated[str, typer.Option(help="See `ltpll list`.")] = "corr",
     rebalancer: Annotated[str, typer.Option(help="Compared with `none`.")] = "records",
-    steps: Annotated[str, typer.Option("--engine", help="eager, captured, compiled, or auto: compiled on CUDA.")] = "auto",
+    steps: Annotated[str, typer.Option("--engine", help="eager, captured, compiled, or auto: captured on CUDA, else eager.")] = "auto",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     width: Annotated[int, typer.Option(min=1, help="Width of the ResNet-18's first stage.")] = 64,
     per_class: Annotated[int, typer.Option(min=100, help="Size of the largest of 100 classes.")] = 500,
@@ -40,8 +40,6 @@ def engine(
 
     device = str(chosen_device(device))
     on_cuda = device.startswith("cuda")
-    if steps == "auto":
-        steps = "compiled" if on_cuda else "eager"
     experiment = Experiment(
         "noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision="bfloat16" if on_cuda else "float32"
     )

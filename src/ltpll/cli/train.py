@@ -33,7 +33,7 @@ def train(
     lr: Annotated[float | None, Option(help="Default 0.01.", show_default=False)] = None,
     seed: Annotated[int | None, Option(help="Draws subset, candidates and training; default 0.", show_default=False)] = None,
     precision: Annotated[str, Option(help="float32, bfloat16, or auto: bfloat16 on CUDA.")] = "auto",
-    engine: Annotated[str, Option(help="eager, captured, compiled, or auto: compiled on CUDA from 50 epochs on.")] = "auto",
+    engine: Annotated[str, Option(help="eager, captured, compiled, or auto: captured on CUDA, else eager.")] = "auto",
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
     measure_every: Annotated[int, Option(min=1, help="Epochs between looks at the test set.")] = 10,
     data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
@@ -43,11 +43,13 @@ def train(
 ) -> None:
     """Train one benchmark experiment; the same command again goes on where an interrupted one stopped."""
     from ltpll.data.image_sets import load_image_set
+    from ltpll.engine import chosen_engine
     from ltpll.experiment import Experiment, experiment_run
     from ltpll.experiment import train as train_run
     from ltpll.inputs import chosen_device
 
-    device = str(chosen_device(device))
+    place = chosen_device(device)
+    device, engine = str(place), chosen_engine(engine, place)
     given = {
         "data": data,
         "imbalance": imbalance,
@@ -67,8 +69,6 @@ def train(
     if precision == "auto":
         precision = settings.get("precision", "bfloat16" if device.startswith("cuda") else "float32")
     experiment = Experiment.from_mapping(settings | {"precision": precision})
-    if engine == "auto":
-        engine = "eager" if not device.startswith("cuda") else "compiled" if experiment.epochs >= 50 else "captured"
     images = load_image_set(experiment.data, data_root)
     run = experiment_run(out, experiment)
     if fresh:

@@ -44,14 +44,14 @@ class CORR(Method):
             self.ramp.fill_(min(epoch / self.ramp_epochs, 1.0) if self.ramp_epochs else 1.0)
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        log_p = [log_softmax(z, dim=1) for z in outputs.logits]
-        agreement = torch.stack([kl_div(view, targets, reduction="batchmean") for view in log_p]).sum()
+        log_p = log_softmax(torch.stack(outputs.logits), dim=2)  # (views, batch, classes)
+        agreement = kl_div(log_p, targets.expand_as(log_p), reduction="sum") / len(targets)
         # Where the target is zero rather than off the candidates: on mixed examples the two differ, and this is the form that mixes.
         ruled_out = targets == 0 if self.form == "records" else ~candidates
-        negative_views = log_p if self.form == "records" else log_p[:1]
+        pushed = log_p if self.form == "records" else log_p[:1]
         # abs: p can round to just above 1, where 1 − p would be a negative number of the size of the rounding error.
-        push = torch.stack([-torch.log((1 - view.exp()).abs() + EPSILON) for view in negative_views]).sum(0)
-        return (push * ruled_out).sum(1).mean() + self.weight * self.ramp * agreement
+        push = -torch.log((1 - pushed.exp()).abs() + EPSILON)
+        return (push * ruled_out).sum() / len(targets) + self.weight * self.ramp * agreement
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         # The softmax of the mean logits is the normalised geometric mean of the views' softmaxes.
