@@ -58,12 +58,12 @@ def main() -> None:
             rows.append(row)
             print(f"{number:3d} {variant.what:72s} {row['views_per_second']:9,.0f} views/s, start {row['start_seconds']:.1f} s, "
                   f"step {row['step_milliseconds'] or 0:.3f} ms", flush=True)  # fmt: skip
+            if options.out:
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                record = {"environment": environment("cuda"), "epochs_timed": options.epochs, "passes": 3, "variants": rows}
+                options.out.write_text(json.dumps(record, indent=1) + "\n")
     if options.profile:
         profile(trainer, options.profile)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        record = {"environment": environment("cuda"), "epochs_timed": options.epochs, "passes": 3, "variants": rows}
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabelTrainer]:

@@ -1,0 +1,80 @@
+"""Whether fast steps learn as well as exact ones: the same short trainings in float32, one operation at a time, and in bfloat16, replayed.
+
+    python benchmarks/precision.py cifar100 --data-root DIR --out results/bench/precision-h200.json
+
+Both trainings of a seed see the same images, candidates and first weights, so that the difference is taken seed by seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from scipy import stats
+
+from ltpll.data.image_sets import load_image_set
+from ltpll.evaluate import Truth
+from ltpll.experiment import Experiment, build_trainer, draw_problem
+from ltpll.runs import environment
+
+WAYS = {"float32, eager": ("float32", "eager"), "bfloat16, captured": ("bfloat16", "captured")}
+FIGURES = {"accuracy": lambda record: record["test"]["balanced_accuracy"], "target recovery": lambda record: record["target_recovery"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    images = load_image_set(options.data, options.data_root)
+    runs: list[dict[str, Any]] = []
+    for seed in range(options.seeds):
+        experiment = Experiment(options.data, epochs=options.epochs, seed=seed)
+        problem = draw_problem(experiment, images)
+        for way, (precision, engine) in WAYS.items():
+            if options.device == "cpu":
+                engine = "eager"
+            trainer = build_trainer(replace(experiment, precision=precision), problem, device=options.device, engine=engine)
+            truth = Truth(problem.x_test, problem.y_test, problem.y)
+            trainer.fit(problem.x, problem.candidates, measure=truth, measure_every=options.epochs)
+            figures = {name: float(100 * read(trainer.history[-1])) for name, read in FIGURES.items()}
+            runs.append({"seed": seed, "way": way, **figures})
+            print(runs[-1], flush=True)
+            del trainer
+            torch.cuda.empty_cache()
+        if options.out and seed > 0:
+            record = {"environment": environment(options.device), "experiment": experiment.config(), "runs": runs, **compare(runs)}
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps(record, indent=1) + "\n")
+    print(compare(runs))
+
+
+def compare(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each figure the mean of both ways, their difference over seeds, and half the width of its 95 % interval."""
+    exact, fast = ([run for run in runs if run["way"] == way] for way in WAYS)
+    found: dict[str, Any] = {"n": len(fast)}
+    for name in FIGURES:
+        differences = [b[name] - a[name] for a, b in zip(exact, fast, strict=True)]
+        half = stats.t.ppf(0.975, len(fast) - 1) * statistics.stdev(differences) / math.sqrt(len(fast))
+        found[name] = {
+            "exact": statistics.mean(run[name] for run in exact),
+            "exact_deviation": statistics.stdev(run[name] for run in exact),
+            "fast": statistics.mean(run[name] for run in fast),
+            "difference": statistics.mean(differences),
+            "interval": half,
+        }
+    return found
+
+
+if __name__ == "__main__":
+    main()
