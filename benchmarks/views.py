@@ -15,7 +15,8 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Tensor
 
 from ltpll.contract import ViewKind
-from ltpll.views.images import HOLE, VIEW_POLICIES, ImageViews
+from ltpll.views.holes import HOLE
+from ltpll.views.images import VIEW_POLICIES, ImageViews
 
 KINDS: tuple[ViewKind, ...] = ("weak", "strong")
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

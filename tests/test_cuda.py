@@ -153,17 +153,17 @@ def test_a_resnet_with_our_kernels_is_one_without(training, exact, monkeypatch):
         if training:
             (logits.sin().sum() + features.square().sum()).backward()
         gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters() if training}
-        results.append({"logits": logits, "features": features, **gradients, **{k: v.clone() for k, v in model.state_dict().items()}})
+        kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        results.append({"logits": logits.detach(), "features": features.detach(), **gradients, **kept})
     for name, ours in results[0].items():
-        scale = float(results[1][name].float().abs().max())
-        torch.testing.assert_close(
-            ours, results[1][name], atol=2e-4 * scale + 1e-6, rtol=1e-3, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        theirs = results[1][name]
+        # As lengths, since a value that rounding takes across a ReLU's edge changes some gradients by themselves.
+        assert float((ours - theirs).float().norm()) <= 5e-3 * float(theirs.float().norm()), name
 
 
 @pytest.mark.parametrize("engine", ["captured", "compiled"])
 def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
-    experiment = Experiment("noise", imbalance=10, batch_size=64, lr=0.01, width=32)
+    experiment = Experiment("noise", imbalance=10, batch_size=64, lr=0.003, width=32)
     problem = draw_problem(experiment, random_images(20, 10, 10))
     losses = []
     for precision, how in (("float32", "eager"), ("bfloat16", engine)):
@@ -173,7 +173,7 @@ def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
         views = trainer.views.draw(trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0))
         trainer.epoch = 1  # with targets refined
         losses.append([float(trainer._step(rows, views)) for _ in range(12)])
-    assert losses[0][-1] < 0.8 * losses[0][0]
+    assert losses[0][-1] < 0.7 * losses[0][0]
     assert losses[1] == pytest.approx(losses[0], rel=0.03)
 
 

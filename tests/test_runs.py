@@ -241,6 +241,11 @@ def test_the_environment_names_versions_commit_and_hardware():
     assert json.loads(json.dumps(made)) == made
 
 
+def test_a_stated_commit_goes_before_that_of_the_checkout(monkeypatch):
+    monkeypatch.setenv("LTPLL_COMMIT", "0123456789ab")
+    assert environment("cpu")["commit"] == "0123456789ab"
+
+
 def test_the_fingerprint_of_the_code_is_twelve_digits_and_stable():
     assert len(code_fingerprint()) == 12
     code_fingerprint.cache_clear()

@@ -97,11 +97,14 @@ def order(record: Record) -> tuple[int, int]:
     return methods.index(record["config"]["method"]), rebalancers.index(record["config"]["rebalancer"])
 
 
+def bench_records(name: str) -> list[Record]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "bench").glob(f"{name}-*.json"))]
+
+
 def performance_table() -> str:
     """The newest record of each device's engine benchmark."""
     lines = []
-    for path in sorted((ROOT / "results" / "bench").glob("engine-*.json")):
-        found = json.loads(path.read_text(encoding="utf-8"))
+    for found in bench_records("engine"):
         made = found["environment"]
         lines += [
             f"**{made['hardware']}** ({found['engine']} steps, {found['experiment']['precision']}, torch {made['torch']}, "
@@ -118,6 +121,47 @@ def performance_table() -> str:
             *(f"| {name}, ms | {value:.2f} |" for name, value in found["milliseconds_per_step"].items()),
             "",
         ]
+    return "\n".join(lines).rstrip()
+
+
+def steps_table() -> str:
+    """What each measure gained, from `benchmarks/steps.py`."""
+    lines = []
+    for found in bench_records("steps"):
+        made = found["environment"]
+        lines += [
+            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; median of {found['passes']} passes of "
+            f"{found['epochs_timed']} epochs and an evaluation; a cold start compiles what the lines before it have not):",
+            "",
+            "| | views/s | replayed step, ms | start-up, s |",
+            "|---|---:|---:|---:|",
+        ]
+        for row in found["variants"]:
+            step = "–" if row["step_milliseconds"] is None else f"{row['step_milliseconds']:.2f}"
+            lines.append(f"| {row['what']} | {row['views_per_second']:,.0f} | {step} | {row['start_seconds']:.1f} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() or "*Not measured yet.*"
+
+
+def precision_table() -> str:
+    """Fast steps against exact ones, from `benchmarks/precision.py`."""
+    lines = []
+    for found in bench_records("precision"):
+        made, config = found["environment"], found["experiment"]
+        lines += [
+            f"**{config['data']}**, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + {config['rebalancer']}, "
+            f"{config['epochs']} epochs, {found['n']} seeds ({made['hardware']}, torch {made['torch']}, commit {made['commit']}):",
+            "",
+            "| | float32, eager (%) | its deviation over seeds | bfloat16, captured (%) | difference, 95 % interval |",
+            "|---|---:|---:|---:|---:|",
+        ]
+        for name in ("accuracy", "target recovery"):
+            row = found[name]
+            lines.append(
+                f"| {name} | {row['exact']:.2f} | {row['exact_deviation']:.2f} | {row['fast']:.2f} "
+                f"| {row['difference']:+.2f} ± {row['interval']:.2f} |"
+            )
+        lines.append("")
     return "\n".join(lines).rstrip()
 
 
@@ -144,6 +188,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "demo": demo_table,
     "toy": lambda: toy_table(cosine=False),
     "performance": performance_table,
+    "steps": steps_table,
+    "precision": precision_table,
     "image-runs": image_runs_table,
     "toy-cosine": lambda: toy_table(cosine=True),
 }

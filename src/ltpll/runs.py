@@ -151,9 +151,10 @@ def _software() -> Record:
 
 
 def _commit() -> str:
-    """The commit of the source tree, marked where files differ from it; outside a checkout what LTPLL_COMMIT says, or `unknown`."""
+    """What LTPLL_COMMIT says (for a copy of the source elsewhere), else the checkout's commit, marked where files differ from it."""
     here = Path(__file__).resolve().parent
-    stated = os.environ.get("LTPLL_COMMIT", "unknown")
+    if stated := os.environ.get("LTPLL_COMMIT"):
+        return stated
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
@@ -161,10 +162,10 @@ def _commit() -> str:
     try:
         # An installed package may lie inside somebody else's repository; that repository's commit is not ours.
         if Path(git("rev-parse", "--show-toplevel")).resolve() != here.parents[1]:
-            return stated
+            return "unknown"
         return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--", str(here)) else "")
     except (OSError, subprocess.SubprocessError):
-        return stated
+        return "unknown"
 
 
 @cache
