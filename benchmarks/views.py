@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import random
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Tensor
 
 from ltpll.contract import ViewKind
+from ltpll.runs import environment
 from ltpll.views.holes import HOLE
 from ltpll.views.images import VIEW_POLICIES, ImageViews
 
@@ -117,7 +120,7 @@ def pillow_views(images: np.ndarray, kind: str, policy: str) -> np.ndarray:
 
 
 def seconds(function: Callable[[], object], device: torch.device, at_least: float) -> float:
-    """The median time of one call, after three that warm up."""
+    """The shortest time of one call, after three that warm up: the one that other work on the machine disturbed least."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -131,7 +134,7 @@ def seconds(function: Callable[[], object], device: torch.device, at_least: floa
     times: list[float] = []
     while sum(times) < at_least or len(times) < 5:
         times.append(once())
-    return sorted(times)[len(times) // 2]
+    return min(times)
 
 
 def draw(views: ImageViews, apply: Callable[..., Tensor], x: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
@@ -148,11 +151,13 @@ def main() -> None:
     parser.add_argument("--policy", choices=sorted(VIEW_POLICIES), nargs="+", default=sorted(VIEW_POLICIES))
     parser.add_argument("--bfloat16", action="store_true", help="bfloat16, channels last")
     parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each measurement")
+    parser.add_argument("--out", type=Path, help="write the figures to this JSON file too")
     options = parser.parse_args()
     device = torch.device(options.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"{name}, torch {torch.__version__}, images of {options.size} × {options.size}{', compiled' if options.compile else ''}")
     generator = torch.Generator(device).manual_seed(0)
+    rows = []
     smooth = torch.nn.functional.interpolate(torch.rand(max(options.batch), 3, 8, 8), size=options.size, mode="bilinear")
     images = ((smooth * 230) + 25 * torch.rand(smooth.shape)).to(torch.uint8)
     for policy in options.policy:
@@ -169,6 +174,12 @@ def main() -> None:
                 each = seconds(partial(draw, views, apply, images[:batch].to(device), kind, generator), device, options.seconds) / batch
                 ratio = f"  {loop / each:5.1f} × Pillow" if loop else ""
                 print(f"{policy:9} {kind:6} batch {batch:5}       {each * 1e6:8.3f} µs per view  {1 / each:12,.0f} views/s{ratio}")
+                microseconds = {"batched": round(each * 1e6, 3), "pillow": None if loop is None else round(loop * 1e6, 2)}
+                rows.append({"policy": policy, "kind": kind, "batch": batch, "microseconds": microseconds})
+    if options.out:
+        record = {"environment": environment(options.device), "side": options.size, "rows": rows}
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

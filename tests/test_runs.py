@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ltpll
-from ltpll.runs import Run, code_fingerprint, config_hash, environment, read_result, results_under
+from ltpll.runs import Run, _commit, code_fingerprint, config_hash, environment, read_result, results_under
 from refusals import refusal
 
 CONFIG = {"method": "corr", "rebalancer": "records", "seed": 1, "options": {"momentum": 0.9, "hidden": [64, 32]}}
@@ -243,7 +243,7 @@ def test_the_environment_names_versions_commit_and_hardware():
 
 def test_a_stated_commit_goes_before_that_of_the_checkout(monkeypatch):
     monkeypatch.setenv("LTPLL_COMMIT", "0123456789ab")
-    assert environment("cpu")["commit"] == "0123456789ab"
+    assert _commit() == "0123456789ab"
 
 
 def test_the_fingerprint_of_the_code_is_twelve_digits_and_stable():

@@ -165,6 +165,26 @@ def precision_table() -> str:
     return "\n".join(lines).rstrip()
 
 
+def views_table() -> str:
+    """Batched views against a loop over Pillow images, from `benchmarks/views.py`."""
+    lines = []
+    for found in bench_records("views"):
+        made = found["environment"]
+        lines += [
+            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; images of {found['side']} × "
+            f"{found['side']}; the shortest of many calls):",
+            "",
+            "| policy | view | batch | batched, µs a view | Pillow loop, 1 thread, µs a view | times as fast |",
+            "|---|---|---:|---:|---:|---:|",
+        ]
+        for row in found["rows"]:
+            ours, theirs = row["microseconds"]["batched"], row["microseconds"]["pillow"]
+            compared = "– | –" if theirs is None else f"{theirs:.0f} | {theirs / ours:.1f}"
+            lines.append(f"| {row['policy']} | {row['kind']} | {row['batch']:,} | {ours:.1f} | {compared} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 def image_runs_table() -> str:
     """Finished benchmark trainings."""
     lines = [
@@ -190,6 +210,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "performance": performance_table,
     "steps": steps_table,
     "precision": precision_table,
+    "views": views_table,
     "image-runs": image_runs_table,
     "toy-cosine": lambda: toy_table(cosine=True),
 }

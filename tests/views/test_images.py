@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ltpll.errors import InputError
-from ltpll.views.images import CHUNK_PIXELS, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
+from ltpll.views.images import FEW_PIXELS, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
 from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 CPU = torch.device("cpu")
 EVERY = [(policy, kind) for policy in VIEW_POLICIES for kind in ("weak", "strong")]
 SIZE = (32, 32)
-CHUNK = CHUNK_PIXELS // (32 * 32)
+CHUNK = FEW_PIXELS // (32 * 32)
 
 
 def generator(seed=0):

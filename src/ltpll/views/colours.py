@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ltpll.views.operations import blend_, grey, mean_level, on_rows, to_uint8
+from ltpll.views.operations import enhance, grey, on_rows, to_uint8
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE, NOTHING = range(5)
 
@@ -52,15 +52,6 @@ def recolour(x: Tensor, colours: Colours) -> Tensor:
 def _enhance(x: Tensor, what: Tensor, colours: Colours) -> Tensor:
     factor = colours.amount.gather(0, what.clamp(max=SATURATION)[None])[0]
     return on_rows(what < HUE, enhance, x, x, what, factor)
-
-
-def enhance(x: Tensor, what: Tensor, factor: Tensor) -> Tensor:
-    """A blend with black, with the mean brightness or with the grey image."""
-    pixels = x.float()
-    brightness = grey(pixels)
-    offset = torch.where(what == CONTRAST, mean_level(brightness), 0.0)
-    simple = brightness.mul_((what == SATURATION).float().view(-1, 1, 1)).add_(offset.view(-1, 1, 1))
-    return to_uint8(blend_(simple[:, None], pixels, factor.view(-1, 1, 1, 1)))
 
 
 def shift_hue(x: Tensor, turns: Tensor) -> Tensor:

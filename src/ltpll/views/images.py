@@ -19,7 +19,11 @@ from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 
 ROUNDS = 3  # random operations of a strong view
 MOST_PIXELS = 2**14  # of an image that a kernel holds in the registers of one program
-CHUNK_PIXELS = 2**19  # pixels that a CPU works on at once: few enough for its cache, and enough that calls of torch cost little
+# Pixels that a CPU works on at once: few enough for its cache, or many where that makes enough work for each call of torch.
+FEW_PIXELS, MANY_PIXELS = 2**19, 2**22
+
+
+Drawn = Box | Colours | Operations | Hole
 
 
 class Draws(NamedTuple):
@@ -90,28 +94,22 @@ class ImageViews:
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """The view with the given randomness; a pure function, each image's own."""
         _check(x)
-        chunk = max(1, CHUNK_PIXELS // (x.shape[2] * x.shape[3]))
-        if x.device.type != "cpu" or len(x) <= chunk or torch.compiler.is_compiling():
-            return self._apply(x, draws)
-        out = torch.empty(x.shape, dtype=self.dtype, memory_format=self._layout)
-        for start in range(0, len(x), chunk):
-            part = slice(start, start + chunk)
-            out[part] = self._apply(x[part], _part(draws, part))
-        return out
-
-    def _apply(self, x: Tensor, draws: Draws) -> Tensor:
         if runs_kernels(x) and x[0, 0].numel() <= MOST_PIXELS:
             return self._apply_kernels(x, draws)
+        x = _in_parts(FEW_PIXELS, self._cut_and_recolour, x, draws.box, draws.colours)
+        if draws.operations is not None:
+            # Many images at once, since only some of them get each operation.
+            x = _in_parts(MANY_PIXELS, operate, x, draws.operations)
+        return _in_parts(FEW_PIXELS, self._finish, x, draws.hole)
+
+    def _cut_and_recolour(self, x: Tensor, box: Box, colours: Colours | None) -> Tensor:
         # Autocast would multiply in bfloat16, which is too coarse for 256 levels.
         with torch.autocast(x.device.type, enabled=False):
-            x = VIEW_POLICIES[self.policy].cut(x, draws.box)
-        if draws.colours is not None:
-            x = recolour(x, draws.colours)
-        if draws.operations is not None:
-            x = operate(x, draws.operations)
-        if draws.hole is not None:
-            x = cut_out(x, draws.hole)
-        return self._normalise(x)
+            x = VIEW_POLICIES[self.policy].cut(x, box)
+        return x if colours is None else recolour(x, colours)
+
+    def _finish(self, x: Tensor, hole: Hole | None) -> Tensor:
+        return self._normalise(x if hole is None else cut_out(x, hole))
 
     def _apply_kernels(self, x: Tensor, draws: Draws) -> Tensor:
         """The same on a GPU."""
@@ -144,12 +142,15 @@ def _check(x: Tensor) -> None:
         raise InputError(f"Image views need uint8 images of shape (batch, 3, rows, columns), not {x.dtype} of shape {tuple(x.shape)}.")
 
 
-def _part(draws: Draws, part: slice) -> Draws:
+def _in_parts(pixels: int, function: Callable[..., Tensor], x: Tensor, *draws: Drawn | None) -> Tensor:
+    """The function of images and draws; on a CPU of as many images at once as have so many pixels."""
+    size = max(1, pixels // (x.shape[2] * x.shape[3]))
+    if x.device.type != "cpu" or len(x) <= size or torch.compiler.is_compiling():
+        return function(x, *draws)
+    parts = [slice(start, start + size) for start in range(0, len(x), size)]
+    return torch.cat([function(x[part], *(_part(draw, part) for draw in draws)) for part in parts])
+
+
+def _part(draw: Drawn | None, part: slice) -> Drawn | None:
     """The draws of some images of the batch, which is the last dimension of every tensor."""
-    box, colours, operations, hole = draws
-    return Draws(
-        Box(*(each[part] for each in box)),
-        None if colours is None else Colours(*(each[..., part] for each in colours)),
-        None if operations is None else Operations(*(each[..., part] for each in operations)),
-        None if hole is None else Hole(*(each[part] for each in hole)),
-    )
+    return None if draw is None else type(draw)(*(each[..., part] for each in draw))

@@ -1,7 +1,7 @@
 """The fourteen operations of RandAugment on uint8 images, each image with its own operation and magnitude, equal to Pillow's.
 
-Images are (batch, 3, rows, columns) uint8, magnitudes (batch,). An operation is one of three things, each a few kernels for a batch:
-a table of 256 values per channel, a blend with a simpler image, or a nearest-neighbour gather.
+Images are (batch, 3, rows, columns) uint8, magnitudes (batch,). An operation is one of four things, each a few kernels for a batch:
+a table of 256 values per channel, a blend with a simpler image, bits turned on or off, or a nearest-neighbour gather.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def random_operations(rounds: int, batch: int, device: torch.device, generator: 
 def operate(x: Tensor, operations: Operations) -> Tensor:
     """The images after each round of operations."""
     for which, magnitude in zip(*operations, strict=True):
-        x = on_rows((which > IDENTITY) & (which < COLOUR) | (which == POSTERIZE) | (which == SOLARIZE), tabulated, x, x, which, magnitude)
-        x = on_rows(which == COLOUR, colour, x, x, magnitude)
+        x = on_rows((which == AUTOCONTRAST) | (which == EQUALIZE), tabulated, x, x, which)
+        x = on_rows((which >= BRIGHTNESS) & (which <= COLOUR), enhance, x, x, which - BRIGHTNESS, magnitude)
+        x = on_rows((which == POSTERIZE) | (which == SOLARIZE), bitwise, x, x, which, magnitude)
         x = on_rows(which == SHARPNESS, sharpness, x, x, magnitude)
         x = on_rows(which >= ROTATE, moved, x, x, which, magnitude)
     return x
@@ -80,25 +81,11 @@ def _words(x: Tensor) -> Tensor:
 # ---- tables -----------------------------------------------------------------------------------------------------------
 
 
-def tabulated(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
-    """The operations that look up each value in a table."""
-    table = plain_table(x, which, magnitude)
-    table = on_rows(which == AUTOCONTRAST, autocontrast_table, table, x)
+def tabulated(x: Tensor, which: Tensor) -> Tensor:
+    """Autocontrast and equalize, which look up each value in a table."""
+    table = on_rows(which == AUTOCONTRAST, autocontrast_table, torch.empty(*x.shape[:2], 256, dtype=torch.uint8, device=x.device), x)
     table = on_rows(which == EQUALIZE, equalize_table, table, x)
     return table.flatten(0, 1).gather(1, x.flatten(2).flatten(0, 1).long()).view(x.shape)
-
-
-def plain_table(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
-    """The tables of brightness, contrast, posterize and solarize, which are the same for all channels, (batch, 3, 256) uint8."""
-    which, magnitude = which[:, None], magnitude[:, None]
-    level = torch.arange(256, device=x.device, dtype=torch.float32)
-    # In Pillow brightness and contrast are blends with black and with the mean brightness.
-    simple = on_rows(which[:, 0] == CONTRAST, mean_brightness, torch.zeros(len(x), device=x.device), x)
-    table = blend_(simple[:, None], level.repeat(len(x), 1), magnitude)
-    step = torch.exp2(8 - magnitude).round()
-    table = torch.where(which == POSTERIZE, (level / step).floor() * step, table)
-    table = torch.where(which == SOLARIZE, torch.where(level < magnitude, level, 255 - level), table)
-    return to_uint8(table)[:, None].expand(-1, x.shape[1], -1)
 
 
 def autocontrast_table(x: Tensor) -> Tensor:
@@ -154,14 +141,13 @@ def mean_level(levels: Tensor) -> Tensor:
     return ((2 * total + pixels) // (2 * pixels)).float()
 
 
-def mean_brightness(x: Tensor) -> Tensor:
-    return mean_level(grey(x.float()))
-
-
-def colour(x: Tensor, factor: Tensor) -> Tensor:
-    """Between the grey image and x."""
+def enhance(x: Tensor, against: Tensor, factor: Tensor) -> Tensor:
+    """A blend with black (0: brightness), with the mean brightness (1: contrast) or with the grey image (2: colour)."""
     pixels = x.float()
-    return to_uint8(blend_(grey(pixels)[:, None], pixels, factor.view(-1, 1, 1, 1)))
+    brightness = grey(pixels)
+    offset = torch.where(against == 1, mean_level(brightness), 0.0)
+    simple = brightness.mul_((against == 2).float().view(-1, 1, 1)).add_(offset.view(-1, 1, 1))
+    return to_uint8(blend_(simple[:, None], pixels, factor.view(-1, 1, 1, 1)))
 
 
 def sharpness(x: Tensor, factor: Tensor) -> Tensor:
@@ -172,6 +158,17 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
     smooth = (row[:, :, :-2] + row[:, :, 1:-1] + row[:, :, 2:]).add_(inner, alpha=4).div_(13).add_(0.5).floor_()
     blend_(smooth, inner, factor.view(-1, 1, 1, 1))
     return to_uint8(pixels)
+
+
+# ---- bits -------------------------------------------------------------------------------------------------------------
+
+
+def bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
+    """Posterize keeps the first bits of each value, solarize turns all bits around from a threshold on (255 - x is x with other bits)."""
+    kept = torch.where(which == POSTERIZE, 256 - torch.exp2(8 - magnitude), 255.0).to(torch.uint8)
+    threshold = torch.where(which == SOLARIZE, magnitude.ceil(), 256.0).to(torch.int16)
+    above = x.to(torch.int16) >= threshold.view(-1, 1, 1, 1)
+    return (x & kept.view(-1, 1, 1, 1)) ^ (above.to(torch.uint8) * 255)
 
 
 # ---- movements --------------------------------------------------------------------------------------------------------
