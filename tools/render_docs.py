@@ -171,8 +171,8 @@ def views_table() -> str:
     for found in bench_records("views"):
         made = found["environment"]
         lines += [
-            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; images of {found['side']} × "
-            f"{found['side']}; the shortest of many calls):",
+            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; "
+            f"images of {found['side']} × {found['side']}; the shortest of many calls):",
             "",
             "| policy | view | batch | batched, µs a view | Pillow loop, 1 thread, µs a view | times as fast |",
             "|---|---|---:|---:|---:|---:|",

@@ -20,7 +20,7 @@ from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 ROUNDS = 3  # random operations of a strong view
 MOST_PIXELS = 2**14  # of an image that a kernel holds in the registers of one program
 # Pixels that a CPU works on at once: few enough for its cache, or many where that makes enough work for each call of torch.
-FEW_PIXELS, MANY_PIXELS = 2**19, 2**22
+FEW_PIXELS, MANY_PIXELS = 2**18, 2**22
 
 
 Drawn = Box | Colours | Operations | Hole
