@@ -28,6 +28,7 @@ from ltpll.targets import Targets, initial_targets
 from ltpll.views import Views, ViewSource
 
 Array = npt.ArrayLike | Tensor
+PREDICTED_VALUES = 2**23  # of the inputs that go through the network at once in prediction: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
 
 
 class Measure(Protocol):
@@ -313,9 +314,11 @@ class PartialLabelTrainer:
     # ---- predicting -----------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def outputs(self, x: Array, batch_size: int = 2048) -> Outputs:
-        """What the network says of un-augmented inputs, without any rebalancing."""
+    def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
+        """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
         inputs = as_inputs(x, "prediction")
+        if batch_size is None:
+            batch_size = max(1, min(2048, PREDICTED_VALUES // max(inputs[:1].numel(), 1)))
         self.model.eval()
         parts = [self._pass(self.model, self.views.plain(part.to(self.device))) for part in inputs.split(batch_size)]
         return Outputs((torch.cat([z for z, _ in parts]),), (torch.cat([f for _, f in parts]),))
