@@ -28,7 +28,7 @@ from ltpll.targets import Targets, initial_targets
 from ltpll.views import Views, ViewSource
 
 Array = npt.ArrayLike | Tensor
-PREDICTED_VALUES = 2**23  # of the inputs that go through the network at once in prediction: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
+PREDICTED_VALUES = 2**23  # of the inputs in prediction at once: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
 
 
 class Measure(Protocol):
