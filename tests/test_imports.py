@@ -25,7 +25,7 @@ LAYERS = [
     ["runs", "catalogue", "report"],
     ["recording"],
     ["studies", "experiment"],
-    ["bench"],
+    ["bench", "paper"],
     ["cli"],
     ["__main__"],
 ]

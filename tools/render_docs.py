@@ -13,11 +13,14 @@ from pathlib import Path
 
 from ltpll.catalogue import parts
 from ltpll.errors import InputError
+from ltpll.paper.compare import compare, markdown
+from ltpll.paper.grid import Finished
+from ltpll.paper.items import ITEMS
 from ltpll.report.summary import Figure, Row, difference, rows
 from ltpll.runs import Record, results_under
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/performance.md", "docs/studies.md"]
+PAGES = ["README.md", "docs/performance.md", "docs/reproduction.md", "docs/studies.md"]
 
 
 def parts_table() -> str:
@@ -203,6 +206,18 @@ def image_runs_table() -> str:
     return "\n".join(lines)
 
 
+def reproduction_tables() -> str:
+    """Every table of the paper of which runs are recorded, beside the published numbers."""
+    finished = Finished.under(ROOT / "results" / "images")
+    seeds = 1 + max((record["config"]["seed"] for record in finished.all()), default=0)
+    parts = []
+    for item in ITEMS.values():
+        text = markdown(item, compare(item, finished, seeds, {}))
+        if text.startswith("|"):
+            parts.append(f"### {item.where}: {item.title}\n\n{text}")
+    return "\n\n".join([*parts, measured_on(finished.all())])
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
     "demo": demo_table,
@@ -212,6 +227,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "precision": precision_table,
     "views": views_table,
     "image-runs": image_runs_table,
+    "reproduction": reproduction_tables,
     "toy-cosine": lambda: toy_table(cosine=True),
 }
 

@@ -14,6 +14,10 @@ class NotFiniteError(InputError):
     """Training met a NaN or an infinity in the network's logits."""
 
 
+class BusyError(InputError):
+    """A run is being trained by another process."""
+
+
 class UnknownNameError(InputError, KeyError):
     """A name is not in a registry."""
 

@@ -68,7 +68,9 @@ class Experiment:
                 raise InputError(f"The config's {key} is {value!r}: it must be {'text' if isinstance(default, str) else 'true or false'}.")
         if "data" not in values:
             raise InputError("The config names no data: add a line such as `data: cifar100`.")
-        return cls(**{**values, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
+        # 100 and 100.0 are the same imbalance, and have to be the same run.
+        floats = {key: float(value) for key, value in values.items() if isinstance(known[key].default, float)}
+        return cls(**{**values, **floats, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
     def config(self) -> Record:
         """The run's config; what the image set brings itself (VOC's candidate sets) is no setting."""
@@ -168,28 +170,30 @@ def train(
     measure_every: int = 10,
     on_epoch: Callable[[Record], None] | None = None,
     checkpoint_every: int = 10,
-) -> PartialLabelTrainer:
-    """Train an experiment's run to its end, going on from its checkpoint if it has one."""
-    experiment = Experiment.from_mapping({key: value for key, value in run.config.items() if key != "experiment"})
-    problem = draw_problem(experiment, images)
-    trainer = build_trainer(experiment, problem, device=device, engine=engine)
-    counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
-    posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if experiment.rebalancer == "none" else {}
-    truth = Truth(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
-    facts = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds), "engine": trainer.engine}
-    record_training(
-        run,
-        trainer,
-        problem.x,
-        problem.candidates,
-        truth,
-        measure_every=measure_every,
-        checkpoint_every=checkpoint_every,
-        checkpoint_seconds=CHECKPOINT_SECONDS,
-        on_epoch=on_epoch,
-        **facts,
-    )
-    return trainer
+) -> None:
+    """Train an experiment's run to its end, going on from its checkpoint if it has one; nobody else may train it meanwhile."""
+    with run.locked():
+        if run.done:  # by another process, since this one looked
+            return
+        experiment = Experiment.from_mapping({key: value for key, value in run.config.items() if key != "experiment"})
+        problem = draw_problem(experiment, images)
+        trainer = build_trainer(experiment, problem, device=device, engine=engine)
+        counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
+        posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if experiment.rebalancer == "none" else {}
+        truth = Truth(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
+        facts = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds), "engine": trainer.engine}
+        record_training(
+            run,
+            trainer,
+            problem.x,
+            problem.candidates,
+            truth,
+            measure_every=measure_every,
+            checkpoint_every=checkpoint_every,
+            checkpoint_seconds=CHECKPOINT_SECONDS,
+            on_epoch=on_epoch,
+            **facts,
+        )
 
 
 def experiment_run(root: Path, experiment: Experiment) -> Run:

@@ -9,14 +9,17 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from ltpll import __version__
-from ltpll.errors import InputError
+from ltpll.errors import BusyError, InputError
 from ltpll.files import write_atomically
 
 FORMAT = "ltpll-run-1"
@@ -46,6 +49,22 @@ class Run:
         """Delete the folder."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training this run; refused if one does. The lock of a process that dies is gone with it."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.root / f".{self.key}.lock")
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise BusyError(f"The run {self.key} in {self.root} is being trained by another process: wait for it.") from None
+        except OSError as error:
+            raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
+        try:
+            yield
+        finally:
+            lock.release()
 
     def start(self) -> None:
         """Make the folder and clear what an interrupted attempt left in it."""

@@ -13,6 +13,8 @@ from ltpll import __version__
 from ltpll.cli.bench import app as bench_commands
 from ltpll.cli.console import console
 from ltpll.cli.data import app as data_commands
+from ltpll.cli.report import report
+from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import train
 from ltpll.errors import InputError
@@ -25,6 +27,8 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(reproduce)
+app.command()(report)
 app.add_typer(data_commands, name="data")
 app.add_typer(bench_commands, name="bench")
 app.command()(toy)

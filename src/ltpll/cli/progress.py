@@ -1,0 +1,71 @@
+"""Live progress of one training: epoch, speed, time left, accuracy and target recovery; TensorBoard on request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from ltpll.cli.console import console
+from ltpll.errors import InputError
+from ltpll.runs import Record, Run
+
+
+def watch_epochs(run: Run, epochs: int, tensorboard: bool) -> tuple[Callable[[Record], None], Callable[[], None]]:
+    """What to do with every epoch's record, and how to stop doing it."""
+    progress = Progress(
+        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[said]}"),
+        console=console,
+    )
+    task = progress.add_task("", total=epochs, said="starting")
+    writer = _event_writer(run) if tensorboard else None
+    started, first = time.perf_counter(), 0
+    figures: dict[str, str] = {}
+    progress.start()
+
+    def watch(record: Record) -> None:
+        nonlocal first, started
+        epoch = record["epoch"]
+        if not first:
+            first, started = epoch, time.perf_counter()  # the first epoch compiles and says nothing of the speed
+        if "test" in record:
+            figures["accuracy"] = f"accuracy {record['test']['balanced_accuracy']:.1%}"
+            if "target_recovery" in record:
+                figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
+        if epoch > first:
+            pace = (time.perf_counter() - started) / (epoch - first)
+            figures["left"] = f"{(epochs - epoch) * pace:.0f} s left"
+        figures["speed"] = f"{record['views_per_second']:,} views/s"
+        progress.update(task, completed=epoch, said=" · ".join(figures.values()))
+        if writer:
+            writer(record)
+
+    def close() -> None:
+        progress.stop()
+
+    return watch, close
+
+
+def _event_writer(run: Run) -> Callable[[Record], None]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise InputError("TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out.") from None
+    opened: list[Any] = []
+
+    def write(record: Record) -> None:
+        if not opened:  # at the first epoch, since starting a run clears its folder
+            opened.append(SummaryWriter(str(run.folder / "tensorboard")))
+        events = opened[0]
+        flat = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
+        flat |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
+        for name, value in flat.items():
+            if value is not None:
+                events.add_scalar(name, value, record["epoch"])
+        events.flush()
+
+    return write

@@ -1,0 +1,44 @@
+"""The report command: anybody's own finished runs as one HTML page that opens offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ltpll.cli.console import console
+from ltpll.errors import InputError
+from ltpll.runs import Record, read_result
+
+Option = typer.Option
+
+
+def report(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
+    out: Annotated[Path, Option(help="The page to write.")] = Path("ltpll-report.html"),
+    title: Annotated[str, Option(help="Its heading.")] = "Runs",
+) -> None:
+    """A page with tables and curves of finished runs; runs of one data set belong on one page."""
+    from ltpll.report.page import write_page
+
+    records = [record for path in paths for record in _records(path)]
+    unique = {record["key"]: record for record in records}
+    write_page(out, list(unique.values()), title=title, intro=[])
+    console.print(f"{len(unique)} runs: {out.resolve()}", markup=False, soft_wrap=True)
+
+
+def _records(path: Path) -> list[Record]:
+    if path.is_file():
+        return [read_result(path)]
+    if not path.is_dir():
+        raise InputError(f"There is no run {path}.")
+    if (path / "config.json").exists():
+        if not (path / "done").exists():
+            raise InputError(f"The run {path} is not finished: the command that started it goes on with it.")
+        return [read_result(path / "result.json")]
+    found = [read_result(marker.parent / "result.json") for marker in sorted(path.glob("*/done"))]
+    found += [read_result(file) for file in sorted(path.glob("*.json"))]
+    if not found:
+        raise InputError(f"There are no finished runs in {path}.")
+    return found

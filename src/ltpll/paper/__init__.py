@@ -1,0 +1,1 @@
+"""The RECORDS paper (ICLR 2023) as data: its tables and figures, the runs behind them, and what was published."""

@@ -1,0 +1,77 @@
+"""Comparison: our finished runs beside the paper's numbers, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ltpll.experiment import Experiment
+from ltpll.paper.grid import Finished, unbuilt
+from ltpll.paper.items import Cell, Item
+from ltpll.report.summary import Figure
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell: ours at the last and at the best test epoch, over seeds, and what was published, all in percent."""
+
+    last: Figure | None
+    best: Figure | None
+    published: float | None
+    unbuilt: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> float | None:
+        """Ours at the last epoch less the paper's."""
+        return None if self.last is None or self.published is None else self.last.mean - self.published
+
+
+def compare(item: Item, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> list[list[Compared]]:
+    """The cells of a table, line by line; `changes` are departures from the paper's protocol that the runs were made with."""
+    return [[_compare(cell, finished, seeds, changes) for cell in line.cells] for line in item.lines]
+
+
+def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> Compared:
+    missing = tuple(unbuilt(cell.setting))
+    if missing:
+        return Compared(None, None, cell.published, missing)
+    wanted = [Experiment.from_mapping({**cell.setting, **changes, "seed": seed}) for seed in range(seeds)]
+    records = [record for experiment in wanted if (record := finished.get(experiment)) is not None]
+    last, best = (
+        [_number(read(record).get(cell.figure)) for record in records]
+        for read in (lambda record: record["last"][cell.row], lambda record: record["best"][cell.row][cell.row])
+    )
+    return Compared(Figure.of(last), Figure.of(best), cell.published)
+
+
+def _number(value: Any) -> float | None:
+    """In percent; a figure that is a curve or a list has no place in a table."""
+    return 100 * value if isinstance(value, float) else None
+
+
+def cell_text(cell: Compared) -> str:
+    """Last epoch with its spread, best epoch in brackets, and the paper's number."""
+    if cell.unbuilt:
+        return f"{', '.join(cell.unbuilt)}: not built yet"
+    if cell.last is None:
+        return "–"
+    spread = "" if cell.last.std is None else f" ± {cell.last.std:.2f}"
+    best = "" if cell.best is None else f" (best {cell.best.mean:.2f})"
+    return f"{cell.last.mean:.2f}{spread}{best}"
+
+
+def markdown(item: Item, compared: list[list[Compared]]) -> str:
+    """The cells that have runs, one row each: a wide table with most cells empty helps nobody."""
+    lines = ["| setting | row | last epoch | best epoch | n | paper | last − paper |", "|---|---|---:|---:|---:|---:|---:|"]
+    for number, column in enumerate(item.columns):
+        for line, cells in zip(item.lines, compared, strict=True):
+            cell = cells[number]
+            if cell.last is None:
+                continue
+            spread = "" if cell.last.std is None else f" ± {cell.last.std:.2f}"
+            best = "–" if cell.best is None else f"{cell.best.mean:.2f}"
+            paper = "–" if cell.published is None else f"{cell.published:.2f}"
+            difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
+            lines.append(f"| {column} | {line.label} | {cell.last.mean:.2f}{spread} | {best} | {cell.last.n} | {paper} | {difference} |")
+    return "\n".join(lines) if len(lines) > 2 else "*No runs yet.*"
