@@ -6,7 +6,7 @@ from ltpll.evaluate import Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.recording import record_training, rounded
+from ltpll.recording import record_training, rounded, snapshots
 from ltpll.runs import Run
 from ltpll.trainer import PartialLabelTrainer
 
@@ -68,3 +68,13 @@ def test_rounding_keeps_structure_and_everything_but_floats():
         "a": [0.123457, 1, None, "x"],
         "b": [True, {"c": 2.0}],
     }
+
+
+def test_snapshots_are_evenly_spread_and_end_with_the_last():
+    history = [
+        {"epoch": epoch, "loss": 1.0} | ({"test": {"mean_prediction": [epoch / 100]}} if epoch % 2 == 0 else {}) for epoch in range(1, 41)
+    ]
+    kept = snapshots(history, ["test"])
+    assert kept["epoch"] == [4, 10, 14, 20, 24, 30, 34, 40]
+    assert kept["mean_prediction"]["test"] == [[epoch / 100] for epoch in kept["epoch"]]
+    assert snapshots(history[:5], ["test"])["epoch"] == [2, 4]

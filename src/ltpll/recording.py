@@ -12,6 +12,8 @@ from ltpll.evaluate import Truth, best_epoch
 from ltpll.runs import Record, Run, environment
 from ltpll.trainer import PartialLabelTrainer
 
+SNAPSHOTS = 8
+
 
 def record_training(
     run: Run,
@@ -70,6 +72,7 @@ def record_training(
             "last": rounded(trainer.history[-1]),
             "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
             "curves": curves(trainer.history, rows),
+            "snapshots": snapshots(trainer.history, rows),
             **facts,
         }
     )
@@ -87,6 +90,20 @@ def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
         if all(name in record for record in measured):
             columns[name] = [record[name] for record in measured]
     compact: Record = rounded(columns)
+    return compact
+
+
+def snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
+    """The mean prediction of the test set at a few epochs, evenly spread up to the last: all of them would make records large."""
+    measured = [record for record in history if "test" in record]
+    n = min(SNAPSHOTS, len(measured))
+    chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
+    compact: Record = rounded(
+        {
+            "epoch": [record["epoch"] for record in chosen],
+            "mean_prediction": {row: [record[row]["mean_prediction"] for record in chosen] for row in rows},
+        }
+    )
     return compact
 
 

@@ -39,6 +39,7 @@ def reproduce(
     """
     from ltpll.data.image_sets import load_image_set
     from ltpll.inputs import chosen_device
+    from ltpll.paper.figures import DRAWN, draw_figure
     from ltpll.paper.grid import Finished, Pace, experiments, parse_choice
     from ltpll.paper.items import ITEMS, find_item
     from ltpll.runs import environment
@@ -75,7 +76,16 @@ def reproduce(
     for data in dict.fromkeys(one.data for one in missing):
         load_image_set(data, data_root, mmap=True)  # rather refused now than once for every run
     failed = _run(missing, out, data_root, place, per_gpu)
-    _show_table(item, Finished.under(*folders), seeds, changes, chosen)
+    finished = Finished.under(*folders)
+    protocol = {key: value for key, value in changes.items() if key != "precision"}
+    if item.name in DRAWN:
+        picture = out.parent / f"{item.name}.png"
+        if draw_figure(item, finished, protocol, picture):
+            console.print(f"Figure: {picture.resolve()}", markup=False, soft_wrap=True)
+    if item.name not in DRAWN or item.name == "ablation-m":
+        _show_table(item, finished, seeds, protocol, chosen)
+    if protocol:
+        console.print(f"Not the paper's protocol: {', '.join(f'{key} = {value}' for key, value in protocol.items())}.")
     if failed:
         console.print(f"{failed} of {len(missing)} runs failed; the same command tries them again.")
         raise typer.Exit(1)
@@ -123,10 +133,9 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
         console.print(f"Times are those of finished runs on {pace.hardware}.", markup=False)
 
 
-def _show_table(item: Any, finished: Any, seeds: int, changes: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
+def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
     from ltpll.paper.compare import cell_text, compare
 
-    protocol = {key: value for key, value in changes.items() if key != "precision"}
     compared = compare(item, finished, seeds, protocol)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("setting")
@@ -144,8 +153,6 @@ def _show_table(item: Any, finished: Any, seeds: int, changes: Mapping[str, Any]
                 column, line.label, cell_text(cell), "–" if cell.published is None else f"{cell.published:.2f}", colour + difference
             )
     console.print(table)
-    if protocol:
-        console.print(f"Not the paper's protocol: {', '.join(f'{key} = {value}' for key, value in protocol.items())}.")
 
 
 def _name(experiment: Any) -> str:
