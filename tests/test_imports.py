@@ -13,7 +13,7 @@ PACKAGE = Path(ltpll.__file__).parent
 
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
-    ["errors", "files", "randomness", "trial_kernels"],
+    ["errors", "files", "randomness", "trial_kernels", "workers"],
     ["gpu"],
     ["registry", "inputs", "sets"],
     ["candidates"],

@@ -15,7 +15,7 @@ import pytest
 
 from ltpll.errors import InputError
 from ltpll.report import page
-from ltpll.report.page import render_page, write_page
+from ltpll.report.page import Comparison, render_page, write_page
 
 HOSTILE = "</script><!--<script><img src=x onerror=document.title='owned'><b>\"'&amp; %{y}"
 POSTHOC = "oracle-la-posthoc"
@@ -257,11 +257,44 @@ def test_environments_that_disagree_are_all_listed():
     assert "another machine / a machine" in Page(render(records)).text
 
 
-def test_runs_of_different_settings_are_called_so(whole):
+def settings_study():
+    """Runs of two data sets, one of them at two imbalances."""
+    records = []
+    for data, imbalance, n_classes in (("b", 100.0, 3), ("b", 20.0, 3), ("a", 100.0, 4)):
+        for rebalancer in ("none", "records"):
+            one = record("proden", rebalancer, 0, n_classes=n_classes)
+            one["config"] |= {"data": data, "imbalance": imbalance}
+            one["key"] += f"-{data}-{imbalance}"
+            if n_classes == 4:
+                one["class_counts"], one["classes"] = [9, 8, 7, 6], ["p", "q", "r", "s"]
+                one["last"] |= {"mean_target": [0.25] * 4} | ({"prior": [0.25] * 4} if rebalancer == "records" else {})
+            records.append(one)
+    return records
+
+
+def test_every_setting_has_its_own_part_and_filters_offer_their_values(whole):
+    text = render(settings_study())
+    parts = [json.loads(html.unescape(found)) for found in re.findall(r'data-setting="(.*?)"', text)]
+    assert parts == [{"data": "b", "imbalance": "100"}, {"data": "b", "imbalance": "20"}, {"data": "a", "imbalance": "100"}]
+    filters = {name: re.findall(r"<option>(.*?)</option>", body) for name, body in re.findall(r'data-name="(.*?)">(.*?)</select>', text)}
+    assert filters == {"data": ["b", "a"], "imbalance": ["20", "100"]}
+    assert len(set(re.findall(r' id="(.*?)"', text))) == len(re.findall(r' id="(.*?)"', text))
+    assert '<form class="filters"' not in whole
+
+
+def test_runs_of_different_versions_are_called_so(whole):
     records = study(1)
-    records[0]["config"]["lr"] = 0.5
-    assert "do not share one setting" in render(records)
-    assert "do not share one setting" not in whole
+    records[0]["config"]["code"] = "another"
+    assert "different versions of the program" in render(records)
+    assert "different versions" not in whole
+
+
+def test_comparisons_are_shown_escaped_and_marked():
+    compared = Comparison(HOSTILE, ["row", "ours", "difference"], [(["corr", "1.00", "-9.00"], True), (["lw", "2.00", "+0.10"], False)])
+    text = render_page(study(1), title="t", intro=[], comparisons=[compared])
+    assert "<img" not in text.partition("<script")[0]
+    assert '<td class="worse">-9.00</td>' in text
+    assert "<td>+0.10</td>" in text
 
 
 def test_missing_optional_data_still_renders():
@@ -329,15 +362,43 @@ def test_the_palette_has_the_colours_that_rows_ask_for():
     assert set(re.findall(r"--row-(\d):", style)) == {str(i) for i in range(page.COLOURS)}
 
 
+def in_browser(path, tmp_path):
+    """The page after it was opened, and what the browser complained of."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+    command = ["chromium", *options, f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--enable-logging=stderr"]
+    done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
+    path = tmp_path / "page.html"
+    clicks = """
+    const choice = document.querySelector('select[data-name="imbalance"]');
+    choice.value = "100";
+    choice.dispatchEvent(new Event("change"));
+    document.querySelector(".setting .legend button").click();
+    """
+    text = re.sub(r"<meta http-equiv=.*?>", "", render(settings_study()))  # it would refuse the script that clicks
+    path.write_text(text.replace("</body>", f"<script>{clicks}</script></body>"))
+    shown, errors = in_browser(path, tmp_path)
+    assert "CONSOLE" not in errors
+    shown = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
+    assert ">2 of 3 settings<" in shown
+    first, second, third = shown.split('<div class="setting"')[1:]
+    assert [part.partition(">")[0].endswith('hidden=""') for part in (first, second, third)] == [False, True, False]
+    assert 'aria-pressed="false"' in first
+    assert 'aria-pressed="false"' not in third
+    assert third.count('class="main-svg"') >= 5
+
+
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_browser_draws_every_plot_and_runs_no_hostile_text(tmp_path):
     path = tmp_path / "page.html"
     write_page(path, hostile_study(), title="unchanged", intro=[HOSTILE], classes=[HOSTILE, "bee", "cat"])
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-    command = ["chromium", *options, f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--enable-logging=stderr"]
-    done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60, check=True)
-    assert "CONSOLE" not in done.stderr
-    drawn = re.sub(r"<script.*?</script>", "", done.stdout, flags=re.DOTALL)
+    shown, errors = in_browser(path, tmp_path)
+    assert "CONSOLE" not in errors
+    drawn = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
     assert "<title>unchanged</title>" in drawn
     assert "<img" not in drawn
     boxes = drawn.split('class="plot js-plotly-plot"')[1:]

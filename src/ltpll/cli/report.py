@@ -18,13 +18,20 @@ def report(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
     out: Annotated[Path, Option(help="The page to write.")] = Path("ltpll-report.html"),
     title: Annotated[str, Option(help="Its heading.")] = "Runs",
+    paper: Annotated[bool, Option("--paper", help="Put the numbers of the RECORDS paper beside those of its experiments.")] = False,
 ) -> None:
-    """A page with tables and curves of finished runs; runs of one data set belong on one page."""
+    """A page with tables and curves of finished runs, one part for each setting, that opens offline."""
     from ltpll.report.page import write_page
 
     records = [record for path in paths for record in _records(path)]
     unique = {record["key"]: record for record in records}
-    write_page(out, list(unique.values()), title=title, intro=[])
+    compared = []
+    if paper:
+        from ltpll.paper.compare import comparisons
+        from ltpll.paper.grid import Finished
+
+        compared = comparisons(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
+    write_page(out, list(unique.values()), title=title, intro=[], comparisons=compared)
     console.print(f"{len(unique)} runs: {out.resolve()}", markup=False, soft_wrap=True)
 
 

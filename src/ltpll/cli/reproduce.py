@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ltpll.cli.console import console
@@ -16,7 +17,6 @@ from ltpll.errors import InputError
 from ltpll.runs import Record, Run
 
 Option = typer.Option
-FAR = 2.0  # points of difference to the paper that ask for a reason
 
 
 def reproduce(
@@ -93,6 +93,7 @@ def reproduce(
 
 def _run(missing: Sequence[Any], out: Path, data_root: Path | None, device: str, per_gpu: int) -> int:
     """How many failed."""
+    from ltpll.experiment import experiment_run
     from ltpll.paper.launch import launch, launch_side_by_side
 
     def watch(number: int, experiment: Any, run: Run) -> tuple[Callable[[Record], None], Callable[[], None]]:
@@ -101,7 +102,15 @@ def _run(missing: Sequence[Any], out: Path, data_root: Path | None, device: str,
 
     try:
         if per_gpu > 1:
-            outcomes = launch_side_by_side(missing, out, workers=per_gpu, data_root=data_root, device=device)
+            runs = [experiment_run(out, experiment) for experiment in missing]
+            with Progress(TextColumn("{task.fields[said]}"), BarColumn(), TimeRemainingColumn(), console=console) as progress:
+                task = progress.add_task("", total=sum(experiment.epochs for experiment in missing), said="starting")
+
+                def show() -> None:
+                    done = sum(run.done for run in runs)
+                    progress.update(task, completed=sum(run.epochs_logged() for run in runs), said=f"{done} of {len(runs)} runs done")
+
+                outcomes = launch_side_by_side(missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show)
         else:
             outcomes = launch(missing, out, data_root=data_root, device=device, watch=watch)
     except KeyboardInterrupt:
@@ -134,7 +143,7 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
 
 
 def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
-    from ltpll.paper.compare import cell_text, compare
+    from ltpll.paper.compare import FAR, cell_text, compare
 
     compared = compare(item, finished, seeds, protocol)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -8,7 +8,8 @@ from typing import Any
 
 from ltpll.experiment import Experiment
 from ltpll.paper.grid import Finished, unbuilt
-from ltpll.paper.items import Cell, Item
+from ltpll.paper.items import ITEMS, Cell, Item
+from ltpll.report.page import Comparison
 from ltpll.report.summary import Figure
 
 
@@ -56,22 +57,50 @@ def cell_text(cell: Compared) -> str:
         return f"{', '.join(cell.unbuilt)}: not built yet"
     if cell.last is None:
         return "–"
-    spread = "" if cell.last.std is None else f" ± {cell.last.std:.2f}"
-    best = "" if cell.best is None else f" (best {cell.best.mean:.2f})"
-    return f"{cell.last.mean:.2f}{spread}{best}"
+    return _spread(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})")
+
+
+FAR = 2.0  # points of difference to the paper that ask for a reason
+
+
+def comparisons(finished: Finished, seeds: int) -> list[Comparison]:
+    """For a results page: every table of the paper of which there are runs."""
+    found = []
+    for item in ITEMS.values():
+        compared = compare(item, finished, seeds, {})
+        rows = [
+            (
+                [column, line.label, _spread(cell.last), _spread(cell.best), str(cell.last.n), *_against(cell)],
+                cell.difference is not None and abs(cell.difference) > FAR,
+            )
+            for number, column in enumerate(item.columns)
+            for line, cells in zip(item.lines, compared, strict=True)
+            if (cell := cells[number]).last is not None
+        ]
+        if rows and any(cell.published is not None for cells in compared for cell in cells):
+            found.append(Comparison(f"{item.where}: {item.title}", COLUMNS, rows))
+    return found
+
+
+COLUMNS = ("setting", "row", "last epoch (%)", "best epoch (%)", "n", "paper", "last − paper")
+
+
+def _spread(figure: Figure | None) -> str:
+    return "–" if figure is None else f"{figure.mean:.2f}" + ("" if figure.std is None else f" ± {figure.std:.2f}")
+
+
+def _against(cell: Compared) -> tuple[str, str]:
+    paper = "–" if cell.published is None else f"{cell.published:.2f}"
+    return paper, "–" if cell.difference is None else f"{cell.difference:+.2f}"
 
 
 def markdown(item: Item, compared: list[list[Compared]]) -> str:
     """The cells that have runs, one row each: a wide table with most cells empty helps nobody."""
-    lines = ["| setting | row | last epoch | best epoch | n | paper | last − paper |", "|---|---|---:|---:|---:|---:|---:|"]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|---:|---:|---:|---:|---:|"]
     for number, column in enumerate(item.columns):
         for line, cells in zip(item.lines, compared, strict=True):
             cell = cells[number]
-            if cell.last is None:
-                continue
-            spread = "" if cell.last.std is None else f" ± {cell.last.std:.2f}"
-            best = "–" if cell.best is None else f"{cell.best.mean:.2f}"
-            paper = "–" if cell.published is None else f"{cell.published:.2f}"
-            difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
-            lines.append(f"| {column} | {line.label} | {cell.last.mean:.2f}{spread} | {best} | {cell.last.n} | {paper} | {difference} |")
+            if cell.last is not None:
+                figures = (_spread(cell.last), _spread(cell.best), str(cell.last.n), *_against(cell))
+                lines.append(f"| {column} | {line.label} | {' | '.join(figures)} |")
     return "\n".join(lines) if len(lines) > 2 else "*No runs yet.*"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from ltpll.data.image_sets import ImageSet, load_image_set
 from ltpll.errors import BusyError, InputError
 from ltpll.experiment import Experiment, experiment_run, train
 from ltpll.runs import Record, Run
+from ltpll.workers import in_processes
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,23 @@ def launch(
 
 
 def launch_side_by_side(
-    wanted: Sequence[Experiment], root: Path, *, workers: int, data_root: Path | None, device: str, measure_every: int = 10
+    wanted: Sequence[Experiment],
+    root: Path,
+    *,
+    workers: int,
+    data_root: Path | None,
+    device: str,
+    measure_every: int = 10,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
-    """The same in several processes; the locks of runs share out the work among them."""
-    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    arguments = (list(wanted), root, data_root, device, measure_every)
-    with context.Pool(workers) as pool:
-        done = pool.starmap(_launch, [arguments] * workers)
+    """The same in several processes, one run at a time in each."""
+    arguments = [(experiment, root, data_root, device, measure_every) for experiment in wanted]
+    done = in_processes(_launch_one, arguments, min(workers, len(wanted)), on_wait) if wanted else []
     return [outcome for outcomes in done for outcome in outcomes]
 
 
-def _launch(wanted: Sequence[Experiment], root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
-    return launch(wanted, root, data_root=data_root, device=device, measure_every=measure_every)
+def _launch_one(experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
+    return launch([experiment], root, data_root=data_root, device=device, measure_every=measure_every)
 
 
 def _leave_reason(run: Run, reason: str) -> None:

@@ -4,12 +4,13 @@
   const COLOURS = 7;
   const DASHES = ["solid", "dash", "dashdot", "longdash"]; // told apart by dash once the palette starts again
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross"];
+  // Of each setting's part of the page: which rows are hidden in its plots.
+  const hiddenRows = new Map([...document.querySelectorAll(".setting")].map((part) => [part, new Set()]));
   const plots = [...document.querySelectorAll(".plot")].map((box) => ({
     box,
+    part: box.closest(".setting"),
     data: JSON.parse(document.getElementById(box.id.replace("plot-", "data-")).textContent),
   }));
-  const hidden = new Set();
-
   const theme = () => {
     const style = getComputedStyle(document.documentElement);
     const read = (name) => style.getPropertyValue(name).trim();
@@ -55,7 +56,7 @@
   // Where a row has two lines, bands would hide more than they show.
   const banded = (plot) => plot.x === "epoch" && plot.series.every((series) => !series.what);
 
-  const traces = (plot, look) => {
+  const traces = (plot, look, hidden) => {
     const shown = plot.series.filter((series) => !hidden.has(series.row));
     const bands = banded(plot)
       ? shown.filter((series) => series.spread.some((value) => value !== null))
@@ -125,9 +126,10 @@
 
   const draw = () => {
     const look = theme();
-    for (const { box, data } of plots) {
+    for (const { box, part, data } of plots) {
+      if (part.hidden) continue; // drawn once it is shown
       makeRoom(data, box);
-      Plotly.react(box, traces(data, look), layout(data, look, box), { ...config, toImageButtonOptions: { filename: box.id, scale: 2 } });
+      Plotly.react(box, traces(data, look, hiddenRows.get(part)), layout(data, look, box), { ...config, toImageButtonOptions: { filename: box.id, scale: 2 } });
     }
   };
 
@@ -137,16 +139,37 @@
     waiting = requestAnimationFrame(draw);
   };
 
-  const buttons = [...document.querySelectorAll(".legend button")];
-  for (const button of buttons) {
-    button.addEventListener("click", () => {
-      const row = Number(button.dataset.row);
-      if (!hidden.delete(row)) hidden.add(row);
-      for (const other of buttons) other.setAttribute("aria-pressed", String(!hidden.has(Number(other.dataset.row))));
-      draw();
-    });
+  for (const [part, hidden] of hiddenRows) {
+    const buttons = [...part.querySelectorAll(".legend button")];
+    for (const button of buttons) {
+      button.addEventListener("click", () => {
+        const row = Number(button.dataset.row);
+        if (!hidden.delete(row)) hidden.add(row);
+        for (const other of buttons) other.setAttribute("aria-pressed", String(!hidden.has(Number(other.dataset.row))));
+        draw();
+      });
+    }
   }
-  draw();
+
+  const choices = [...document.querySelectorAll(".filters select")];
+  const choose = () => {
+    let shown = 0;
+    for (const part of hiddenRows.keys()) {
+      const setting = JSON.parse(part.dataset.setting);
+      part.hidden = choices.some((choice) => choice.value && setting[choice.dataset.name] !== choice.value);
+      shown += part.hidden ? 0 : 1;
+    }
+    const said = document.getElementById("shown");
+    if (said) said.textContent = `${shown} of ${hiddenRows.size} settings`;
+    draw();
+  };
+  for (const choice of choices) choice.addEventListener("change", choose);
+  // Many settings at once would take long to draw, so that the first one is shown to begin with.
+  if (hiddenRows.size > 4) {
+    const first = JSON.parse(hiddenRows.keys().next().value.dataset.setting);
+    for (const choice of choices) choice.value = first[choice.dataset.name];
+  }
+  choose();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawSoon);
   addEventListener("resize", drawSoon);
 })();

@@ -22,17 +22,41 @@ NOTHING = "–"
 LONGEST_NAME = 24
 
 
-def write_page(path: Path, records: Sequence[Record], *, title: str, intro: Sequence[str], classes: Sequence[str] | None = None) -> None:
+@dataclass(frozen=True)
+class Comparison:
+    """A table of numbers beside others' (such as a paper's): a row is text for each column, and whether to mark its last one."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[Sequence[str], bool]]
+
+
+def write_page(
+    path: Path,
+    records: Sequence[Record],
+    *,
+    title: str,
+    intro: Sequence[str],
+    classes: Sequence[str] | None = None,
+    comparisons: Sequence[Comparison] = (),
+) -> None:
     """Write the page; if anything fails, a page that was there before stays as it was."""
-    content = render_page(records, title=title, intro=intro, classes=classes).encode("utf-8", "replace")
+    content = render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons).encode("utf-8", "replace")
     try:
         write_atomically(path, content)
     except OSError as error:
         raise InputError(f"The page {path} cannot be written ({error.strerror}): choose another path.") from error
 
 
-def render_page(records: Sequence[Record], *, title: str, intro: Sequence[str], classes: Sequence[str] | None = None) -> str:
-    """The page's HTML; `classes` are the class names, by default those that the records give."""
+def render_page(
+    records: Sequence[Record],
+    *,
+    title: str,
+    intro: Sequence[str],
+    classes: Sequence[str] | None = None,
+    comparisons: Sequence[Comparison] = (),
+) -> str:
+    """The page's HTML, one part for each setting; `classes` are the class names, by default those that the records give."""
     try:
         import jinja2
         from plotly.offline import get_plotlyjs
@@ -43,7 +67,8 @@ def render_page(records: Sequence[Record], *, title: str, intro: Sequence[str], 
     here = files("ltpll.report")
     style, script, template = (here.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js", "html"))
     scripts = [get_plotlyjs(), script]
-    found = _in_groups(rows(records))
+    differing = _differing_settings(records)
+    settings = [_setting(record, differing) for record in records]
     engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return engine.from_string(template).render(
         title=title,
@@ -52,15 +77,62 @@ def render_page(records: Sequence[Record], *, title: str, intro: Sequence[str], 
         scripts=scripts,
         hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
         measured=_measured(records),
-        differing=_differing_settings(records),
-        shots=_shots(records),
-        groups=_summary(found),
-        oracle=any("oracle" in row.rebalancer + row.posthoc for row in found),
-        labels=[row.label for row in found],
+        versions=[json.dumps(code) for code in dict.fromkeys(record["config"].get("code") for record in records)],
+        comparisons=comparisons,
+        filters=differing,
         colours=COLOURS,
-        plots=_plots(found, _class_names(records, classes)),
-        runs=[_run(record) for row in found if row.key == "test" for record in sorted(row.records, key=_seed)],
+        parts=[
+            _part(number, setting, [record for record, own in zip(records, settings, strict=True) if own == setting], classes)
+            for number, setting in enumerate(_distinct(settings))
+        ],
     )
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def _differing_settings(records: Sequence[Record]) -> dict[str, list[str]]:
+    """Settings that not all runs share, with their values in order: rows can only be compared where they are the same."""
+    configs = [{name: value for name, value in record["config"].items() if name not in NOT_SETTING} for record in records]
+    names = dict.fromkeys(name for config in configs for name in config)
+    values = {name: {_value(config, name): config.get(name) for config in configs} for name in names}
+    numbers = (bool, int, float)
+
+    def in_order(found: dict[str, Any]) -> list[str]:
+        sortable = all(isinstance(value, numbers) for value in found.values())
+        return sorted(found, key=lambda text: found[text]) if sortable else list(found)
+
+    return {name: in_order(found) for name, found in values.items() if len(found) > 1}
+
+
+def _value(config: Record, name: str) -> str:
+    value = config.get(name, "not set")
+    if isinstance(value, (str, float)):
+        return value if isinstance(value, str) else f"{value:g}"
+    return "none" if value in ({}, []) else json.dumps(value, sort_keys=True)
+
+
+def _setting(record: Record, differing: Iterable[str]) -> dict[str, str]:
+    return {name: _value(record["config"], name) for name in differing}
+
+
+def _distinct(settings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    return [setting for i, setting in enumerate(settings) if setting not in settings[:i]]
+
+
+def _part(number: int, setting: dict[str, str], records: Sequence[Record], classes: Sequence[str] | None) -> dict[str, Any]:
+    """All that the page shows of the runs of one setting."""
+    found = _in_groups(rows(records))
+    return {
+        "suffix": f"-{number + 1}" if number else "",  # of the names that have to be unique on the page
+        "setting": setting,
+        "shots": _shots(records),
+        "groups": _summary(found),
+        "oracle": any("oracle" in row.rebalancer + row.posthoc for row in found),
+        "labels": [row.label for row in found],
+        "plots": _plots(found, _class_names(records, classes)),
+        "runs": [_run(record) for row in found if row.key == "test" for record in sorted(row.records, key=_seed)],
+    }
 
 
 # ---- what was measured ----------------------------------------------------------------------------------------------
@@ -94,17 +166,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-def _differing_settings(records: Sequence[Record]) -> list[str]:
-    """Settings that must be the same for rows to be comparable and are not, as `name: value, value`."""
-    configs = [{name: value for name, value in record["config"].items() if name == "code" or name not in NOT_SETTING} for record in records]
-    found = []
-    for name in dict.fromkeys(name for config in configs for name in config):
-        values = dict.fromkeys(json.dumps(config[name], sort_keys=True) if name in config else "not set" for config in configs)
-        if len(values) > 1:
-            found.append(f"{name}: {', '.join(values)}")
-    return found
-
-
 def _shots(records: Sequence[Record]) -> dict[str, str]:
     """The bounds of the three groups in words."""
     bounds = {(shots["many"], shots["few"]) for record in records if (shots := record.get("shots"))}
@@ -117,7 +178,7 @@ def _shots(records: Sequence[Record]) -> dict[str, str]:
 def _class_names(records: Sequence[Record], classes: Sequence[str] | None) -> list[str]:
     sizes = {len(record["last"]["test"]["per_class"]) for record in records}
     if len(sizes) > 1:
-        raise InputError(f"The runs have {' and '.join(map(str, sorted(sizes)))} classes: make one page for each data set.")
+        raise InputError(f"Runs of one setting have {' and '.join(map(str, sorted(sizes)))} classes: make one page for each data set.")
     size = sizes.pop()
     if classes is None:
         classes = next((record["classes"] for record in records if record.get("classes")), [str(c) for c in range(size)])

@@ -1,0 +1,63 @@
+"""Workers: one function called with many arguments in several processes, which end with the one that started them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def in_processes(
+    function: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers: int, on_wait: Callable[[], None] = lambda: None
+) -> list[T]:
+    """The results in the order in which they came; `on_wait` is called several times a second.
+
+    The first error, or an interrupt, ends all of it: calls under way are ended too.
+    """
+    others = set(multiprocessing.active_children())
+    results = []
+    # Spawned, since CUDA does not survive a fork. One thread a process: two processes with two threads each on two cores wait for
+    # each other more than they compute.
+    with _one_thread_each(), ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker) as pool:
+        waiting = {pool.submit(function, *given) for given in arguments}
+        try:
+            while waiting:
+                finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                results += [future.result() for future in finished]
+                on_wait()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
+    return results
+
+
+def _start_worker() -> None:
+    import torch
+
+    # An interrupt reaches the whole process group; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # the parent has shown what there is to say
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY")}
+    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
