@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +34,31 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[dic
         raise InputError(f"There is no checkpoint {path}.") from None
     except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
         raise InputError(f"The checkpoint {path} is damaged ({error}): delete it to start again.") from None
+
+
+# ---- many states in one file -----------------------------------------------------------------------------------------
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The other way round."""
+    return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimizer's state (momenta), by number of parameter; its settings are the trainer's to set."""
+    found: dict[str, Tensor] = {}
+    for number, state in optimizer.state_dict()["state"].items():
+        found |= with_prefix(f"optimizer.{number}", {name: value for name, value in state.items() if isinstance(value, Tensor)})
+    return found
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in under_prefix("optimizer", tensors).items():
+        number, key = name.split(".", 1)
+        state.setdefault(int(number), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

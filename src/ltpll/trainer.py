@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
-from ltpll.checkpoint import read_checkpoint, write_checkpoint
+from ltpll.checkpoint import load_optimizer, optimizer_tensors, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer
 from ltpll.engine import Captured, alongside, chosen_engine
@@ -336,11 +336,10 @@ class PartialLabelTrainer:
     def save(self, path: Path | str) -> None:
         """Write everything that decides the rest of this training."""
         tensors: dict[str, Tensor] = {"targets": self.targets.values, "generator": self.generator.get_state()}
-        tensors |= {f"random.{name}": state for name, state in self._global_random.items()}
-        for prefix, module in self._modules().items():
-            tensors |= {f"{prefix}.{name}": tensor for name, tensor in module.state_dict().items()}
-        for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
+        tensors |= with_prefix("random", self._global_random)
+        for name, module in self._modules().items():
+            tensors |= with_prefix(name, module.state_dict())
+        tensors |= optimizer_tensors(self.optimizer)
         write_checkpoint(Path(path), tensors, {"epoch": self.epoch, "history": self.history, "parts": self._part_names()})
 
     def load(self, path: Path | str) -> None:
@@ -352,14 +351,10 @@ class PartialLabelTrainer:
             raise InputError(f"The checkpoint {path} belongs to other training data: its targets have another size.")
         self.targets.values.copy_(tensors["targets"])
         self.generator.set_state(tensors["generator"])
-        self._global_random = _under(tensors, "random.")
-        for prefix, module in self._modules().items():
-            module.load_state_dict(_under(tensors, f"{prefix}."))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _under(tensors, "optimizer.").items():
-            number, key = name.split(".", 1)
-            state.setdefault(int(number), {})[key] = tensor
-        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+        self._global_random = under_prefix("random", tensors)
+        for name, module in self._modules().items():
+            module.load_state_dict(under_prefix(name, tensors))
+        load_optimizer(self.optimizer, tensors)
         self.epoch = int(values["epoch"])
         self.history = list(values["history"])
 
@@ -373,7 +368,3 @@ class PartialLabelTrainer:
 def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
     """The learning rate of an epoch, falling from `start` towards `end` along half a cosine."""
     return end + (start - end) * (1 + math.cos(math.pi * epoch / n_epochs)) / 2
-
-
-def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -45,10 +45,7 @@ def main() -> None:
         where = f" ({error.filename})" if error.filename else ""
         _fail(f"{error.strerror or error}{where}.")
     except BrokenProcessPool:
-        _fail(
-            "A training process was ended from outside, often for lack of memory: run the same command again, or with --workers 1 (--per-gpu 1).",
-            1,
-        )
+        _fail("A training process was ended from outside, often for lack of memory: run the same command again, with fewer at once.", 1)
 
 
 def _fail(sentence: str, status: int = 2) -> None:

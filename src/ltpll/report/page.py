@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError
 from ltpll.files import write_atomically
-from ltpll.report.summary import NOT_SETTING, Figure, Record, Row, difference, rows
+from ltpll.report.plots import plots_of
+from ltpll.report.summary import NOT_SETTING, Record, Row, difference, rows
 
 COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
 NOTHING = "–"
-LONGEST_NAME = 24
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def _part(number: int, setting: dict[str, str], records: Sequence[Record], class
         "groups": _summary(found),
         "oracle": any("oracle" in row.rebalancer + row.posthoc for row in found),
         "labels": [row.label for row in found],
-        "plots": _plots(found, _class_names(records, classes)),
+        "plots": plots_of(found, _class_names(records, classes)),
         "runs": [_run(record) for row in found if row.key == "test" for record in sorted(row.records, key=_seed)],
     }
 
@@ -242,126 +240,5 @@ def _run(record: Record) -> dict[str, Any]:
         "best": f"{100 * best['test']['balanced_accuracy']:.1f}",
         "epoch": best.get("epoch", NOTHING),
         "config": json.dumps(record["config"], indent=2, sort_keys=True, ensure_ascii=False),
+        "environment": json.dumps(record.get("environment", {}), indent=2, sort_keys=True, ensure_ascii=False),
     }
-
-
-# ---- the plots ------------------------------------------------------------------------------------------------------
-
-# From a record, or from its curves, and the row's key: one value for every class, or for every epoch.
-Read = Callable[[Record, str], Sequence[float | None] | None]
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line of a plot: a figure over seeds for every x."""
-
-    row: int | None  # the row of the table that it belongs to, or None for the truth
-    name: str
-    what: str  # which of a row's lines it is, in a plot with several a row
-    x: Sequence[Any]
-    figures: list[Figure | None]
-
-    def data(self, scale: float) -> dict[str, Any]:
-        def numbers(values: Iterable[float | None]) -> list[float | None]:
-            return [None if value is None or not math.isfinite(value) else round(scale * value, 5) for value in values]
-
-        name = f"{self.name}, {self.what}" if self.what and self.row is not None else self.name
-        return {
-            "row": self.row,
-            "what": self.what,
-            "name": _plain(name),
-            "x": list(self.x),
-            "y": numbers(figure.mean if figure else None for figure in self.figures),
-            "spread": numbers(figure.std if figure else None for figure in self.figures),
-        }
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One plot: its words stand in page.html under its name, its look is page.js's."""
-
-    name: str
-    y: str
-    series: list[Series]
-    x: str = "epoch"
-    unit: str = " %"
-    log: bool = False
-    uniform: float | None = None
-
-    @property
-    def rows(self) -> list[int]:
-        return sorted({one.row for one in self.series if one.row is not None})
-
-    @property
-    def kinds(self) -> list[tuple[str, str]]:
-        """How the lines of one row differ, for the legend."""
-        return list(dict.fromkeys((one.what, one.what if one.row is not None else one.name) for one in self.series if one.what))
-
-    def data(self) -> dict[str, Any]:
-        series = [one.data(100 if self.unit == " %" else 1) for one in self.series]
-        return {"y": self.y, "x": self.x, "unit": self.unit, "log": self.log, "uniform": self.uniform, "series": series}
-
-
-def _plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
-    """Every plot that the records have data for."""
-    trained = [row for row in found if row.key == "test"]  # a post-hoc row has the targets of the run it comes from
-    estimating = [row for row in trained if any("prior" in record["last"] for record in row.records)]
-    counted = [record["class_counts"] for row in trained for record in row.records if record.get("class_counts")]
-    counts = [sum(values) / len(values) for values in zip(*counted, strict=True)]
-    order = sorted(range(len(classes)), key=lambda c: -counts[c] if counts else 0)
-    axis = "class (training examples)" if counts else "class"
-    labels = _unique([_plain(_short(classes[c]) + (f" ({counts[c]:.0f})" if counts else "")) for c in order])
-
-    def by_class(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
-        series = []
-        for row in shown:
-            columns = [values for record in row.records if (values := read(record, row.key)) is not None]
-            series.append(Series(found.index(row), row.label, what, labels, [Figure.of(values[c] for values in columns) for c in order]))
-        return series
-
-    def by_epoch(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
-        series = []
-        for row in shown:
-            points: dict[int, list[float | None]] = {}
-            for record in row.records:
-                curves = record.get("curves", {})
-                if (values := read(curves, row.key)) is not None:
-                    for epoch, value in zip(curves["epoch"], values, strict=True):
-                        points.setdefault(epoch, []).append(value)
-            epochs = sorted(points)
-            series.append(Series(found.index(row), row.label, what, epochs, [Figure.of(points[epoch]) for epoch in epochs]))
-        return series
-
-    priors = by_class(estimating, lambda record, _: record["last"].get("prior"), "estimated prior")
-    priors += by_class(estimating, lambda record, _: record["last"].get("mean_target"), "mean target")
-    if counts and estimating:
-        frequencies: list[Figure | None] = [Figure(counts[c] / sum(counts), None, 1) for c in order]
-        priors.append(Series(None, "true class frequencies", "truth", labels, frequencies))
-    distances = by_epoch(trained, lambda curves, _: curves.get("prior_distance"), "estimated prior")
-    distances += by_epoch(trained, lambda curves, _: curves.get("mean_target_distance"), "mean target")
-    predictions = by_class(found, lambda record, key: record["last"][key].get("mean_prediction"))
-    plots = [
-        Plot("accuracy", "balanced test accuracy (%)", by_epoch(found, lambda curves, key: curves.get("accuracy", {}).get(key))),
-        Plot("per-class", "test accuracy (%)", by_class(found, lambda record, key: record["last"][key].get("per_class")), axis),
-        Plot("recovery", "training examples (%)", by_epoch(trained, lambda curves, _: curves.get("target_recovery"))),
-        Plot("prior", "share of the class (%), log scale", priors, axis, log=True),
-        Plot("distance", "Euclidean distance", distances, unit=""),
-        Plot("prediction", "average prediction (%)", predictions, axis, uniform=100 / len(classes)),
-    ]
-    filled = [replace(plot, series=[one for one in plot.series if any(one.figures)]) for plot in plots]
-    return [plot for plot in filled if plot.series]
-
-
-def _plain(text: str) -> str:
-    """Text that plotly, which reads names and ticks as HTML-like markup, shows as it is."""
-    return html.escape(text, quote=False)  # plotly does not know &quot;
-
-
-def _short(name: str) -> str:
-    """Longer names would leave no room for the plot above them."""
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-
-
-def _unique(labels: Sequence[str]) -> list[str]:
-    """Plotly draws classes of one name at one place, so those get their position."""
-    return [f"{label} #{i}" if labels.count(label) > 1 else label for i, label in enumerate(labels)]
