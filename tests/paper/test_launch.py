@@ -43,8 +43,12 @@ def command(root, *arguments):
     return [sys.executable, "-m", "ltpll", "reproduce", "main", *TINY, "--data-root", str(root), *arguments]
 
 
+# Sums of floats depend on how many threads share them; runs side by side have one each.
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
 def call(root, *arguments, cwd):
-    return subprocess.run(command(root, *arguments), cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run(command(root, *arguments), cwd=cwd, env=ONE_THREAD, capture_output=True, text=True, check=False)
 
 
 def results(folder):
@@ -65,7 +69,7 @@ def test_a_killed_grid_ends_with_the_records_of_an_undisturbed_one(root, tmp_pat
     assert "3 of 3" not in whole.stdout
     for how in (signal.SIGKILL, signal.SIGINT):
         before = len(list(killed.rglob("checkpoint.safetensors")))
-        process = typed(command(root, "--epochs", "22"), cwd=killed)
+        process = typed(command(root, "--epochs", "22"), cwd=killed, env=ONE_THREAD)
         deadline = time.monotonic() + 60
         while len(list(killed.rglob("checkpoint.safetensors"))) <= before and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -26,7 +26,7 @@ def reproduce(
     seeds: Annotated[int, Option(min=1, help="Seeds 0, 1, …: each draws subset, candidates and training anew.")] = 1,
     epochs: Annotated[int | None, Option(min=1, help="Instead of the paper's 800.", show_default=False)] = None,
     change: Annotated[list[str] | None, Option("--set", help="Another setting than the paper's, such as width=16.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be run, and run nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be run, show what is there, and run nothing.")] = False,
     per_gpu: Annotated[int, Option(min=1, help="Runs side by side; one at a time was fastest on an H200.")] = 1,
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
     data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
@@ -39,7 +39,6 @@ def reproduce(
     """
     from ltpll.data.image_sets import load_image_set
     from ltpll.inputs import chosen_device
-    from ltpll.paper.figures import DRAWN, draw_figure
     from ltpll.paper.grid import Finished, Pace, experiments, parse_choice
     from ltpll.paper.items import ITEMS, find_item
     from ltpll.runs import environment
@@ -67,28 +66,32 @@ def reproduce(
     if not wanted:
         raise InputError(f"No run of {item.name} fits {only!r}: look at ltpll reproduce {item.name} --dry-run without --only.")
     missing = [one for one in wanted if one not in finished]
+    console.print(f"{item.where}, {item.title}: {len(wanted) - len(missing)} of {len(wanted)} runs done{_left(missing, pace)}.")
+    failed = 0
     if dry_run:
         for one in missing:
-            console.print(f"  {_name(one)}", markup=False)
-    console.print(f"{item.where}, {item.title}: {len(wanted) - len(missing)} of {len(wanted)} runs done{_left(missing, pace)}.")
-    if dry_run:
-        return
-    for data in dict.fromkeys(one.data for one in missing):
-        load_image_set(data, data_root, mmap=True)  # rather refused now than once for every run
-    failed = _run(missing, out, data_root, place, per_gpu)
-    finished = Finished.under(*folders)
-    protocol = {key: value for key, value in changes.items() if key != "precision"}
+            console.print(f"  missing: {_name(one)}", markup=False)
+    else:
+        for data in dict.fromkeys(one.data for one in missing):
+            load_image_set(data, data_root, mmap=True)  # rather refused now than once for every run
+        failed = _run(missing, out, data_root, place, per_gpu)
+    _show(item, Finished.under(*folders), seeds, {key: value for key, value in changes.items() if key != "precision"}, chosen, out.parent)
+    if failed:
+        console.print(f"{failed} of {len(missing)} runs failed; the same command tries them again.")
+        raise typer.Exit(1)
+
+
+def _show(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any], folder: Path) -> None:
+    from ltpll.paper.figures import DRAWN, draw_figure
+
     if item.name in DRAWN:
-        picture = out.parent / f"{item.name}.png"
+        picture = folder / f"{item.name}.png"
         if draw_figure(item, finished, protocol, picture):
             console.print(f"Figure: {picture.resolve()}", markup=False, soft_wrap=True)
     if item.name not in DRAWN or item.name == "ablation-m":
         _show_table(item, finished, seeds, protocol, chosen)
     if protocol:
         console.print(f"Not the paper's protocol: {', '.join(f'{key} = {value}' for key, value in protocol.items())}.")
-    if failed:
-        console.print(f"{failed} of {len(missing)} runs failed; the same command tries them again.")
-        raise typer.Exit(1)
 
 
 def _run(missing: Sequence[Any], out: Path, data_root: Path | None, device: str, per_gpu: int) -> int:
@@ -161,7 +164,7 @@ def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any
             table.add_row(
                 column, line.label, cell_text(cell), "–" if cell.published is None else f"{cell.published:.2f}", colour + difference
             )
-    console.print(table)
+    console.print(table if table.row_count else "No runs yet.")
 
 
 def _name(experiment: Any) -> str:
