@@ -68,6 +68,15 @@ def test_a_replayed_step_trains_like_an_eager_one(engine):
     torch.testing.assert_close(replayed.rebalancer.mean_feature, eager.rebalancer.mean_feature, atol=1e-3, rtol=1e-2)
 
 
+@pytest.mark.parametrize("extra", list(EXTRAS))
+def test_every_extra_can_be_replayed(extra):
+    options = {"views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)), "batch_size": 32, "epochs": 4}
+    eager, replayed = (
+        train("corr", "records", "cuda", extras=[EXTRAS[extra]()], engine=engine, **options) for engine in ("eager", "captured")
+    )
+    assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
+
+
 def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_state_is_left_alone(tmp_path):
     views = Views(weak=(Jitter(0.1),), strong=(Jitter(0.2, 0.1),))
     options = {"views": views, "batch_size": 64}
