@@ -61,3 +61,27 @@ def test_frozen_weights_stay_as_they_are():
     network.hand_over()
     assert model[0].weight.grad is None
     assert model[1].weight.grad is not None
+
+
+def test_a_weight_that_two_layers_share_gets_both_gradients():
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    model[1].weight = model[0].weight
+    x = torch.ones(2, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        model(x).float().sum().backward()
+    expected = model[0].weight.grad.clone()
+    model.zero_grad(set_to_none=True)
+    network = LowWeights(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        network(x).float().sum().backward()
+    network.hand_over()
+    torch.testing.assert_close(model[0].weight.grad, expected, atol=0.02, rtol=0.02)
+
+
+def test_a_weight_that_is_computed_from_others_is_left_to_autocast():
+    model = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    network = LowWeights(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        network(torch.ones(1, 3)).float().sum().backward()
+    network.hand_over()
+    assert all(parameter.grad is not None for parameter in model.parameters())

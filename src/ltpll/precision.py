@@ -19,13 +19,18 @@ class LowWeights:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self._weights: dict[str, Tensor] = {}
-        for name, module in model.named_modules():
-            if isinstance(module, CAST) and module.weight.requires_grad and module.weight.dtype == torch.float32:
-                self._weights[f"{name}.weight" if name else "weight"] = module.weight
+        cast = {id(module.weight) for module in model.modules() if isinstance(module, CAST)}
+        # Named once each, where layers share one; a weight that is computed from others is no parameter, and autocast's business.
+        self._weights: dict[str, Tensor] = {
+            name: weight
+            for name, weight in model.named_parameters()
+            if id(weight) in cast and weight.requires_grad and weight.dtype == torch.float32
+        }
         self._copies = [weight.detach().to(torch.bfloat16).requires_grad_() for weight in self._weights.values()]
 
     def __call__(self, x: Tensor) -> Any:
+        if not self._weights:
+            return self.model(x)
         with torch.no_grad():
             torch._foreach_copy_(self._copies, list(self._weights.values()))
         return functional_call(self.model, dict(zip(self._weights, self._copies, strict=True)), (x,))
