@@ -25,7 +25,7 @@ LAYERS = [
     ["runs", "catalogue", "report"],
     ["recording"],
     ["studies", "experiment"],
-    ["bench", "paper"],
+    ["bench", "features", "paper"],
     ["cli"],
     ["__main__"],
 ]

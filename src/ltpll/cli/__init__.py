@@ -13,6 +13,7 @@ from ltpll import __version__
 from ltpll.cli.bench import app as bench_commands
 from ltpll.cli.console import console
 from ltpll.cli.data import app as data_commands
+from ltpll.cli.features import probe, tsne
 from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
@@ -29,6 +30,8 @@ app.command()(demo)
 app.command()(train)
 app.command()(reproduce)
 app.command()(report)
+app.command()(probe)
+app.command()(tsne)
 app.add_typer(data_commands, name="data")
 app.add_typer(bench_commands, name="bench")
 app.command()(toy)

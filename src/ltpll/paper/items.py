@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -161,7 +161,7 @@ def _figures() -> Iterator[Item]:
     probed = _figure(
         "linear-probing", "Figure 6a", "Linear probing, top-1 and top-5", [CIFAR100], "proden", [bare, oracle, ours], "linear_probing"
     )
-    yield Item(probed.name, probed.where, probed.title, probed.columns, probed.lines, instead="not built yet")
+    yield replace(probed, instead="ltpll probe RUN, for the runs of average-prediction")
     yield Item(
         "ablation-m",
         "Figure 6b",
@@ -185,7 +185,7 @@ def _figures() -> Iterator[Item]:
         ),
     )
     shown = _figure("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", [bare, oracle, ours], "features")
-    yield Item(shown.name, shown.where, shown.title, shown.columns, shown.lines, instead="not built yet")
+    yield replace(shown, instead="ltpll tsne RUN, for proden's runs of the main table at q=0.5")
 
 
 ITEMS: dict[str, Item] = {item.name: item for item in (*_tables(), *_figures())}
