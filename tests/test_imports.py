@@ -17,7 +17,7 @@ LAYERS = [
     ["gpu"],
     ["registry", "inputs", "sets"],
     ["candidates"],
-    ["targets", "contract"],
+    ["targets", "contract", "bound"],
     ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint", "engine", "precision"],
     ["checks"],
     ["trainer"],

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ltpll import __version__
 from ltpll.cli.bench import app as bench_commands
+from ltpll.cli.bound import bound
 from ltpll.cli.console import console
 from ltpll.cli.data import app as data_commands
 from ltpll.cli.features import probe, tsne
@@ -32,6 +33,7 @@ app.command()(reproduce)
 app.command()(report)
 app.command()(probe)
 app.command()(tsne)
+app.command()(bound)
 app.add_typer(data_commands, name="data")
 app.add_typer(bench_commands, name="bench")
 app.command()(toy)
