@@ -11,7 +11,7 @@ from ltpll.runs import Run
 from ltpll.trainer import PartialLabelTrainer
 
 
-def record(run, *, stop_after=None, checkpoint_every=2):
+def record(run, *, stop_after=None, checkpoint_every=2, **more):
     x, y = four_squares([10, 20, 40, 80], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
     trainer = PartialLabelTrainer(
@@ -23,7 +23,7 @@ def record(run, *, stop_after=None, checkpoint_every=2):
             raise KeyboardInterrupt
 
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
-    record_training(run, trainer, x, candidates, Truth(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept")
+    record_training(run, trainer, x, candidates, Truth(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept", **more)
     return trainer
 
 
@@ -68,6 +68,21 @@ def test_rounding_keeps_structure_and_everything_but_floats():
         "a": [0.123457, 1, None, "x"],
         "b": [True, {"c": 2.0}],
     }
+
+
+def test_a_run_counts_only_when_everything_that_belongs_to_it_is_written(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+
+    def fail():
+        assert not run.done
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        record(run, before_done=fail)
+    assert not run.done
+    record(run, before_done=lambda: (run.folder / "more").touch())
+    assert run.done
+    assert (run.folder / "more").exists()
 
 
 def test_snapshots_are_evenly_spread_and_end_with_the_last():

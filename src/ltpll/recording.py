@@ -26,10 +26,12 @@ def record_training(
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
     on_epoch: Callable[[Record], None] | None = None,
+    before_done: Callable[[], None] = lambda: None,
     **facts: Any,
 ) -> None:
     """Train and leave the run's folder finished; `facts` go into its result as they are.
 
+    `before_done` writes whatever else belongs to the run: the marker that makes it count comes last.
     With `checkpoint_every`, an unfinished run goes on from its last checkpoint; otherwise it starts anew.
     """
     checkpoint = run.folder / "checkpoint.safetensors" if checkpoint_every else None
@@ -61,6 +63,7 @@ def record_training(
     )
     seconds = [record["seconds"] for record in run.records()]
     rows = ["test", *truth.posthoc]
+    before_done()
     run.finish(
         {
             "environment": environment(str(trainer.device)),

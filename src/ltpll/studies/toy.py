@@ -66,16 +66,13 @@ def train(run: Run) -> None:
         device="cpu",
         **{name: config[name] for name in ("epochs", "batch_size", "lr", "final_lr", "weight_decay", "drop_last")},
     )
-    record_training(run, trainer, x, candidates, Truth(x_test, y_test, y), class_counts=np.bincount(y).tolist())
-    np.savez(
-        run.folder / "points.npz",
-        x=x,
-        y=y,
-        x_test=x_test,
-        y_test=y_test,
-        identified=trainer.targets.labels().numpy(),
-        predicted=trainer.predict(x_test),
-    )
+
+    def keep_points() -> None:
+        identified, predicted = trainer.targets.labels().numpy(), trainer.predict(x_test)
+        np.savez(run.folder / "points.npz", x=x, y=y, x_test=x_test, y_test=y_test, identified=identified, predicted=predicted)
+
+    truth = Truth(x_test, y_test, y)
+    record_training(run, trainer, x, candidates, truth, class_counts=np.bincount(y).tolist(), before_done=keep_points)
 
 
 def draw(runs: list[Run], path: Path) -> None:
