@@ -10,32 +10,19 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.data.image_sets import ImageSet, write_image_set
+from ltpll.data.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, build_trainer, draw_problem, experiment_run, train
+from pictures import coloured_images
 from processes import typed
 
 SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
 
 
-def images(name="cifar10", n_classes=4, **more):
-    """Noisy pictures of one colour a class, so that something can be learned in seconds."""
-    rng = np.random.default_rng(0)
-    colours = rng.integers(40, 216, (n_classes, 3))
-
-    def draw(labels):
-        noise = rng.integers(-40, 40, (len(labels), 32, 32, 3))
-        return (colours[labels][:, None, None] + noise).clip(0, 255).astype(np.uint8)
-
-    y, y_test = np.repeat(np.arange(n_classes), 24), np.repeat(np.arange(n_classes), 6)
-    names = tuple(f"class {c}" for c in range(n_classes))
-    return ImageSet(name, draw(y), y, draw(y_test), y_test, names, **more)
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    write_image_set(images(), folder)
+    write_image_set(coloured_images(), folder)
     return folder
 
 
@@ -73,7 +60,7 @@ def test_a_config_without_data_is_refused():
 
 
 def test_the_problem_is_long_tailed_ambiguous_and_drawn_by_the_seed_alone():
-    one, same, other = (draw_problem(Experiment.from_mapping({**SMALL, "seed": seed}), images()) for seed in (0, 0, 1))
+    one, same, other = (draw_problem(Experiment.from_mapping({**SMALL, "seed": seed}), coloured_images()) for seed in (0, 0, 1))
     assert np.bincount(one.y).tolist() == [24, 15, 9, 6]
     assert bool(one.candidates.contains(torch.from_numpy(one.y)).all())
     assert torch.equal(one.x, same.x)
@@ -88,16 +75,16 @@ def test_the_problem_is_long_tailed_ambiguous_and_drawn_by_the_seed_alone():
 def test_superclass_ambiguity_needs_superclasses_and_prefers_them():
     experiment = Experiment.from_mapping({**SMALL, "superclass": True, "ambiguity": 0.05, "imbalance": 1})
     with pytest.raises(InputError, match="no superclasses"):
-        draw_problem(experiment, images())
-    drawn = draw_problem(experiment, images(superclass=np.asarray([0, 0, 1, 1])))
+        draw_problem(experiment, coloured_images())
+    drawn = draw_problem(experiment, coloured_images(superclass=np.asarray([0, 0, 1, 1])))
     dense = drawn.candidates.dense().numpy()
     same = dense[np.arange(len(drawn.y)), drawn.y ^ 1].mean()
     assert same > dense[np.arange(len(drawn.y)), (drawn.y + 2) % 4].mean()
 
 
 def test_an_image_set_with_sets_of_its_own_is_taken_as_it_is():
-    own = Candidates.from_sets([[c, (c + 1) % 4] for c in images().y_train])
-    drawn = draw_problem(Experiment.from_mapping(SMALL), images(candidates=own))
+    own = Candidates.from_sets([[c, (c + 1) % 4] for c in coloured_images().y_train])
+    drawn = draw_problem(Experiment.from_mapping(SMALL), coloured_images(candidates=own))
     assert len(drawn.y) == 96
     assert torch.equal(drawn.candidates.labels, own.labels)
 
@@ -106,7 +93,7 @@ def test_options_reach_the_part_they_name():
     experiment = Experiment.from_mapping(
         {**SMALL, "method": "lw", "rebalancer": "records", "options": {"lw": {"beta": 2.0}, "records": {"momentum": 0.5}}}
     )
-    trainer = build_trainer(experiment, draw_problem(experiment, images()), device="cpu")
+    trainer = build_trainer(experiment, draw_problem(experiment, coloured_images()), device="cpu")
     assert trainer.method.beta == 2.0
     assert trainer.rebalancer.momentum == 0.5
 
@@ -115,7 +102,7 @@ def test_options_reach_the_part_they_name():
 def test_a_run_leaves_its_record_and_none_brings_the_posthoc_row(tmp_path, rebalancer):
     experiment = Experiment.from_mapping({**SMALL, "rebalancer": rebalancer, "extras": ["mixup"]})
     run = experiment_run(tmp_path, experiment)
-    train(run, images(), device="cpu", measure_every=2)
+    train(run, coloured_images(), device="cpu", measure_every=2)
     result = run.result()
     assert result["curves"]["epoch"] == [2, 3]
     assert result["posthoc"] == (["oracle-la-posthoc"] if rebalancer == "none" else [])
@@ -127,7 +114,7 @@ def test_a_run_leaves_its_record_and_none_brings_the_posthoc_row(tmp_path, rebal
 def test_training_images_learns(tmp_path):
     experiment = Experiment.from_mapping({**SMALL, "width": 4, "epochs": 8, "views": "flip-crop", "method": "proden", "lr": 0.1})
     run = experiment_run(tmp_path, experiment)
-    train(run, images(), device="cpu", measure_every=8)
+    train(run, coloured_images(), device="cpu", measure_every=8)
     assert run.result()["last"]["target_recovery"] > 0.8
 
 

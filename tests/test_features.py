@@ -10,32 +10,22 @@ import torch
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
-from ltpll.data.image_sets import ImageSet, write_image_set
+from ltpll.data.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, experiment_run, train
 from ltpll.features import Probe, balanced_rows, features_of, fit_probe, open_run, reopened, top_accuracies
+from pictures import coloured_images
 from refusals import refusal
 
 SETTING = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05, "method": "proden"}
 
 
-def images(n_classes=4):
-    rng = np.random.default_rng(0)
-    colours = rng.integers(40, 216, (n_classes, 3))
-
-    def draw(labels):
-        return (colours[labels][:, None, None] + rng.integers(-40, 40, (len(labels), 32, 32, 3))).clip(0, 255).astype(np.uint8)
-
-    y, y_test = np.repeat(np.arange(n_classes), 24), np.repeat(np.arange(n_classes), 6)
-    return ImageSet("cifar10", draw(y), y, draw(y_test), y_test, tuple(f"class {c}" for c in range(n_classes)))
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     root = tmp_path_factory.mktemp("probe")
-    write_image_set(images(), root / "data")
+    write_image_set(coloured_images(), root / "data")
     run = experiment_run(root / "runs", Experiment.from_mapping(SETTING))
-    train(run, images(), device="cpu")
+    train(run, coloured_images(), device="cpu")
     return root, run
 
 
@@ -78,9 +68,9 @@ def test_rows_are_balanced_and_too_many_are_refused():
 
 def test_a_reopened_run_predicts_what_its_record_says(trained):
     _, run = trained
-    trainer = reopened(open_run(run.folder), images(), "cpu")
+    trainer = reopened(open_run(run.folder), coloured_images(), "cpu")
     assert trainer.epoch == 3
-    own = images()
+    own = coloured_images()
     predicted = trainer.predict(torch.from_numpy(own.x_test).permute(0, 3, 1, 2))
     accuracy = np.mean([np.mean(predicted[own.y_test == c] == c) for c in range(4)])
     assert accuracy == pytest.approx(run.result()["last"]["test"]["balanced_accuracy"], abs=1e-5)

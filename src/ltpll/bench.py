@@ -16,7 +16,6 @@ from ltpll.contract import Outputs
 from ltpll.data.image_sets import ImageSet
 from ltpll.evaluate import Truth
 from ltpll.experiment import Experiment, Problem, build_trainer, draw_problem
-from ltpll.precision import LowWeights
 from ltpll.runs import Record, environment
 from ltpll.trainer import PartialLabelTrainer
 
@@ -100,10 +99,7 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
 
     def forward_backward() -> None:
         logits, features = forward()
-        trainer.optimizer.zero_grad(set_to_none=True)
-        (logits.sum() + features.sum()).backward()
-        if isinstance(trainer._network, LowWeights):
-            trainer._network.hand_over()
+        trainer._backward(logits.sum() + features.sum())
 
     def refine() -> None:
         outputs = trainer_outputs.detach()

@@ -72,6 +72,11 @@ class Experiment:
         floats = {key: float(value) for key, value in values.items() if isinstance(known[key].default, float)}
         return cls(**{**values, **floats, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Experiment:
+        """The other way round from `config`."""
+        return cls.from_mapping({key: value for key, value in config.items() if key != "experiment"})
+
     def config(self) -> Record:
         """The run's config; what the image set brings itself (VOC's candidate sets) is no setting."""
         return {
@@ -175,7 +180,7 @@ def train(
     with run.locked():
         if run.done:  # by another process, since this one looked
             return
-        experiment = Experiment.from_mapping({key: value for key, value in run.config.items() if key != "experiment"})
+        experiment = Experiment.from_config(run.config)
         problem = draw_problem(experiment, images)
         trainer = build_trainer(experiment, problem, device=device, engine=engine)
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)

@@ -33,7 +33,7 @@ def open_run(folder: Path) -> Run:
 
 def reopened(run: Run, images: ImageSet, device: str) -> PartialLabelTrainer:
     """The trainer of a run as its checkpoint left it."""
-    experiment = Experiment.from_mapping({key: value for key, value in run.config.items() if key != "experiment"})
+    experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)
     trainer = build_trainer(experiment, problem, device=device, engine="eager")
     trainer.prepare(problem.x, problem.candidates)

@@ -124,6 +124,12 @@ def read_result(path: Path) -> Record:
     return record
 
 
+def finished_in(folder: Path) -> list[Record]:
+    """The records of a folder: of the runs in it that are done, and of result files that lie in it by themselves."""
+    paths = [marker.parent / "result.json" for marker in sorted(folder.glob("*/done"))]
+    return [read_result(path) for path in (*paths, *sorted(folder.glob("*.json")))]
+
+
 def results_under(folder: Path) -> Iterator[Record]:
     """All result records of a folder of committed results (`*.json`), in a stable order."""
     for path in sorted(folder.rglob("*.json")):

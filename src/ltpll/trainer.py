@@ -240,13 +240,16 @@ class PartialLabelTrainer:
         loss = self.method.loss(outputs, batch.targets, candidates)
         for extra, inputs, said in zip(extras, own, own_outputs, strict=True):
             loss = loss + extra.loss(self.method, self.head, batch, outputs, inputs, said)
+        self._backward(loss)
+        self._join()
+        self.optimizer.step()
+        return loss.detach()
+
+    def _backward(self, loss: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if isinstance(self._network, LowWeights):
             self._network.hand_over()
-        self._join()
-        self.optimizer.step()
-        return loss.detach()
 
     def _join(self) -> None:
         if self._side is not None:

@@ -7,14 +7,14 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from filelock import FileLock
 
-from ltpll.data.image_sets import ImageSet, write_image_set
+from ltpll.data.image_sets import write_image_set
 from ltpll.errors import BusyError
 from ltpll.experiment import Experiment, experiment_run, train
 from ltpll.paper.launch import launch
+from pictures import coloured_images
 from processes import typed
 from refusals import refusal
 
@@ -22,14 +22,7 @@ TINY = ["--set", "width=2", "--set", "batch_size=32", "--only", "dataset=cifar10
 
 
 def images():
-    rng = np.random.default_rng(0)
-    colours = rng.integers(40, 216, (10, 3))
-
-    def draw(labels):
-        return (colours[labels][:, None, None] + rng.integers(-40, 40, (len(labels), 32, 32, 3))).clip(0, 255).astype(np.uint8)
-
-    y, y_test = np.repeat(np.arange(10), 50), np.repeat(np.arange(10), 4)
-    return ImageSet("cifar10", draw(y), y, draw(y_test), y_test, tuple(f"class {c}" for c in range(10)))
+    return coloured_images(10, 50, 4)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def bound(
             from ltpll.data.image_sets import load_image_set
             from ltpll.experiment import Experiment, draw_problem
 
-            experiment = Experiment.from_mapping({key: value for key, value in record["config"].items() if key != "experiment"})
+            experiment = Experiment.from_config(record["config"])
             problem = draw_problem(experiment, load_image_set(experiment.data, data_root))
             eta = ambiguity_degree(problem.candidates, problem.y.tolist())
     if n is None or classes is None or eta is None:

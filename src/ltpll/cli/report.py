@@ -9,7 +9,7 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
-from ltpll.runs import Record, read_result
+from ltpll.runs import Record, finished_in, read_result
 
 Option = typer.Option
 
@@ -44,8 +44,7 @@ def _records(path: Path) -> list[Record]:
         if not (path / "done").exists():
             raise InputError(f"The run {path} is not finished: the command that started it goes on with it.")
         return [read_result(path / "result.json")]
-    found = [read_result(marker.parent / "result.json") for marker in sorted(path.glob("*/done"))]
-    found += [read_result(file) for file in sorted(path.glob("*.json"))]
+    found = finished_in(path)
     if not found:
         raise InputError(f"There are no finished runs in {path}.")
     return found

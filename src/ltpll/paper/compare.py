@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ltpll.experiment import Experiment
-from ltpll.paper.grid import Finished, unbuilt
+from ltpll.paper.grid import Finished, experiment_of, unbuilt
 from ltpll.paper.items import ITEMS, Cell, Item
 from ltpll.report.page import Comparison
 from ltpll.report.summary import Figure
@@ -37,7 +36,7 @@ def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, A
     missing = tuple(unbuilt(cell.setting))
     if missing:
         return Compared(None, None, cell.published, missing)
-    wanted = [Experiment.from_mapping({**cell.setting, **changes, "seed": seed}) for seed in range(seeds)]
+    wanted = [experiment_of(cell.setting, changes, seed) for seed in range(seeds)]
     records = [record for experiment in wanted if (record := finished.get(experiment)) is not None]
     last, best = (
         [_number(read(record).get(cell.figure)) for record in records]
@@ -67,17 +66,9 @@ def comparisons(finished: Finished, seeds: int) -> list[Comparison]:
     """For a results page: every table of the paper of which there are runs."""
     found = []
     for item in ITEMS.values():
-        compared = compare(item, finished, seeds, {})
-        rows = [
-            (
-                [column, line.label, _spread(cell.last), _spread(cell.best), str(cell.last.n), *_against(cell)],
-                cell.difference is not None and abs(cell.difference) > FAR,
-            )
-            for number, column in enumerate(item.columns)
-            for line, cells in zip(item.lines, compared, strict=True)
-            if (cell := cells[number]).last is not None
-        ]
-        if rows and any(cell.published is not None for cells in compared for cell in cells):
+        known = _known(item, compare(item, finished, seeds, {}))
+        if any(cell.published is not None for _, cell in known):
+            rows = [(texts, cell.difference is not None and abs(cell.difference) > FAR) for texts, cell in known]
             found.append(Comparison(f"{item.where}: {item.title}", COLUMNS, rows))
     return found
 
@@ -94,13 +85,17 @@ def _against(cell: Compared) -> tuple[str, str]:
     return paper, "–" if cell.difference is None else f"{cell.difference:+.2f}"
 
 
+def _known(item: Item, compared: list[list[Compared]]) -> list[tuple[list[str], Compared]]:
+    """The cells that have runs, one row each with its texts: a wide table with most cells empty helps nobody."""
+    return [
+        ([column, line.label, _spread(cell.last), _spread(cell.best), str(cell.last.n), *_against(cell)], cell)
+        for number, column in enumerate(item.columns)
+        for line, cells in zip(item.lines, compared, strict=True)
+        if (cell := cells[number]).last is not None
+    ]
+
+
 def markdown(item: Item, compared: list[list[Compared]]) -> str:
-    """The cells that have runs, one row each: a wide table with most cells empty helps nobody."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---|---|---:|---:|---:|---:|---:|"]
-    for number, column in enumerate(item.columns):
-        for line, cells in zip(item.lines, compared, strict=True):
-            cell = cells[number]
-            if cell.last is not None:
-                figures = (_spread(cell.last), _spread(cell.best), str(cell.last.n), *_against(cell))
-                lines.append(f"| {column} | {line.label} | {' | '.join(figures)} |")
-    return "\n".join(lines) if len(lines) > 2 else "*No runs yet.*"
+    rows = [f"| {' | '.join(texts)} |" for texts, _ in _known(item, compared)]
+    head = ["| " + " | ".join(COLUMNS) + " |", "|---|---|---:|---:|---:|---:|---:|"]
+    return "\n".join([*head, *rows]) if rows else "*No runs yet.*"

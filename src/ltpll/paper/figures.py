@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ltpll.errors import InputError
-from ltpll.experiment import Experiment
-from ltpll.paper.grid import Finished, unbuilt
+from ltpll.paper.grid import Finished, experiment_of, unbuilt
 from ltpll.paper.items import MOMENTA, Cell, Item
 from ltpll.runs import Record
 
@@ -37,7 +36,7 @@ def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path
 def _record(cell: Cell, finished: Finished, changes: Mapping[str, Any]) -> Record | None:
     if unbuilt(cell.setting):
         return None
-    record = finished.get(Experiment.from_mapping({**cell.setting, **changes, "seed": 0}))
+    record = finished.get(experiment_of(cell.setting, changes, 0))
     # Records from before predictions over training were kept have nothing to show of them.
     return None if record is not None and cell.figure == "mean_prediction" and "snapshots" not in record else record
 

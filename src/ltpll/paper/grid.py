@@ -17,7 +17,7 @@ from ltpll.methods import METHODS
 from ltpll.paper.items import Item, Setting
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name
-from ltpll.runs import Record, read_result
+from ltpll.runs import Record, finished_in
 
 ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
 # Classes, examples of the largest class and pixels of an image; VOC is a list of objects, not a subset that is drawn.
@@ -32,13 +32,18 @@ def unbuilt(setting: Setting) -> list[str]:
     return [setting["method"], *missing] if setting["method"] not in METHODS else missing
 
 
+def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Experiment:
+    """A setting of the paper's, with departures from its protocol."""
+    return Experiment.from_mapping({**setting, **changes, "seed": seed})
+
+
 def experiments(item: Item, seeds: int, changes: Mapping[str, Any], only: Mapping[str, Any]) -> list[Experiment]:
     """The runs of an item that can be run, for every seed: all settings with the first seed before any with the second."""
     made = []
     for seed in range(seeds):
         for setting in item.settings:
             if not unbuilt(setting):
-                experiment = Experiment.from_mapping({**setting, **changes, "seed": seed})
+                experiment = experiment_of(setting, changes, seed)
                 if all(getattr(experiment, name) == value for name, value in only.items()):
                     made.append(experiment)
     return made
@@ -92,14 +97,8 @@ class Finished:
     @classmethod
     def under(cls, *folders: Path) -> Finished:
         """From folders of runs (those that are done) and folders of committed results."""
-        found: list[Record] = []
-        for folder in folders:
-            found += [read_result(marker.parent / "result.json") for marker in sorted(folder.glob("*/done"))]
-            found += [read_result(path) for path in sorted(folder.glob("*.json"))]
+        found = (record for folder in folders for record in finished_in(folder))
         return cls(record for record in found if record["config"].get("experiment") == "images")
-
-    def __len__(self) -> int:
-        return len(self._records)
 
     def __contains__(self, experiment: Experiment) -> bool:
         return self.get(experiment) is not None
