@@ -206,6 +206,49 @@ def image_runs_table() -> str:
     return "\n".join(lines)
 
 
+def sharing_table() -> str:
+    """Several trainings on one GPU, from `benchmarks/sharing.py`."""
+    lines = []
+    for found in bench_records("sharing"):
+        made = found["environment"]
+        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), views per second of all together:", ""]
+        counts = sorted({row["runs"] for row in found["rows"]})
+        lines += ["| trainings at once | " + " | ".join(map(str, counts)) + " |", "|---|" + "---:|" * len(counts)]
+        for how in dict.fromkeys(row["how"] for row in found["rows"]):
+            cells = {row["runs"]: row["views_per_second"] for row in found["rows"] if row["how"] == how}
+            lines.append(f"| {how} | " + " | ".join(f"{cells[n]:,.0f}" if cells.get(n) else "–" for n in counts) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def drift_table() -> str:
+    """Where a rebalancer's accuracy and targets go in the course of a training."""
+    records = [
+        record
+        for record in results_under(ROOT / "results" / "images")
+        if (one := record["config"])["data"] == "cifar10" and (one["imbalance"], one["ambiguity"], one["method"]) == (100, 0.5, "corr")
+        if one["rebalancer"] in ("none", "records") and (one["seed"], one["epochs"], one["extras"], one["options"]) == (0, 800, [], {})
+    ]
+    records.sort(key=lambda record: record["config"]["rebalancer"])
+    epochs = range(100, 801, 100)
+    lines = ["| epoch | | " + " | ".join(map(str, epochs)) + " |", "|---|---|" + "---:|" * len(epochs)]
+    for record in records:
+        curves, name = record["curves"], record["config"]["rebalancer"]
+        for what, values in (("accuracy (%)", curves["accuracy"]["test"]), ("target recovery (%)", curves["target_recovery"])):
+            cells = [f"{100 * values[curves['epoch'].index(epoch)]:.1f}" for epoch in epochs]
+            lines.append(f"| corr + {name} | {what} | " + " | ".join(cells) + " |")
+    for record in records:
+        best, last = (
+            100 * max(zip(record["class_counts"], one["test"]["per_class"], strict=True))[1]
+            for one in (record["best"]["test"], record["last"])
+        )
+        lines += [
+            "",
+            f"The largest class under corr + {record['config']['rebalancer']}: {best:.0f}% at the best epoch, {last:.0f}% at the last.",
+        ]
+    return "\n".join(lines)
+
+
 def reproduction_tables() -> str:
     """Every table of the paper of which runs are recorded, beside the published numbers."""
     finished = Finished.under(ROOT / "results" / "images")
@@ -226,7 +269,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "steps": steps_table,
     "precision": precision_table,
     "views": views_table,
+    "sharing": sharing_table,
     "image-runs": image_runs_table,
+    "drift": drift_table,
     "reproduction": reproduction_tables,
     "toy-cosine": lambda: toy_table(cosine=True),
 }

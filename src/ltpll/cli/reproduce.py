@@ -27,7 +27,7 @@ def reproduce(
     epochs: Annotated[int | None, Option(min=1, help="Instead of the paper's 800.", show_default=False)] = None,
     change: Annotated[list[str] | None, Option("--set", help="Another setting than the paper's, such as width=16.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would be run, show what is there, and run nothing.")] = False,
-    per_gpu: Annotated[int, Option(min=1, help="Runs side by side; one at a time was fastest on an H200.")] = 1,
+    per_gpu: Annotated[int, Option(min=1, help="Runs side by side: pays under NVIDIA's MPS server, costs without it.")] = 1,
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
     data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
     out: Annotated[Path, Option(help="Folder for runs.")] = Path("ltpll-runs/images"),
