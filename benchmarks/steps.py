@@ -72,7 +72,7 @@ def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabel
     with settings(variant):
         trainer = build_trainer(experiment, problem, device="cuda", engine=variant.engine)
         if not variant.low_weights and variant.engine == "captured":
-            trainer._network = trainer.model
+            trainer.passes.network = trainer.model
         if not variant.beside:
             trainer._side = None
         if variant.change:
@@ -149,14 +149,14 @@ def weights_beside(trainer: PartialLabelTrainer) -> None:
             module.forward = types.MethodType(  # type: ignore[method-assign]
                 lambda self, x: _WeightsBeside.apply(x, self.weight, self.stride[0], self.padding[0]), module
             )
-    hand_over = trainer._network.hand_over  # type: ignore[attr-defined]
+    hand_over = trainer.passes.network.hand_over  # type: ignore[attr-defined]
 
     def joined() -> None:
         torch.cuda.current_stream().wait_stream(_WeightsBeside.stream)
         _WeightsBeside.held.clear()
         hand_over()
 
-    trainer._network.hand_over = joined  # type: ignore[attr-defined]
+    trainer.passes.network.hand_over = joined  # type: ignore[attr-defined]
 
 
 ALL = Variant("targets worked out beside the backward pass")

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ltpll.contract import Method, Outputs, Rebalancer
+from ltpll.contract import Batch, Method, Outputs, Rebalancer, Step
 from ltpll.methods import METHODS
+from ltpll.models import Classifier
 from ltpll.rebalancers import REBALANCERS
 
 N_CLASSES = 7
@@ -33,7 +34,7 @@ def problem(method: Method, *, batch: int = 12, scale: float = 3.0, seed: int = 
     if method.covers == "candidates":
         weights = weights * candidates
     targets = weights / weights.sum(1, keepdim=True)
-    views = method.n_views
+    views = method.n_shown
     logits = tuple(scale * torch.randn(batch, N_CLASSES, generator=g) for _ in range(views))
     features = tuple(torch.randn(batch, N_FEATURES, generator=g) for _ in range(views))
     head = nn.Linear(N_FEATURES, N_CLASSES)
@@ -43,13 +44,36 @@ def problem(method: Method, *, batch: int = 12, scale: float = 3.0, seed: int = 
     return Problem(Outputs(logits, features), targets, candidates, head)
 
 
+def step_of(p: Problem, rebalancer: Rebalancer | None = None, views: tuple[Tensor, ...] = (), seed: int = 0) -> Step:
+    """A step of training the problem's head on features, which are the views."""
+    model = Classifier(nn.Identity(), p.head)
+
+    def forward(views: tuple[Tensor, ...], network: nn.Module | None = None) -> Outputs:
+        said = [(network or model)(view) for view in views]
+        return Outputs(tuple(z for z, _ in said), tuple(f for _, f in said))
+
+    batch = Batch(views or p.outputs.features, p.targets, p.candidates)
+    generator = torch.Generator().manual_seed(seed)
+    return Step(batch, p.outputs, p.head, rebalancer or REBALANCERS["none"](), forward, generator)
+
+
+def attached(method: Method, seed: int = 0) -> Method:
+    """The method with whatever it makes for a model of the problems' size."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        method.attach(Classifier(nn.Identity(), nn.Linear(N_FEATURES, N_CLASSES)))
+        if hasattr(method, "prototypes"):
+            method.prototypes.normal_()  # as if they had moved: all are zero before, and equally near
+    return method
+
+
 def every_method() -> list[Method]:
     """Each method in each of its forms."""
     forms = {
         "lw": [{"form": "sigmoid"}, {"form": "cross-entropy", "beta": 2.0}],
         "corr": [{"form": "records"}, {"form": "original", "ramp_epochs": 4}],
     }
-    return [METHODS[name](**options) for name in METHODS for options in forms.get(name, [{}])]
+    return [attached(METHODS[name](**options)) for name in METHODS for options in forms.get(name, [{}])]
 
 
 def make_rebalancer(name: str) -> Rebalancer:

@@ -77,6 +77,28 @@ def test_every_extra_can_be_replayed(extra):
     assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
 
 
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_can_be_replayed(name):
+    options = {"views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)), "batch_size": 32, "epochs": 6}
+    eager, replayed = (train(name, "none", "cuda", engine=engine, **options) for engine in ("eager", "captured"))
+    assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
+    torch.testing.assert_close(replayed.targets.values, eager.targets.values, atol=2e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("method", "extras"), [("solar", ()), ("pico", ()), ("htc", ()), ("corr", ("bcl",)), ("corr", ("paco",))])
+def test_systems_train_images_in_bfloat16_and_replayed(method, extras):
+    """Passes beyond the first go through the same low weights; the losses are those of exact steps, as far as that precision goes."""
+    rebalancer = "none" if method in ("solar", "htc") else "records"
+    experiment = Experiment("noise", imbalance=10, batch_size=64, width=32, epochs=6, method=method, rebalancer=rebalancer, extras=extras)
+    problem = draw_problem(experiment, random_images(40, 10, 50))
+    losses = []
+    for precision, engine in (("float32", "eager"), ("bfloat16", "captured")):
+        trainer = build_trainer(replace(experiment, precision=precision), problem, device="cuda", engine=engine)
+        trainer.fit(problem.x, problem.candidates)
+        losses.append([record["loss"] for record in trainer.history])
+    assert losses[1] == pytest.approx(losses[0], rel=0.1)
+
+
 def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_state_is_left_alone(tmp_path):
     views = Views(weak=(Jitter(0.1),), strong=(Jitter(0.2, 0.1),))
     options = {"views": views, "batch_size": 64}

@@ -29,7 +29,7 @@ def test_results_and_gradients_are_those_of_autocast():
         torch.testing.assert_close(gradient, their_gradients[name], atol=1e-6, rtol=1e-5, msg=name)
 
 
-def test_changed_weights_are_seen_by_the_next_call():
+def test_changed_weights_are_seen_by_the_first_call_after_the_gradients_were_handed_over():
     model = build_model("mlp", 0, n_inputs=3, n_classes=2, hidden=(4,))
     network = LowWeights(model)
     x = torch.ones(1, 3)
@@ -37,10 +37,25 @@ def test_changed_weights_are_seen_by_the_next_call():
         before = network(x)[0]
         with torch.no_grad():
             model.head.weight.add_(1.0)
+        network.hand_over()
         after = network(x)[0]
         expected = model(x)[0]
     assert not torch.equal(before, after)
     torch.testing.assert_close(after, expected, atol=0, rtol=0)
+
+
+def test_two_passes_of_one_step_give_the_sum_of_their_gradients():
+    model = build_model("mlp", 0, n_inputs=3, n_classes=2, hidden=(4,))
+    network = LowWeights(model)
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        (network(x)[0].square().sum() + network(2 * x)[0].square().sum()).backward()
+        network.hand_over()
+        handed = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        (model(x)[0].square().sum() + model(2 * x)[0].square().sum()).backward()
+    for got, parameter in zip(handed, model.parameters(), strict=True):
+        torch.testing.assert_close(got, parameter.grad, atol=1e-2, rtol=2e-2)
 
 
 def test_a_gradient_from_elsewhere_is_added_to():

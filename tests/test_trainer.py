@@ -111,6 +111,65 @@ def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forwar
     assert one.epoch == 2
 
 
+@pytest.mark.parametrize(("method", "extra", "drawn", "seen"), [
+    ("proden", "bcl", ("weak", "strong"), 2),
+    ("proden", "paco", ("weak", "strong"), 1),
+    ("corr", "bcl", ("weak", "strong"), 2),
+    ("pico", "sfn", ("weak", "strong"), 1),
+    ("pico", "bcl", ("weak", "strong"), 2),
+    ("proden", "sfn", ("weak",), 1),
+])  # fmt: skip
+def test_views_beyond_the_methods_are_drawn_for_an_extra_and_shown_to_the_network_only_if_it_asks(method, extra, drawn, seen):
+    asked, calls = [], []
+
+    class Asked(Views):
+        def draw(self, x, kinds, generator):
+            asked.append(tuple(kinds))
+            return super().draw(x, kinds, generator)
+
+    class Counting(nn.Module):
+        def forward(self, x):
+            if torch.is_grad_enabled():  # not a network that follows
+                calls.append(len(x))
+            return x
+
+    x, _, candidates = toy()
+    model = Classifier(Counting(), nn.Linear(2, 4))
+    views = Asked(strong=(Jitter(0.05),))
+    one = trainer(method, None, [EXTRAS[extra]()], model=model, batch_size=len(x), epochs=2, views=views).fit(x, candidates)
+    assert set(asked) == {drawn}
+    assert calls[-1] == seen * len(x)
+    assert one.views_per_epoch == METHODS[method]().n_shown * len(x)
+
+
+def test_records_is_fed_by_the_methods_views_and_not_by_those_that_an_extra_adds():
+    x, _, candidates = toy()
+    model = Classifier(nn.Identity(), nn.Linear(2, 4))
+    records = REBALANCERS["records"](n_features=2, momentum=0.0)
+    views = Views(strong=(Jitter(5.0),))
+    trainer("proden", records, [EXTRAS["bcl"]()], model=model, batch_size=len(x), epochs=2, views=views).fit(x, candidates)
+    np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
+
+
+def test_what_parts_draw_when_they_are_attached_comes_from_the_seed():
+    def projector(seed):
+        extra = EXTRAS["bcl"]()
+        trainer(extras=[extra], seed=seed)
+        return extra.centres.detach().clone()
+
+    before = torch.get_rng_state()
+    assert torch.equal(projector(3), projector(3))
+    assert not torch.equal(projector(3), projector(4))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_what_an_extra_brings_is_no_part_of_the_model():
+    x, _, candidates = toy()
+    names = list(build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,)).state_dict())
+    one = trainer("pico", None, [EXTRAS["bcl"](), EXTRAS["paco"](queue=32)]).fit(x, candidates)
+    assert list(one.model.state_dict()) == names
+
+
 def test_records_is_fed_by_the_unmixed_views_only():
     x, _, candidates = toy()
     model = Classifier(nn.Identity(), nn.Linear(2, 4))
@@ -141,6 +200,9 @@ def test_method_and_rebalancer_are_told_of_every_epoch_in_order():
             told.append("step")
             return super().loss(*arguments)
 
+        def end_epoch(self, training):
+            told.append(("method ends", [len(candidates) for _, candidates in training.plain_outputs()]))
+
     class Hears(REBALANCERS["none"]):
         def start_epoch(self, epoch, n_epochs):
             told.append(("rebalancer starts", epoch, n_epochs))
@@ -153,7 +215,7 @@ def test_method_and_rebalancer_are_told_of_every_epoch_in_order():
     PartialLabelTrainer(model, Told(), Hears(), epochs=2, batch_size=100, device="cpu").fit(x, candidates)
     expected = []
     for epoch in range(2):
-        expected += [("method starts", epoch, 2), ("rebalancer starts", epoch, 2), "step", "rebalancer ends"]
+        expected += [("method starts", epoch, 2), ("rebalancer starts", epoch, 2), "step", "rebalancer ends", ("method ends", [150])]
     assert told == expected
 
 
@@ -220,7 +282,7 @@ def test_an_engine_that_cannot_run_here_is_refused(engine, message):
 # ---- learning --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["cc", "proden", "cavl", "corr", "lw"])
+@pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_learns_the_squares_when_classes_are_balanced(method):
     x, y = four_squares([150] * 4, seed=0)
     x_test, y_test = four_squares([100] * 4, seed=1)

@@ -88,18 +88,18 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     """Milliseconds of the parts of one step, each measured by itself and run eagerly (a replayed whole has no seams to measure at)."""
     rows = torch.arange(min(trainer.chunk, len(problem.y)), device=trainer.device)
     size = min(trainer.batch_size, len(rows))
-    views = trainer.views.draw(trainer.x[rows], trainer.method.views, trainer.generator)
+    views = trainer.views.draw(trainer.x[rows], trainer.kinds, trainer.generator)
     index, batch = rows[:size], tuple(view[:size] for view in views)
     joined = torch.cat(batch)
     candidates, targets = trainer.candidates[index], trainer.targets[index]
     trainer.model.train()
 
     def forward() -> Any:
-        return trainer._pass(trainer._network, joined)
+        return trainer.passes(joined)
 
     def forward_backward() -> None:
         logits, features = forward()
-        trainer._backward(logits.sum() + features.sum())
+        trainer.passes.backward(logits.sum() + features.sum())
 
     def refine() -> None:
         outputs = trainer_outputs.detach()
@@ -113,7 +113,7 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     with torch.no_grad():
         logits, features = forward()
         trainer_outputs = Outputs(logits.split(size), features.split(size))
-    drawing = _milliseconds(trainer, lambda: trainer.views.draw(trainer.x[rows], trainer.method.views, trainer.generator))
+    drawing = _milliseconds(trainer, lambda: trainer.views.draw(trainer.x[rows], trainer.kinds, trainer.generator))
     both = _milliseconds(trainer, forward_backward)
     forward_only = _milliseconds(trainer, forward)
     with torch.no_grad():

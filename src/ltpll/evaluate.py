@@ -133,15 +133,19 @@ class Truth:
             self._counts = torch.bincount(self._y_train, minlength=n_classes)
 
     def __call__(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
-        """The record of one epoch: `test` is what the trainer predicts, every post-hoc name the same logits adjusted otherwise."""
+        """The record of one epoch: `test` is what the trainer predicts, post-hoc names and the method's variants the same otherwise."""
         outputs = trainer.outputs(self._x)
         mean_target = trainer.targets.mean()
-        record: dict[str, Any] = {"test": self._judge(trainer, trainer.rebalancer, outputs), "mean_target": mean_target.tolist()}
+        predicted = trainer.method.predict(outputs)
+        record: dict[str, Any] = {"test": self._judge(trainer, trainer.rebalancer, predicted), "mean_target": mean_target.tolist()}
         for name, rebalancer in self.posthoc.items():
-            record[name] = self._judge(trainer, rebalancer, outputs)
+            record[name] = self._judge(trainer, rebalancer, predicted)
+        for name in trainer.method.variants:
+            record[name] = self._judge(trainer, trainer.rebalancer, trainer.method.predict(outputs, name))
         prior = None
-        if trainer.rebalancer.estimates_prior:
-            prior = torch.softmax(trainer.rebalancer.log_prior(trainer.head), dim=0)
+        log_prior = trainer.rebalancer.log_prior(trainer.head) if trainer.rebalancer.estimates_prior else trainer.method.log_prior()
+        if log_prior is not None:
+            prior = torch.softmax(log_prior, dim=0)
             record["prior"] = prior.tolist()
         if self._y_train is not None and self._counts is not None:
             true_prior = self._counts / self._counts.sum()

@@ -184,7 +184,8 @@ def train(
         problem = draw_problem(experiment, images)
         trainer = build_trainer(experiment, problem, device=device, engine=engine)
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
-        posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if experiment.rebalancer == "none" else {}
+        bare = experiment.rebalancer == "none" and not trainer.method.own_rebalancing
+        posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}
         truth = Truth(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
         facts = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds), "engine": trainer.engine}
         record_training(

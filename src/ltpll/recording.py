@@ -62,7 +62,8 @@ def record_training(
         checkpoint_seconds=checkpoint_seconds,
     )
     seconds = [record["seconds"] for record in run.records()]
-    rows = ["test", *truth.posthoc]
+    others = [*truth.posthoc, *trainer.method.variants]
+    rows = ["test", *others]
     before_done()
     run.finish(
         {
@@ -70,7 +71,7 @@ def record_training(
             "seconds": round(sum(seconds), 3),
             # The median epoch: the first one compiles, and some are measured or saved.
             "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),
-            "posthoc": list(truth.posthoc),
+            "posthoc": others,
             "shots": {"many": truth.shots.many, "few": truth.shots.few},
             "last": rounded(trainer.history[-1]),
             "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},

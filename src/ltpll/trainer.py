@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -17,11 +18,11 @@ from torch import Tensor, nn
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import load_optimizer, optimizer_tensors, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.checks import check_data, check_parts
-from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer
+from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind
 from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.inputs import as_inputs, at_least, chosen_device
-from ltpll.precision import LowWeights
+from ltpll.passes import Passes
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.targets import Targets, initial_targets
@@ -75,6 +76,11 @@ class PartialLabelTrainer:
     ) -> None:
         self.device = chosen_device(device)
         self.model = model.to(self.device)
+        self._global_random = random_state_of(seed, self.device)
+        with self._own_random_state():
+            method.attach(self.model)
+            for extra in extras:
+                extra.attach(self.model)
         self.method = method.to(self.device)
         self.rebalancer = (rebalancer or NoRebalancing()).to(self.device)
         self.extras = nn.ModuleList(extras).to(self.device)
@@ -87,7 +93,6 @@ class PartialLabelTrainer:
         self.epoch = 0
         self.history: list[dict[str, Any]] = []
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self._global_random = random_state_of(seed, self.device)
         parameters = [p for part in (model, method, self.rebalancer, self.extras) for p in part.parameters() if p.requires_grad]
         on_cuda = self.device.type == "cuda"
         self.optimizer = torch.optim.SGD(
@@ -98,17 +103,14 @@ class PartialLabelTrainer:
             weight_decay=weight_decay,
             fused=on_cuda,
         )
-        if precision not in ("float32", "bfloat16"):
-            raise InputError(f"There is no precision {precision!r}: choose 'float32' or 'bfloat16'.")
-        self.precision = precision
         self.engine = chosen_engine(engine, self.device)
+        self.passes = Passes(self.model, self.device, precision, self.engine)
         self.chunk = at_least(chunk, 1, "chunk")
-        self._network: Callable[[Tensor], tuple[Tensor, Tensor]] = self.model
-        if self.engine == "compiled":
-            self._network = torch.compile(self.model, dynamic=False)
-        elif self.engine == "captured" and precision == "bfloat16":
-            self._network = LowWeights(self.model)
         self._side = torch.cuda.Stream(self.device) if self.engine != "eager" else None
+        self._restart = self.method.restart(self.epochs)
+        if not 0 <= self._restart < self.epochs:
+            raise InputError(f"The method {method.name!r} starts anew after {self._restart} of {self.epochs} epochs: train longer.")
+        self._initial = {name: value.clone() for name, value in self.model.state_dict().items()} if self._restart else {}
         check_parts(self.head, self.method, self.rebalancer, self.views)
 
     @property
@@ -182,7 +184,10 @@ class PartialLabelTrainer:
 
     def train_epoch(self) -> dict[str, Any]:
         """One pass over the data; returns what is known without labels."""
-        rate = cosine_rate(self.epoch, self.epochs, self.lr, self.lr * self.final_lr)
+        if self._restart and self.epoch == self._restart:
+            self._start_anew()
+        length = self.epochs - self._restart
+        rate = cosine_rate(min(self._stage_epoch, length), length, self.lr, self.lr * self.final_lr)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
@@ -202,23 +207,47 @@ class PartialLabelTrainer:
                     self._check_finite(step)
         self._check_finite(None)
         self.rebalancer.end_epoch()
+        self.method.end_epoch(self)
         self.epoch += 1
         return {"epoch": self.epoch, "loss": float(total) / steps, "lr": rate}
 
     @property
     def views_per_epoch(self) -> int:
-        """How many augmented images (or rows) go through the network in one epoch, without those that extras add."""
+        """How many augmented images (or rows) go through the network in one epoch, without those that extras and systems add."""
         n = len(self.candidates)
         size = min(self.batch_size, n)
-        return self.method.n_views * (n // size * size if self.drop_last else n)
+        return self.method.n_shown * (n // size * size if self.drop_last else n)
+
+    @property
+    def kinds(self) -> tuple[ViewKind, ...]:
+        """The views that are drawn: the method's, and strong ones beyond them for extras that need more."""
+        wanted = max([0, *(extra.n_views for extra in self._extras())])
+        strong: ViewKind = "strong"
+        return self.method.views + (strong,) * (wanted - self.method.n_views)
+
+    @property
+    def _stage_epoch(self) -> int:
+        """Epochs since the network started, for a method that starts anew."""
+        return self.epoch - (self._restart if self.epoch >= self._restart else 0)
+
+    def _start_anew(self) -> None:
+        """The network, its optimizer and the targets as they were in the beginning; in place, since recordings hold on to them."""
+        self.model.load_state_dict(self._initial)
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
+        self.targets.values.copy_(initial_targets(self.candidates, self.method.covers).values)
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step, and so what a captured step holds for."""
-        return (self.epoch >= self.warmup_epochs, *(extra.active(self.epoch) for extra in self._extras()))
+        epoch = self._stage_epoch
+        return (epoch >= self.warmup_epochs, *(extra.active(epoch) for extra in self._extras()))
 
     def step(self, index: Tensor, views: tuple[Tensor, ...]) -> Tensor:
         """One optimizer step on views of the rows in `index`; returns the loss, detached."""
-        extras = [extra for extra in self._extras() if extra.active(self.epoch)]
+        refines, *active = self._phase()
+        extras = [extra for extra, takes_part in zip(self._extras(), active, strict=True) if takes_part]
         # On a GPU many small kernels run beside the large ones: looking up targets beside the forward pass, refining them beside the
         # backward pass. The forward pass of an extra may need targets, and then waits for them.
         with alongside(self._side):
@@ -226,59 +255,43 @@ class PartialLabelTrainer:
             batch = Batch(views, self.targets[index], candidates)
         if extras:
             self._join()
-        own = [extra.inputs(batch, self.generator) for extra in extras]
-        outputs, *own_outputs = self._forward([batch, *own])
-        assert outputs is not None
+        compared = batch._replace(views=views[: self.method.n_shown])
+        own = [extra.inputs(compared, self.generator) for extra in extras]
+        shown = views[: max([self.method.n_shown, *(extra.n_shown for extra in extras)])]
+        all_outputs, *said = self.passes.together([shown, *(more.views if more else () for more in own)])
+        outputs = all_outputs.first(self.method.n_shown)
         self._join()
         with alongside(self._side):
             self.rebalancer.observe(outputs.detach(), self.head)
-            if self.epoch >= self.warmup_epochs:
+            if refines:
                 with torch.no_grad():
                     adjusted = self.rebalancer.adjust(outputs.detach(), "targets", self.head)
                     self.targets[index] = self.method.disambiguate(adjusted, batch.targets, candidates)
             self._not_finite[index] = ~torch.stack([torch.isfinite(z).all(1) for z in outputs.logits]).all(0)
-        loss = self.method.loss(outputs, batch.targets, candidates)
-        for extra, inputs, said in zip(extras, own, own_outputs, strict=True):
-            loss = loss + extra.loss(self.method, self.head, batch, outputs, inputs, said)
-        self._backward(loss)
+        if self.method.waits or any(extra.waits for extra in extras):
+            self._join()
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self.generator)
+        loss = self.method.step_loss(step)
+        for extra, more, heard in zip(extras, own, said, strict=True):
+            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, heard if more else None)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.passes.backward(loss)
         self._join()
         self.optimizer.step()
         return loss.detach()
 
-    def _backward(self, loss: Tensor) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if isinstance(self._network, LowWeights):
-            self._network.hand_over()
+    def _forward(self, views: tuple[Tensor, ...], network: nn.Module | None = None) -> Outputs:
+        if network is None:
+            return self.passes.together([views])[0]
+        with torch.no_grad():
+            return self.passes.together([views], network)[0]
 
     def _join(self) -> None:
         if self._side is not None:
             torch.cuda.current_stream().wait_stream(self._side)
 
-    def _forward(self, batches: Sequence[Batch | None]) -> list[Outputs | None]:
-        """All views of all batches through the network at once, since batch norm is to see them together."""
-        views = [view for batch in batches if batch is not None for view in batch.views]
-        logits, features = self._pass(self._network, torch.cat(views) if len(views) > 1 else views[0])
-        sizes = [len(view) for view in views]
-        parts = iter(zip(logits.split(sizes), features.split(sizes), strict=True))
-        outputs: list[Outputs | None] = []
-        for batch in batches:
-            if batch is None:
-                outputs.append(None)
-                continue
-            per_view = [next(parts) for _ in batch.views]
-            outputs.append(Outputs(tuple(z for z, _ in per_view), tuple(f for _, f in per_view)))
-        return outputs
-
     def _extras(self) -> list[Extra]:
         return [extra for extra in self.extras if isinstance(extra, Extra)]
-
-    def _pass(self, network: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor) -> tuple[Tensor, Tensor]:
-        """Float32 logits and features, whatever precision the network runs in."""
-        # Without autocast's cache of cast weights, which would outlive the captured step that made it.
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16", cache_enabled=False):
-            logits, features = network(x)
-        return logits.float(), features.float()
 
     def _batches(self) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
         """Rows and their views for every step of an epoch; views are drawn for many batches at once, since launches cost the same."""
@@ -291,8 +304,8 @@ class PartialLabelTrainer:
             yield from zip(rows.split(size), zip(*(view.split(size) for view in self._draw(rows)), strict=True), strict=True)
 
     def draw(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """Views of the rows, one for each that the method asks for."""
-        return self.views.draw(self.x[rows], self.method.views, self.generator)
+        """Views of the rows, one for each that the method and the extras ask for."""
+        return self.views.draw(self.x[rows], self.kinds, self.generator)
 
     def _check_finite(self, step: int | None) -> None:
         if not bool(self._not_finite.any()):
@@ -320,15 +333,23 @@ class PartialLabelTrainer:
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
         inputs = as_inputs(x, "prediction")
-        if batch_size is None:
-            batch_size = max(1, min(2048, PREDICTED_VALUES // max(inputs[:1].numel(), 1)))
-        self.model.eval()
-        parts = [self._pass(self.model, self.views.plain(part.to(self.device))) for part in inputs.split(batch_size)]
+        parts = [self._plain(part) for part in inputs.split(batch_size or _at_once(inputs))]
         return Outputs((torch.cat([z for z, _ in parts]),), (torch.cat([f for _, f in parts]),))
+
+    @torch.no_grad()
+    def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
+        """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
+        for rows in torch.arange(len(self.x), device=self.device).split(_at_once(self.x)):
+            logits, features = self._plain(self.x[rows])
+            yield Outputs((logits,), (features,)), self.candidates[rows]
+
+    def _plain(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.model.eval()
+        return self.passes(self.views.plain(x.to(self.device)), self.model)
 
     def logits(self, x: Array) -> Tensor:
         """Logits as this trainer predicts with them: the rebalancer's prior subtracted, if it acts at prediction."""
-        return self.rebalancer.adjust(self.outputs(x), "prediction", self.head).logits[0]
+        return self.rebalancer.adjust(self.method.predict(self.outputs(x)), "prediction", self.head).logits[0]
 
     def predict(self, x: Array) -> npt.NDArray[np.int64]:
         """The predicted class number of each row."""
@@ -366,6 +387,11 @@ class PartialLabelTrainer:
 
     def _part_names(self) -> dict[str, Any]:
         return {"method": self.method.name, "rebalancer": self.rebalancer.name, "extras": [extra.name for extra in self._extras()]}
+
+
+def _at_once(inputs: Tensor) -> int:
+    """How many examples to predict at once."""
+    return max(1, min(2048, PREDICTED_VALUES // max(inputs[:1].numel(), 1)))
 
 
 def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:

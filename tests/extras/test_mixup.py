@@ -1,13 +1,12 @@
-import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from ltpll.contract import Batch
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from problems import problem
+from ltpll.selection import folded_beta
+from problems import problem, step_of
 
 
 def batch_of(method, seed=0):
@@ -17,22 +16,13 @@ def batch_of(method, seed=0):
     return Batch(views, p.targets, p.candidates), p
 
 
-def test_the_share_follows_a_folded_beta_distribution():
-    mixup = EXTRAS["mixup"](alpha=4)
-    g = torch.Generator().manual_seed(0)
-    draws = np.asarray([float(mixup.draw(g)) for _ in range(4000)])
-    folded = lambda x: stats.beta(4, 4).cdf(x) - stats.beta(4, 4).cdf(1 - x)  # noqa: E731
-    assert draws.min() >= 0.5
-    assert stats.kstest(draws, folded).pvalue > 1e-3
-
-
 def test_inputs_and_targets_are_blended_with_one_share_and_one_partner_for_all_views():
     method = METHODS["corr"]()
     batch, _ = batch_of(method)
     own = EXTRAS["mixup"]().inputs(batch, torch.Generator().manual_seed(3))
     # The same draws, taken from the same generator state, give the truth for each example in a plain loop.
     g = torch.Generator().manual_seed(3)
-    share = EXTRAS["mixup"]().draw(g)
+    share = folded_beta(4, g)
     partner = torch.randperm(len(batch.targets), generator=g).tolist()
     for i, j in enumerate(partner):
         for view, mixed in zip(batch.views, own.views, strict=True):
@@ -48,7 +38,7 @@ def test_the_term_is_the_methods_own_loss_on_the_blend(name):
     batch, p = batch_of(method)
     own = EXTRAS["mixup"]().inputs(batch, torch.Generator().manual_seed(3))
     said = problem(method, seed=9).outputs
-    term = EXTRAS["mixup"](weight=0.5).loss(method, p.head, batch, p.outputs, own, said)
+    term = EXTRAS["mixup"](weight=0.5).loss(method, step_of(p), own, said)
     torch.testing.assert_close(term, 0.5 * method.loss(said, own.targets, own.candidates))
 
 

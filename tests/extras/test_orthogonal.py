@@ -7,20 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from ltpll.contract import Batch
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from problems import problem
+from problems import problem, step_of
 from refusals import refusal
 
 TERMS = ["sfn", "ldd"]
 
 
 def term(extra, head):
-    p = problem(METHODS["proden"]())
-    batch = Batch((torch.zeros(len(p.targets), 3),), p.targets, p.candidates)
-    return extra.loss(METHODS["proden"](), head, batch, p.outputs, None, None)
+    method = METHODS["proden"]()
+    return extra.loss(method, step_of(problem(method)._replace(head=head)), None, None)
 
 
 def head_of(rows):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
-from ltpll.contract import Batch, Extra, Method, Outputs
+from ltpll.contract import Batch, Extra, Method, Outputs, Step
 from ltpll.errors import InputError
 
 
@@ -26,10 +26,8 @@ class LDD(Extra):
         self.weight = weight
         self.epsilon = epsilon
 
-    def loss(
-        self, method: Method, head: nn.Linear, batch: Batch, outputs: Outputs, own: Batch | None, own_outputs: Outputs | None
-    ) -> Tensor:
-        directions = normalize(head.weight, dim=1)
+    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
+        directions = normalize(step.head.weight, dim=1)
         gram = directions @ directions.T + self.epsilon * torch.eye(len(directions), device=directions.device)
         # From the triangular root of a positive definite matrix, and without asking the device whether it is one: that would wait for it.
         root, _ = torch.linalg.cholesky_ex(gram)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ltpll.contract import Batch, Extra, Method, Outputs
+from ltpll.contract import Batch, Extra, Method, Outputs, Step
 from ltpll.errors import InputError
+from ltpll.selection import folded_beta
 
 
 class Mixup(Extra):
@@ -25,17 +26,11 @@ class Mixup(Extra):
         self.weight = weight
         self.first_epoch = first_epoch
 
-    def draw(self, generator: torch.Generator) -> Tensor:
-        """One λ in [1/2, 1], on the generator's device."""
-        # The median of 2α − 1 uniform numbers is Beta(α, α); torch's Beta takes no generator and would hide state.
-        share = torch.rand(2 * self.alpha - 1, generator=generator, device=generator.device).median()
-        return torch.maximum(share, 1 - share)
-
     def active(self, epoch: int) -> bool:
         return epoch >= self.first_epoch
 
     def inputs(self, batch: Batch, generator: torch.Generator) -> Batch:
-        share = self.draw(generator)
+        share = folded_beta(self.alpha, generator)
         partner = torch.randperm(len(batch.targets), generator=generator, device=generator.device)
         return Batch(
             views=tuple(share * view + (1 - share) * view[partner] for view in batch.views),
@@ -43,9 +38,7 @@ class Mixup(Extra):
             candidates=batch.candidates | batch.candidates[partner],
         )
 
-    def loss(
-        self, method: Method, head: nn.Linear, batch: Batch, outputs: Outputs, own: Batch | None, own_outputs: Outputs | None
-    ) -> Tensor:
+    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
         assert own is not None
         assert own_outputs is not None
         return self.weight * method.loss(own_outputs, own.targets, own.candidates)

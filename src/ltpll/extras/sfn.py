@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize
 
-from ltpll.contract import Batch, Extra, Method, Outputs
+from ltpll.contract import Batch, Extra, Method, Outputs, Step
 from ltpll.errors import InputError
 
 
@@ -24,9 +24,7 @@ class SFN(Extra):
             raise InputError(f"SFN's weight is {weight}: it must not be negative.")
         self.weight = weight
 
-    def loss(
-        self, method: Method, head: nn.Linear, batch: Batch, outputs: Outputs, own: Batch | None, own_outputs: Outputs | None
-    ) -> Tensor:
-        directions = normalize(head.weight, dim=1)
+    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
+        directions = normalize(step.head.weight, dim=1)
         # The diagonal is one already, so that this is the sum over pairs of different classes.
         return self.weight * ((directions @ directions.T).square().sum() - len(directions))

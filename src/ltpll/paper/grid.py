@@ -120,7 +120,7 @@ def work(config: Mapping[str, Any]) -> float:
         examples = int(class_sizes(largest, n_classes, config["imbalance"]).sum())
     else:
         examples, pixels = VOC_EXAMPLES, VOC_PIXELS
-    views = len(METHODS[config["method"]]().views) * (2 if "mixup" in config["extras"] else 1)  # blends are as many again
+    views = METHODS[config["method"]]().cost * (2 if "mixup" in config["extras"] else 1)  # blends are as many again
     return float(examples * views * pixels * config["epochs"])
 
 

@@ -1,0 +1,61 @@
+"""BCL (Zhu et al., "Balanced Contrastive Learning for Long-Tailed Visual Recognition", CVPR 2022): every class repels equally."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize, one_hot
+
+from ltpll.contract import Batch, Extra, Method, Outputs, Step
+from ltpll.contrast import Projector
+from ltpll.errors import InputError
+
+
+def balanced_contrast(vectors: Tensor, labels: Tensor, centres: Tensor, temperature: float) -> Tensor:
+    """A supervised contrastive loss whose denominator has the mean over each class, where others have the sum over all examples.
+
+    `vectors` (n, width) and `centres` (classes, width) have length one; centres are compared with like examples.
+    """
+    n, n_classes = len(vectors), len(centres)
+    others = torch.cat([labels, torch.arange(n_classes, device=labels.device)])
+    allowed = ~torch.eye(n, n + n_classes, dtype=torch.bool, device=labels.device)
+    same = (labels[:, None] == others[None, :]) & allowed
+    similarities = vectors @ torch.cat([vectors, centres]).T / temperature
+    # How many examples of each class, centre included, this one is compared with: itself it is not.
+    counts = one_hot(others, n_classes).sum(0) - one_hot(labels, n_classes)
+    log_counts = counts[:, others].float().log()
+    denominators = torch.logsumexp((similarities - log_counts).masked_fill(~allowed, -torch.inf), dim=1)
+    return (denominators - (similarities * same).sum(1) / same.sum(1)).mean()
+
+
+class BCL(Extra):
+    """A balanced contrastive loss over two views of each example and one learned centre for each class.
+
+    An example's class is the candidate believed most, so that the term starts with the first refined targets. With the rebalancer
+    `oracle-la` this is the RECORDS paper's Oracle-BCL.
+    """
+
+    name = "bcl"
+    n_views = 2
+    n_shown = 2
+
+    def __init__(self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1) -> None:
+        super().__init__()
+        if not (weight >= 0 and temperature > 0 and width >= 1):
+            raise InputError("BCL's temperature and width must be positive, and its weight not negative.")
+        self.weight, self.temperature, self.width, self.first_epoch = weight, temperature, width, first_epoch
+
+    def attach(self, model: nn.Module) -> None:
+        head = model.head
+        assert isinstance(head, nn.Linear)
+        self.projector = Projector(head.in_features, self.width)
+        self.centres = nn.Parameter(torch.randn(head.out_features, self.width))
+
+    def active(self, epoch: int) -> bool:
+        return epoch >= self.first_epoch
+
+    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
+        labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
+        vectors = self.projector(torch.cat(step.outputs.features[:2]))
+        term = balanced_contrast(vectors, torch.cat([labels, labels]), normalize(self.centres, dim=1), self.temperature)
+        return self.weight * term
