@@ -1,0 +1,76 @@
+"""What a training step of each system costs beside one of CORR with RECORDS: same data, batch and engine.
+
+python benchmarks/systems.py --out results/bench/systems-h200.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ltpll.bench import _milliseconds, random_images
+from ltpll.experiment import Experiment, build_trainer, draw_problem
+from ltpll.runs import environment
+
+SYSTEMS: list[tuple[str, str, tuple[str, ...]]] = [
+    ("corr", "records", ()),
+    ("corr", "none", ()),
+    ("proden", "records", ()),
+    ("lw", "records", ()),
+    ("cavl", "records", ()),
+    ("corr", "records", ("mixup",)),
+    ("corr", "none", ("sfn",)),
+    ("corr", "none", ("ldd",)),
+    ("corr", "oracle-la", ("bcl",)),
+    ("corr", "oracle-la", ("paco",)),
+    ("pico", "none", ()),
+    ("solar", "none", ()),
+    ("htc", "none", ()),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--width", type=int, default=64, help="of the ResNet-18")
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for method, rebalancer, extras in SYSTEMS:
+        row: dict[str, Any] = {"method": method, "rebalancer": rebalancer, "extras": list(extras), "milliseconds": None}
+        try:
+            row["milliseconds"], row["gib"] = measure(method, rebalancer, extras, options.width, options.device)
+        except Exception as error:  # one system that fails here must not hide the others
+            row["failed"] = f"{type(error).__name__}: {error}"
+        rows.append(row)
+        print(row, flush=True)
+        if options.out:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(json.dumps({"environment": environment(options.device), "batch": 256, "rows": rows}, indent=1) + "\n")
+
+
+def measure(method: str, rebalancer: str, extras: tuple[str, ...], width: int, device: str) -> tuple[float, float | None]:
+    """Milliseconds of a step with refined targets and everything that takes part in it, and memory at its peak."""
+    experiment = Experiment(
+        "noise", method=method, rebalancer=rebalancer, extras=extras, ambiguity=0.5, width=width, precision="bfloat16", epochs=10
+    )
+    problem = draw_problem(experiment, random_images(1000, 10, 10))
+    trainer = build_trainer(experiment, problem, device=device)
+    on_cuda = trainer.device.type == "cuda"
+    if on_cuda:
+        torch.cuda.reset_peak_memory_stats()
+    trainer.prepare(problem.x, problem.candidates)
+    for _ in range(4):
+        trainer.train_epoch()
+    rows = torch.arange(experiment.batch_size, device=trainer.device)
+    views = trainer.draw(rows)
+    milliseconds = _milliseconds(trainer, lambda: trainer._step(rows, views), repeats=30 if on_cuda else 1)
+    return milliseconds, torch.cuda.max_memory_allocated() / 2**30 if on_cuda else None
+
+
+if __name__ == "__main__":
+    main()
