@@ -103,6 +103,10 @@ class PartialLabelTrainer:
             weight_decay=weight_decay,
             fused=on_cuda,
         )
+        if momentum:
+            # For all parameters at once: a term that joins later would bring parameters without any, which the fused optimizer refuses.
+            for parameter in parameters:
+                self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.engine = chosen_engine(engine, self.device)
         self.passes = Passes(self.model, self.device, precision, self.engine)
         self.chunk = at_least(chunk, 1, "chunk")

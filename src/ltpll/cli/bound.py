@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import console
+from ltpll.cli.data import drawn_sets, run_record
 from ltpll.errors import InputError
 
 Option = typer.Option
@@ -25,21 +26,16 @@ def bound(
 ) -> None:
     """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
     from ltpll.bound import ambiguity_degree, prior_bound
-    from ltpll.runs import read_result
 
     measured = None
     if run is not None:
-        record = read_result(run / "result.json" if run.is_dir() else run)
+        record = run_record(run)
         counts = record["class_counts"]
         n, classes = n or sum(counts), classes or len(counts)
         measured = record["last"].get("prior_distance")
         if eta is None:
-            from ltpll.data.image_sets import load_image_set
-            from ltpll.experiment import Experiment, draw_problem
-
-            experiment = Experiment.from_config(record["config"])
-            problem = draw_problem(experiment, load_image_set(experiment.data, data_root))
-            eta = ambiguity_degree(problem.candidates, problem.y.tolist())
+            drawn = drawn_sets(record["config"], data_root)
+            eta = ambiguity_degree(drawn.candidates, drawn.labels)
     if n is None or classes is None or eta is None:
         raise InputError("The bound needs --n, --classes and --eta, or a run that gives them: --from RUN.")
     value = prior_bound(n, classes, natarajan, eta, delta)
