@@ -17,7 +17,7 @@ LAYERS = [
     ["gpu"],
     ["registry", "inputs", "sets"],
     ["candidates"],
-    ["targets", "bound", "sinkhorn", "selection"],
+    ["targets", "bound", "priors", "sinkhorn", "selection"],
     ["contract"],
     ["contrast"],
     ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint", "engine", "precision", "describe"],

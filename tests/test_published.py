@@ -9,7 +9,7 @@ from ltpll.contract import Batch, Outputs
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from problems import inside, naive_softmax, problem
+from problems import attached, inside, naive_softmax, problem, step_of
 
 
 def corr_loss(views: list[list[list[float]]], targets: list[list[float]]) -> float:
@@ -48,7 +48,7 @@ def test_three_updates_equal_the_published_arithmetic(seed, mixed):
         if mixed:
             own = mixup.inputs(batch, torch.Generator().manual_seed(seed))
             said = problem(method, seed=100 * seed + step + 50).outputs
-            loss = loss + mixup.loss(method, p.head, batch, p.outputs, own, said)
+            loss = loss + mixup.loss(method, step_of(p), own, said)
             expected_loss += 1.0 * corr_loss([view.tolist() for view in said.logits], own.targets.tolist())
         assert float(loss) == pytest.approx(expected_loss, abs=1e-5 * max(1, abs(expected_loss)))
 
@@ -71,7 +71,7 @@ def test_three_updates_equal_the_published_arithmetic(seed, mixed):
 @pytest.mark.parametrize("seed", range(3))
 def test_methods_leave_their_inputs_alone(seed):
     for name in METHODS:
-        method = METHODS[name]()
+        method = attached(METHODS[name]())
         p = problem(method, seed=seed)
         copies = [z.clone() for z in (*p.outputs.logits, p.targets, p.candidates)]
         method.loss(p.outputs, p.targets, p.candidates)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ltpll.candidates import Candidates
 from ltpll.data import long_tail_subset, superclass_candidates, uniform_candidates
-from ltpll.data.image_sets import ImageSet
+from ltpll.data.image_sets import ImageSet, load_image_set
 from ltpll.errors import InputError
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
@@ -131,6 +131,31 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         std=tuple((x.std((0, 1, 2)) / 255).tolist()),
         seeds=seeds,
     )
+
+
+class Drawn(NamedTuple):
+    """The candidate sets of an experiment with their true labels, and its settings in words."""
+
+    candidates: Candidates
+    labels: list[int]
+    how: str
+
+
+def drawn_sets(config: Mapping[str, Any], root: Path | None) -> Drawn:
+    """What an experiment's config draws from its image set, as training draws it."""
+    if config.get("experiment") != "images":
+        raise InputError("The run is one of a study and not of an image set: its sets cannot be drawn again.")
+    experiment = Experiment.from_config(config)
+    images = load_image_set(experiment.data, root, mmap=True)
+    # Pixels have no say in the sets, and leaving them on the disk saves gigabytes.
+    x_train, x_test = (np.zeros((len(x), 1, 1, 3), np.uint8) for x in (images.x_train, images.x_test))
+    problem = draw_problem(experiment, images._replace(x_train=x_train, x_test=x_test))
+    sets = problem.candidates
+    where = ", eight times that inside a superclass" if experiment.superclass else ""
+    how = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{where}, seed {experiment.seed}"
+    if images.candidates is not None:
+        how = f"{images.name} with its own sets, whatever imbalance, ambiguity and seed"
+    return Drawn(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), how)
 
 
 def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "auto", engine: str = "auto") -> PartialLabelTrainer:

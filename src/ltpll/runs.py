@@ -111,6 +111,11 @@ def config_hash(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
+def record_of(run: Path) -> Record:
+    """The record of a finished run, from its folder or its result file."""
+    return read_result(run / "result.json" if run.is_dir() else run)
+
+
 def read_result(path: Path) -> Record:
     """A result file, refused if it is not one."""
     try:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import console
-from ltpll.cli.data import drawn_sets, run_record
 from ltpll.errors import InputError
 
 Option = typer.Option
@@ -26,10 +25,12 @@ def bound(
 ) -> None:
     """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
     from ltpll.bound import ambiguity_degree, prior_bound
+    from ltpll.experiment import drawn_sets
+    from ltpll.runs import record_of
 
     measured = None
     if run is not None:
-        record = run_record(run)
+        record = record_of(run)
         counts = record["class_counts"]
         n, classes = n or sum(counts), classes or len(counts)
         measured = record["last"].get("prior_distance")

@@ -1,4 +1,4 @@
-"""HTC (Jia et al., "Long-Tailed Partial Label Learning by Head Classifier and Tail Classifier Cooperation", AAAI 2024): two heads."""
+"""HTC (Jia et al., "… Head Classifier and Tail Classifier Cooperation", AAAI 2024): a head for frequent classes and one for rare ones."""
 
 from __future__ import annotations
 

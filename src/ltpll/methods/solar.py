@@ -1,4 +1,4 @@
-"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery for Imbalanced Partial-Label Learning", NeurIPS 2022): labels dealt by a prior."""
+"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery …", NeurIPS 2022): labels are dealt out so that each class gets its share."""
 
 from __future__ import annotations
 

@@ -188,4 +188,42 @@ def _figures() -> Iterator[Item]:
     yield replace(shown, instead="ltpll tsne RUN, for proden's runs of the main table at q=0.5")
 
 
-ITEMS: dict[str, Item] = {item.name: item for item in (*_tables(), *_figures())}
+# ---- beyond the paper -------------------------------------------------------------------------------------------------
+
+SYSTEMS = (
+    ("solar", "none", "", ()),
+    ("solar", "none", "la", ()),
+    ("pico", "none", "", ()),
+    ("pico", "records", "", ()),
+    ("htc", "none", "", ()),
+    ("corr", "oracle-la", "", ("bcl",)),
+    ("corr", "records", "", ("bcl",)),
+    ("corr", "oracle-la", "", ("paco",)),
+    ("corr", "records", "", ("paco",)),
+    ("corr", "none", "", ("ldd",)),
+    ("corr", "none", "", ("sfn",)),
+    ("corr", "records", "", ()),
+)
+
+
+def _beyond() -> Iterator[Item]:
+    columns = (CIFAR10, CIFAR100)
+    lines = [
+        Line(
+            label(method, rebalancer, posthoc, extras),
+            tuple(
+                Cell(
+                    {**column, "method": method, "rebalancer": rebalancer, "extras": list(extras)},
+                    posthoc or "test",
+                    "balanced_accuracy",
+                    None,
+                )
+                for column in columns
+            ),
+        )
+        for method, rebalancer, posthoc, extras in SYSTEMS
+    ]
+    yield Item("systems", "Beyond the paper", "Whole systems and further combinations", tuple(map(column_label, columns)), tuple(lines))
+
+
+ITEMS: dict[str, Item] = {item.name: item for item in (*_tables(), *_figures(), *_beyond())}
