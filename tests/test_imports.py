@@ -22,7 +22,7 @@ LAYERS = [
     ["contrast"],
     ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint", "engine", "precision", "describe"],
     ["passes"],
-    ["checks"],
+    ["checks", "predictor"],
     ["trainer"],
     ["evaluate"],
     ["runs", "catalogue", "report"],

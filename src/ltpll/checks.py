@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ltpll.candidates import Candidates
 from ltpll.contract import Method, Rebalancer
 from ltpll.errors import InputError, InputWarning
+from ltpll.inputs import ROWS_AT_ONCE
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.views import Views, ViewSource
 
@@ -43,5 +44,5 @@ def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
     if sets.n_classes != head.out_features:
         raise InputError(f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}.")
     sets.check_learnable()
-    if bool((inputs == inputs[:1]).all()):
+    if all(bool((part == inputs[:1]).all()) for part in inputs.split(ROWS_AT_ONCE)):
         raise InputError(f"All {len(inputs)} rows of the features are identical: nothing can be learned from them.")

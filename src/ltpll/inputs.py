@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ltpll.errors import InputError
 
+ROWS_AT_ONCE = 1 << 12
+
 
 def as_inputs(x: Any, what: str) -> Tensor:
     """Features as a float tensor, 8-bit images as they are; refused if a value is missing or infinite."""
@@ -22,7 +24,8 @@ def as_inputs(x: Any, what: str) -> Tensor:
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
         return inputs  # images stay bytes until their views are drawn
     inputs = inputs.float()
-    bad = ~torch.isfinite(inputs).flatten(1).all(1)
+    # In parts, since each comparison makes an array as large as what it compares.
+    bad = torch.cat([~torch.isfinite(part).flatten(1).all(1) for part in inputs.split(ROWS_AT_ONCE)])
     if bool(bad.any()):
         n = int(bad.sum())
         raise InputError(

@@ -23,13 +23,11 @@ from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.inputs import as_inputs, at_least, chosen_device
 from ltpll.passes import Passes
+from ltpll.predictor import Array, Predictor, at_once, linear_head
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.targets import Targets, initial_targets
 from ltpll.views import Views, ViewSource
-
-Array = npt.ArrayLike | Tensor
-PREDICTED_VALUES = 2**23  # of the inputs in prediction at once: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
 
 
 class Measure(Protocol):
@@ -109,6 +107,7 @@ class PartialLabelTrainer:
                 self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.engine = chosen_engine(engine, self.device)
         self.passes = Passes(self.model, self.device, precision, self.engine)
+        self.predictor = Predictor(self.passes, self.method, self.rebalancer, self.views)
         self.chunk = at_least(chunk, 1, "chunk")
         self._side = torch.cuda.Stream(self.device) if self.engine != "eager" else None
         self._restart = self.method.restart(self.epochs)
@@ -119,10 +118,7 @@ class PartialLabelTrainer:
 
     @property
     def head(self) -> nn.Linear:
-        head = getattr(self.model, "head", None)
-        if not isinstance(head, nn.Linear):
-            raise InputError("The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier.")
-        return head
+        return linear_head(self.model)
 
     def prepare(self, x: Array, candidates: Any) -> None:
         """Check the training data, put it on the device and start the targets; `fit` does this first."""
@@ -333,31 +329,24 @@ class PartialLabelTrainer:
 
     # ---- predicting -----------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
-        inputs = as_inputs(x, "prediction")
-        parts = [self._plain(part) for part in inputs.split(batch_size or _at_once(inputs))]
-        return Outputs((torch.cat([z for z, _ in parts]),), (torch.cat([f for _, f in parts]),))
+        return self.predictor.outputs(x, batch_size)
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
-        for rows in torch.arange(len(self.x), device=self.device).split(_at_once(self.x)):
-            logits, features = self._plain(self.x[rows])
+        for rows in torch.arange(len(self.x), device=self.device).split(at_once(self.x)):
+            logits, features = self.predictor.plain(self.x[rows])
             yield Outputs((logits,), (features,)), self.candidates[rows]
-
-    def _plain(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        self.model.eval()
-        return self.passes(self.views.plain(x.to(self.device)), self.model)
 
     def logits(self, x: Array) -> Tensor:
         """Logits as this trainer predicts with them: the rebalancer's prior subtracted, if it acts at prediction."""
-        return self.rebalancer.adjust(self.method.predict(self.outputs(x)), "prediction", self.head).logits[0]
+        return self.predictor.logits(x)
 
     def predict(self, x: Array) -> npt.NDArray[np.int64]:
         """The predicted class number of each row."""
-        return self.logits(x).argmax(1).cpu().numpy()
+        return self.predictor.predict(x)
 
     # ---- checkpoints ----------------------------------------------------------------------------------------------
 
@@ -391,11 +380,6 @@ class PartialLabelTrainer:
 
     def _part_names(self) -> dict[str, Any]:
         return {"method": self.method.name, "rebalancer": self.rebalancer.name, "extras": [extra.name for extra in self._extras()]}
-
-
-def _at_once(inputs: Tensor) -> int:
-    """How many examples to predict at once."""
-    return max(1, min(2048, PREDICTED_VALUES // max(inputs[:1].numel(), 1)))
 
 
 def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
