@@ -1,0 +1,281 @@
+"""The scikit-learn face: `PartialLabelClassifier`, an estimator that is fitted to candidate sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
+from torch import Tensor, nn
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputError
+from ltpll.extras import EXTRAS
+from ltpll.inputs import as_inputs
+from ltpll.labels import read_labels
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from ltpll.passes import Passes
+from ltpll.predictor import Predictor
+from ltpll.rebalancers import REBALANCERS
+from ltpll.scorers import covering_rate
+from ltpll.targets import Targets
+from ltpll.trainer import PartialLabelTrainer
+from ltpll.views import ImageViews, ViewSource
+from ltpll.views.features import FeatureViews
+
+FEW_PIXELS = 32 * 32  # up to which a small network does
+
+
+class Transduced(NamedTuple):
+    """What training came to believe of its own examples, one entry a row."""
+
+    labels: npt.NDArray[Any]
+    confidence: npt.NDArray[np.float32]
+    runner_up: npt.NDArray[Any]  # the label itself where it is the only candidate
+    margin: npt.NDArray[np.float32]  # by how much the label is believed more than the runner-up
+
+
+class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns from examples that carry a set of candidate labels each, one of them true.
+
+    `fit(X, y)` takes features (2-D, a DataFrame) or images (4-D: bytes with 1 or 3 channels first or last, or any numbers), and for `y` a
+    0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`, `Candidates`, or one plain label a row.
+
+    `method`, `rebalancer` and `extras` are names (`ltpll list`), `options` their settings by name: {"corr": {"form": "original"}}.
+    `model` is "auto" (a perceptron for features, a convolutional network for images), a name from `ltpll.MODELS`, a network whose last
+    linear layer is `.head`, or a function of the shape of one example and the number of classes that builds one.
+    "auto" for `epochs` and `batch_size` chooses by the number of rows: about `steps` steps in all.
+
+    After `fit`: `classes_`, `class_prior_` (how frequent each class seems to be), `model_`, `history_`, `n_features_in_`.
+    """
+
+    def __init__(
+        self,
+        method: str = "corr",
+        rebalancer: str = "records",
+        extras: Sequence[str] = (),
+        *,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        model: str | nn.Module | Callable[[tuple[int, ...], int], nn.Module] = "auto",
+        views: ViewSource | str = "auto",
+        epochs: int | str = "auto",
+        steps: int = 2000,
+        batch_size: int | str = "auto",
+        lr: float = 0.05,
+        weight_decay: float = 1e-3,
+        random_state: Any = 0,
+        device: str = "auto",
+        precision: str = "float32",
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.method = method
+        self.rebalancer = rebalancer
+        self.extras = extras
+        self.options = options
+        self.model = model
+        self.views = views
+        self.epochs = epochs
+        self.steps = steps
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.on_epoch = on_epoch
+
+    # ---- fitting --------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+        """Train on examples and their candidate sets."""
+        if unsupported:
+            name = next(iter(unsupported))
+            raise InputError(f"fit takes no {name}: every row counts the same here; repeat rows, or leave {name} out.")
+        x = self._inputs(X, reset=True)
+        if y is None:
+            raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
+        given = read_labels(y)
+        self.classes_ = given.classes
+        trainer = self._trainer(x, given.candidates)
+        trainer.fit(x, given.candidates, on_epoch=self.on_epoch)
+        self._keep(trainer)
+        return self
+
+    def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
+        seed = (
+            int(check_random_state(self.random_state).randint(2**31 - 1)) if not isinstance(self.random_state, int) else self.random_state
+        )
+        n = len(x)
+        batch_size = self._batch_size(n)
+        options = dict(self.options or {})
+        for name in options:
+            if name not in (self.method, self.rebalancer, *self.extras):
+                raise InputError(f"There are options for {name!r}, which is neither the method, the rebalancer nor an extra here.")
+        model = self._model(tuple(x.shape[1:]), candidates.n_classes, seed)
+        head = model.head
+        assert isinstance(head, nn.Linear)
+        context = {"n_features": head.in_features, "n_classes": candidates.n_classes}
+        return PartialLabelTrainer(
+            model,
+            METHODS.create(self.method, **options.get(self.method, {})),
+            REBALANCERS.create(self.rebalancer, context, **options.get(self.rebalancer, {})),
+            [EXTRAS.create(name, **options.get(name, {})) for name in self.extras],
+            views=self._views(x),
+            epochs=self._epochs(n, batch_size),
+            batch_size=batch_size,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            drop_last=False if n < 2 * batch_size else n % batch_size < batch_size // 2,
+            seed=seed,
+            device=self.device,
+            precision=self.precision,  # type: ignore[arg-type]
+        )
+
+    def _batch_size(self, n: int) -> int:
+        if self.batch_size != "auto":
+            return int(self.batch_size)
+        # A step for every thirty-second part of few rows; of many, batches that keep the processor busy.
+        return int(min(max(2 ** round(math.log2(max(n / 32, 1))), 16), 512))
+
+    def _epochs(self, n: int, batch_size: int) -> int:
+        if self.epochs != "auto":
+            return int(self.epochs)
+        return int(min(max(math.ceil(self.steps * batch_size / n), 10), 500))
+
+    def _model(self, shape: tuple[int, ...], n_classes: int, seed: int) -> nn.Module:
+        if isinstance(self.model, nn.Module):
+            return deepcopy(self.model)
+        if not isinstance(self.model, str):
+            return self.model(shape, n_classes)
+        name = self.model
+        if name == "auto":
+            name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= FEW_PIXELS else "resnet18"
+        inputs = {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
+        return build_model(name, seed, n_classes=n_classes, **inputs)
+
+    def _views(self, x: Tensor) -> ViewSource:
+        if not isinstance(self.views, str):
+            return self.views
+        if x.dtype != torch.uint8:
+            if self.views != "auto":
+                raise InputError(f"The view policy {self.views!r} is for images of bytes: choose 'auto' for other numbers.")
+            return FeatureViews.of(x)
+        mean, std = _channel_figures(x)
+        return ImageViews("flip-crop" if self.views == "auto" else self.views, mean, std)
+
+    def _keep(self, trainer: PartialLabelTrainer) -> None:
+        self.model_ = trainer.model
+        self.history_ = trainer.history
+        self.n_iter_ = trainer.epoch
+        self.device_ = str(trainer.device)
+        # A plain one: a training's own network may be a recording.
+        passes = Passes(trainer.model, trainer.device, self.precision, "eager")
+        self._predictor = Predictor(passes, trainer.method, trainer.rebalancer, trainer.views)
+        log_prior = trainer.rebalancer.log_prior(trainer.head) if trainer.rebalancer.estimates_prior else trainer.method.log_prior()
+        prior = trainer.targets.mean() if log_prior is None else torch.softmax(log_prior, dim=0)
+        self.class_prior_ = prior.cpu().numpy().astype(np.float64)
+        self._transduced = _believed(trainer.targets, trainer.candidates)
+
+    # ---- using ----------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        """Debiased class probabilities, (rows, classes), in the order of `classes_`."""
+        return torch.softmax(self._logits(X), dim=1).cpu().numpy()
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
+        """Debiased logits; for two classes, the second's less the first's."""
+        logits = self._logits(X).cpu().numpy()
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The predicted class of each row."""
+        numbers = self._logits(X).argmax(1).cpu().numpy()  # first, since it refuses a classifier that is not fitted
+        predicted: npt.NDArray[Any] = self.classes_[numbers]
+        return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy where `y` is one label a row; the covering rate (predictions that are candidates) where it holds sets."""
+        check_is_fitted(self)
+        if sample_weight is None and not read_labels(y).certain:
+            return covering_rate(self, X, y)
+        return float(super().score(X, y, sample_weight))
+
+    def transduce(self) -> Transduced:
+        """The disambiguated labels of the training examples, in their order, and how sure training was of them."""
+        check_is_fitted(self)
+        first, confidence, second, margin = self._transduced
+        return Transduced(self.classes_[first], confidence, self.classes_[second], margin)
+
+    def _logits(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        return self._predictor.logits(self._inputs(X, reset=False))
+
+    def _inputs(self, X: Any, *, reset: bool) -> Tensor:
+        """Features as they are, images with channels first; `reset` remembers the number of features and their names."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        shape = getattr(X, "shape", None)
+        images = shape is not None and len(shape) == 4
+        checked = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float32, np.uint8] if images else np.float32,
+            allow_nd=images,
+            ensure_min_samples=2 if reset else 1,
+        )
+        if images:
+            return _channels_first(checked)
+        return as_inputs(checked, "given")
+
+    # ---- keeping --------------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """On the processor, so that a classifier fitted on a GPU can be loaded anywhere."""
+        state = dict(super().__getstate__())
+        if "_predictor" in state:
+            predictor = deepcopy(state["_predictor"])
+            for part in (predictor.passes.model, predictor.method, predictor.rebalancer):
+                part.cpu()
+            predictor.passes.device = torch.device("cpu")
+            state |= {"_predictor": predictor, "model_": predictor.passes.model, "device_": "cpu"}
+        return state
+
+
+def _believed(targets: Targets, candidates: Candidates) -> tuple[npt.NDArray[Any], ...]:
+    """Class numbers and beliefs of the two most believed candidates of each row."""
+    parts = []
+    for rows in torch.arange(len(targets), device=candidates.device).split(1 << 14):
+        inside = candidates[rows]
+        beliefs, numbers = targets[rows].masked_fill(~inside, -1.0).topk(2, dim=1)
+        alone = beliefs[:, 1] < 0
+        total = (targets[rows] * inside).sum(1)  # one, except for methods that weigh the other classes too
+        beliefs = beliefs.clamp_min(0) / total[:, None]
+        second = torch.where(alone, numbers[:, 0], numbers[:, 1])
+        parts.append((numbers[:, 0], beliefs[:, 0], second, beliefs[:, 0] - beliefs[:, 1]))
+    return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
+
+
+def _channels_first(images: npt.NDArray[Any]) -> Tensor:
+    """(rows, channels, height, width); of bytes always three channels, which is what image views are made for."""
+    channels_last = images.shape[3] in (1, 3) and images.shape[1] not in (1, 3)
+    x = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    if channels_last:
+        x = x.permute(0, 3, 1, 2)
+    if x.shape[1] not in (1, 3):
+        raise InputError(f"Images need 1 or 3 channels, first or last behind the rows; these have shape {images.shape}.")
+    return x.expand(-1, 3, -1, -1) if x.dtype == torch.uint8 and x.shape[1] == 1 else x
+
+
+def _channel_figures(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each channel of images of bytes, with values from 0 to 1."""
+    views = FeatureViews.of(x)
+    mean, std = (views.mean.flatten() / 255).tolist(), (views.std.flatten() / 255).tolist()
+    return tuple(mean), tuple(std)
