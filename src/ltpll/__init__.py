@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from ltpll.contract import Method as Method
     from ltpll.contract import Outputs as Outputs
     from ltpll.contract import Rebalancer as Rebalancer
+    from ltpll.contract import Step as Step
     from ltpll.errors import InputError as InputError
     from ltpll.errors import InputWarning as InputWarning
     from ltpll.errors import NotFiniteError as NotFiniteError
+    from ltpll.estimator import PartialLabelClassifier as PartialLabelClassifier
     from ltpll.evaluate import Shots as Shots
     from ltpll.evaluate import Truth as Truth
     from ltpll.evaluate import best_epoch as best_epoch
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from ltpll.models import build_model as build_model
     from ltpll.models import split_head as split_head
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
+    from ltpll.scorers import approximated_accuracy as approximated_accuracy
+    from ltpll.scorers import covering_rate as covering_rate
     from ltpll.targets import initial_targets as initial_targets
     from ltpll.trainer import PartialLabelTrainer as PartialLabelTrainer
     from ltpll.views import Views as Views
@@ -45,14 +49,18 @@ _HOMES = {
     "Method": "contract",
     "NotFiniteError": "errors",
     "Outputs": "contract",
+    "PartialLabelClassifier": "estimator",
     "PartialLabelTrainer": "trainer",
     "REBALANCERS": "rebalancers",
     "Rebalancer": "contract",
     "Shots": "evaluate",
+    "Step": "contract",
     "Truth": "evaluate",
     "Views": "views",
+    "approximated_accuracy": "scorers",
     "best_epoch": "evaluate",
     "build_model": "models",
+    "covering_rate": "scorers",
     "initial_targets": "targets",
     "split_head": "models",
 }

@@ -76,7 +76,10 @@ def _of_plain(array: npt.NDArray[Any], classes: Sequence[Hashable] | None) -> La
     """One label a row: sets of one."""
     from sklearn.utils.multiclass import check_classification_targets
 
-    check_classification_targets(array)
+    try:
+        check_classification_targets(array)
+    except ValueError as error:
+        raise InputError(str(error)) from None
     names, numbers = np.unique(array, return_inverse=True)
     if classes is not None:
         number = {name: i for i, name in enumerate(classes)}

@@ -1,0 +1,297 @@
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from ltpll import Candidates, PartialLabelClassifier, approximated_accuracy, covering_rate
+from ltpll.data import four_squares, uniform_candidates
+from ltpll.errors import InputError
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from refusals import refusal
+
+NAMES = ["ant", "bee", "cat", "dog"]
+# Of scikit-learn's own checks, and why they cannot hold here.
+EXCEPTIONS: dict[str, str] = {}
+
+
+def squares(n=60, ambiguity=0.4, seed=0):
+    x, y = four_squares([n] * 4, seed=seed)
+    return x, y, uniform_candidates(y, 4, ambiguity, seed=seed)
+
+
+def quick(**options):
+    return PartialLabelClassifier(**{"steps": 150, "device": "cpu", **options})
+
+
+CHECKS = [
+    check for _, check in estimator_checks_generator(PartialLabelClassifier(method="proden", rebalancer="none", steps=200, device="cpu"))
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.func.__name__ + "".join(f"-{v}" for v in check.keywords.values()))
+def test_scikit_learns_own_checks_pass(check):
+    name = check.func.__name__
+    if name in EXCEPTIONS:
+        pytest.skip(EXCEPTIONS[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(PartialLabelClassifier(method="proden", rebalancer="none", steps=200, device="cpu"))
+
+
+# ---- what y may be ---------------------------------------------------------------------------------------------------
+
+
+def forms(candidates):
+    matrix = candidates.dense().numpy().astype(int)
+    sets = [[NAMES[j] for j in np.flatnonzero(row)] for row in matrix]
+    array = np.empty(len(sets), dtype=object)
+    array[:] = sets
+    return {
+        "names in lists": sets,
+        "names in sets": [set(row) for row in sets],
+        "an array of lists": array,
+        "strings": pd.Series(["|".join(row) for row in sets]),
+        "a series of lists": pd.Series(sets),
+        "a table": pd.DataFrame(matrix, columns=NAMES),
+        "candidates": Candidates.from_sets(sets),
+    }
+
+
+@pytest.mark.parametrize("form", list(forms(squares(n=5)[2])))
+def test_every_form_of_candidates_trains_the_same_and_names_the_classes(form):
+    x, _, candidates = squares()
+    expected = quick(steps=40).fit(x, candidates.dense().numpy())
+    given = quick(steps=40).fit(x, forms(candidates)[form])
+    assert given.classes_.tolist() == NAMES
+    np.testing.assert_allclose(given.predict_proba(x), expected.predict_proba(x), atol=1e-6)
+    assert given.predict(x[:5]).tolist() == [NAMES[k] for k in expected.predict(x[:5])]
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, torch.as_tensor], ids=["numpy", "scipy", "torch"])
+def test_matrices_number_the_classes(make):
+    x, _, candidates = squares()
+    fitted = quick(steps=40).fit(x, make(candidates.dense().numpy().astype(int)))
+    assert fitted.classes_.tolist() == [0, 1, 2, 3]
+
+
+def test_columns_of_a_table_keep_their_order():
+    x, y, candidates = squares(ambiguity=0.2)
+    table = pd.DataFrame(candidates.dense().numpy().astype(int), columns=["dog", "ant", "cat", "bee"])
+    fitted = quick().fit(x, table)
+    assert fitted.classes_.tolist() == ["dog", "ant", "cat", "bee"]
+    assert (fitted.predict(x) == np.asarray(["dog", "ant", "cat", "bee"])[y]).mean() > 0.9
+    assert fitted.score(x, table) > 0.9
+
+
+def test_one_label_a_row_is_a_set_of_one():
+    x, y, _ = squares()
+    names = np.asarray(NAMES)[y]
+    plain = quick(steps=40).fit(x, names)
+    sets = quick(steps=40).fit(x, [[name] for name in names])
+    np.testing.assert_allclose(plain.predict_proba(x), sets.predict_proba(x), atol=1e-6)
+    assert (plain.transduce().labels == names).all()
+    assert (plain.transduce().confidence == 1).all()
+    assert (plain.transduce().runner_up == names).all()
+
+
+# ---- what it learns --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_fits_predicts_and_cleans(method):
+    x, y, candidates = squares(ambiguity=0.3)
+    rebalancer = "none" if METHODS[method].own_rebalancing else "records"
+    options = {"solar": {"ramp_epochs": 5}, "htc": {"ramp_epochs": 5}}.get(method)
+    lr = {"lr": 1.0, "weight_decay": 0.0} if method == "lw" else {}
+    fitted = quick(method=method, rebalancer=rebalancer, options=options and {method: options}, steps=400, **lr).fit(x, candidates)
+    probabilities = fitted.predict_proba(x)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+    assert (probabilities.argmax(1) == fitted.predict(x)).all()
+    assert fitted.score(x, y) > 0.85
+    cleaned = fitted.transduce()
+    assert candidates.contains(torch.from_numpy(cleaned.labels)).all()
+    assert candidates.contains(torch.from_numpy(cleaned.runner_up)).all()
+    assert (cleaned.labels == y).mean() > 0.85
+    assert ((cleaned.confidence > 0) & (cleaned.confidence <= 1 + 1e-6)).all()
+    assert ((cleaned.margin >= -1e-6) & (cleaned.margin <= cleaned.confidence + 1e-6)).all()
+    assert fitted.class_prior_.sum() == pytest.approx(1, abs=1e-4)
+    assert fitted.class_prior_.shape == (4,)
+
+
+def test_the_class_prior_without_a_rebalancer_is_the_mean_target():
+    x, y = four_squares([20, 40, 80, 160], seed=0)
+    fitted = quick(method="proden", rebalancer="none", steps=600).fit(x, uniform_candidates(y, 4, 0.3, seed=0))
+    np.testing.assert_allclose(fitted.class_prior_, np.bincount(y) / len(y), atol=0.04)
+
+
+def test_predictions_have_the_estimated_prior_subtracted():
+    x, _, candidates = squares()
+    fitted = quick(steps=60).fit(x, candidates)
+    raw = fitted._predictor.outputs(x).logits[0].numpy()
+    debiased = raw - np.log(fitted.class_prior_)
+    np.testing.assert_allclose(
+        fitted.decision_function(x) - debiased, np.broadcast_to((fitted.decision_function(x) - debiased)[:1, :1], raw.shape), atol=1e-3
+    )
+
+
+def test_a_feature_of_another_size_is_standardised_and_one_that_never_changes_is_left_alone():
+    x, y, candidates = squares(ambiguity=0.2)
+    scaled = np.column_stack([1e6 * x[:, 0] + 1e7, 1e-5 * x[:, 1], np.full(len(x), 7.0)])
+    assert quick(steps=300).fit(scaled, candidates).score(scaled, y) > 0.9
+
+
+# ---- images ----------------------------------------------------------------------------------------------------------
+
+
+def digit_images():
+    digits = load_digits()
+    keep = digits.target < 4
+    images = np.kron(digits.images[keep], np.ones((2, 2)))  # 16 × 16
+    y = digits.target[keep]
+    return images, y, uniform_candidates(y, 4, 0.3, seed=0)
+
+
+@pytest.mark.parametrize("layout", ["bytes, channels last", "bytes, channels first", "grey bytes", "floats"])
+def test_images_of_any_layout_are_learned(layout):
+    images, y, candidates = digit_images()
+    levels = (images * 15).astype(np.uint8)
+    x = {
+        "bytes, channels last": np.repeat(levels[..., None], 3, axis=3),
+        "bytes, channels first": np.repeat(levels[:, None], 3, axis=1),
+        "grey bytes": levels[..., None],
+        "floats": images[:, None].astype(np.float64),
+    }[layout]
+    fitted = quick(steps=60, views="paper" if "last" in layout else "auto").fit(x[:500], candidates.select(np.arange(500)))
+    assert fitted.score(x[500:], y[500:]) > 0.75
+
+
+def test_images_without_one_or_three_channels_are_refused():
+    x = np.zeros((20, 5, 8, 8), dtype=np.uint8)
+    assert "1 or 3 channels" in refusal(lambda: quick().fit(x, [[0, 1]] * 10 + [[1]] * 10), InputError)
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_network_of_ones_own_is_copied_and_a_function_builds_one():
+    x, _, candidates = squares(ambiguity=0.2)
+    own = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
+    before = own.head.weight.clone()
+    given = quick(model=own, steps=100).fit(x, candidates)
+    assert torch.equal(own.head.weight, before)
+    assert given.model_ is not own
+    asked = []
+
+    def build(shape, n_classes):
+        asked.append((shape, n_classes))
+        return build_model("mlp", 0, n_inputs=2, n_classes=n_classes, hidden=(16,))
+
+    built = quick(model=build, steps=100).fit(x, candidates)
+    assert asked == [((2,), 4)]
+    np.testing.assert_allclose(built.predict_proba(x), given.predict_proba(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "batch_size", "epochs"), [(30, 16, 500), (500, 16, 64), (5_000, 128, 52), (50_000, 512, 21), (500_000, 512, 10)]
+)
+def test_batches_and_epochs_follow_the_number_of_rows(n, batch_size, epochs):
+    model = PartialLabelClassifier()
+    assert model._batch_size(n) == batch_size
+    assert model._epochs(n, batch_size) == epochs
+
+
+# ---- scikit-learn's habits -------------------------------------------------------------------------------------------
+
+
+def test_a_clone_is_unfitted_and_a_pickle_predicts_the_same():
+    x, _, candidates = squares()
+    fitted = quick(steps=40, extras=("bcl",)).fit(x, candidates)
+    assert not hasattr(clone(fitted), "classes_")
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
+    assert (again.transduce().labels == fitted.transduce().labels).all()
+    assert clone(again).get_params() == fitted.get_params()
+
+
+def test_it_works_at_the_end_of_a_pipeline():
+    x, y, candidates = squares(ambiguity=0.2)
+    pipeline = make_pipeline(StandardScaler(), quick(steps=300)).fit(x, candidates)
+    assert pipeline.score(x, y) > 0.9
+
+
+@pytest.mark.parametrize("scoring", [covering_rate, approximated_accuracy, None], ids=["covering", "approximated", "score"])
+def test_settings_are_chosen_by_candidate_sets_alone(scoring):
+    x, _, candidates = squares(ambiguity=0.3)
+    search = GridSearchCV(quick(steps=100), {"lr": [1e-6, 0.1]}, scoring=scoring, cv=KFold(2, shuffle=True, random_state=0))
+    for y in (candidates.dense().numpy().astype(int), forms(candidates)["an array of lists"]):
+        assert search.fit(x, y).best_params_ == {"lr": 0.1}
+    assert cross_val_score(quick(steps=100), x, y, scoring=scoring, cv=KFold(2)).shape == (2,)
+
+
+def test_names_of_features_are_kept_and_compared():
+    x, _, candidates = squares()
+    table = pd.DataFrame(x, columns=["width", "height"])
+    fitted = quick(steps=40).fit(table, candidates)
+    assert fitted.feature_names_in_.tolist() == ["width", "height"]
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(table[["height", "width"]])
+
+
+def test_the_seed_decides_everything():
+    x, _, candidates = squares()
+
+    def proba(state):
+        return quick(steps=40, random_state=state).fit(x, candidates).predict_proba(x)
+
+    assert np.array_equal(proba(1), proba(1))
+    assert not np.array_equal(proba(1), proba(2))
+    assert np.array_equal(proba(np.random.RandomState(3)), proba(np.random.RandomState(3)))
+
+
+def test_progress_can_be_watched():
+    x, _, candidates = squares()
+    seen = []
+    fitted = quick(epochs=3, on_epoch=seen.append).fit(x, candidates)
+    assert [record["epoch"] for record in seen] == [1, 2, 3]
+    assert fitted.history_ == seen
+    assert fitted.n_iter_ == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "prodden"}, "Did you mean 'proden'"),
+        ({"rebalancer": "oracle-la"}, "class_frequencies"),
+        ({"options": {"lw": {"beta": 2}}}, "options for 'lw'"),
+        ({"method": "solar"}, "cannot take the rebalancer"),
+        ({"views": "paper"}, "images of bytes"),
+        ({"model": "resnet19"}, "no model 'resnet19'"),
+        ({"epochs": 0}, "epochs is 0"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_a_sentence(options, message):
+    x, _, candidates = squares(n=10)
+    with pytest.raises(InputError, match=message):
+        quick(**options).fit(x, candidates)
+
+
+def test_sample_weights_are_refused_by_name():
+    x, _, candidates = squares(n=10)
+    assert "no sample_weight" in refusal(lambda: quick().fit(x, candidates, sample_weight=np.ones(len(x))), InputError)
+
+
+def test_an_oracle_can_be_told_what_it_knows():
+    x, y, candidates = squares(ambiguity=0.2)
+    fitted = quick(rebalancer="oracle-la-posthoc", options={"oracle-la-posthoc": {"class_frequencies": np.bincount(y).tolist()}})
+    assert fitted.fit(x, candidates).score(x, y) > 0.85
