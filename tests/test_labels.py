@@ -46,7 +46,7 @@ def test_given_classes_fix_names_and_order():
     ("y", "classes", "message"),
     [
         (["b", "d"], ("a", "b"), "no class 'd'"),
-        (np.eye(3), ("a", "b"), "classes"),
+        (np.eye(3), ("a", "b"), "2 class names for 3 columns"),
         (np.zeros((2, 2, 2)), None, "one dimension"),
         (np.asarray([0.5, 1.5]), None, "continuous"),
     ],

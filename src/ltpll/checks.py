@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ltpll.candidates import Candidates
 from ltpll.contract import Method, Rebalancer
 from ltpll.errors import InputError, InputWarning
-from ltpll.inputs import ROWS_AT_ONCE
+from ltpll.inputs import rows_at_once
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.views import Views, ViewSource
 
@@ -44,5 +44,5 @@ def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
     if sets.n_classes != head.out_features:
         raise InputError(f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}.")
     sets.check_learnable()
-    if all(bool((part == inputs[:1]).all()) for part in inputs.split(ROWS_AT_ONCE)):
+    if all(bool((part == inputs[:1]).all()) for part in inputs.split(rows_at_once(inputs))):
         raise InputError(f"All {len(inputs)} rows of the features are identical: nothing can be learned from them.")

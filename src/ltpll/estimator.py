@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
-from ltpll.inputs import as_inputs
+from ltpll.inputs import as_inputs, rows_at_once
 from ltpll.labels import read_labels
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -136,6 +136,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             seed=seed,
             device=self.device,
             precision=self.precision,  # type: ignore[arg-type]
+            chunk=rows_at_once(x) if x.ndim == 2 else 4096,
         )
 
     def _batch_size(self, n: int) -> int:

@@ -10,7 +10,11 @@ from torch import Tensor
 
 from ltpll.errors import InputError
 
-ROWS_AT_ONCE = 1 << 12
+VALUES_AT_ONCE = 1 << 19  # in checks and sums over all data: each comparison makes an array as large as what it compares
+
+
+def rows_at_once(inputs: Tensor) -> int:
+    return max(1, VALUES_AT_ONCE // max(inputs[:1].numel(), 1))
 
 
 def as_inputs(x: Any, what: str) -> Tensor:
@@ -24,8 +28,9 @@ def as_inputs(x: Any, what: str) -> Tensor:
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
         return inputs  # images stay bytes until their views are drawn
     inputs = inputs.float()
-    # In parts, since each comparison makes an array as large as what it compares.
-    bad = torch.cat([~torch.isfinite(part).flatten(1).all(1) for part in inputs.split(ROWS_AT_ONCE)])
+    bad = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+    for rows in torch.arange(len(inputs), device=inputs.device).split(rows_at_once(inputs)):
+        bad[rows] = ~torch.isfinite(inputs[rows[0] : rows[-1] + 1]).flatten(1).all(1)
     if bool(bad.any()):
         n = int(bad.sum())
         raise InputError(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -22,12 +24,14 @@ def test_images_are_standardised_by_channel():
     torch.testing.assert_close(plain.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5, rtol=0)
 
 
-def test_a_strong_view_has_more_noise_and_leaves_features_out():
+def test_a_strong_view_has_noise_and_leaves_features_out_and_a_weak_one_is_the_row_itself():
     x = torch.randn(4000, 6, generator=torch.Generator().manual_seed(0)) * 5 + 3
     views = FeatureViews.of(x)
     weak, strong = views.draw(x, ("weak", "strong"), torch.Generator().manual_seed(1))
     plain = views.plain(x)
-    assert float((weak - plain).std()) == pytest.approx(0.05, rel=0.05)
+    assert torch.equal(weak, plain)
+    noisy, _ = replace(views, noise=(0.05, 0.2)).draw(x, ("weak", "strong"), torch.Generator().manual_seed(1))
+    assert float((noisy - plain).std()) == pytest.approx(0.05, rel=0.05)
     left_out = strong == 0
     assert float(left_out.float().mean()) == pytest.approx(0.2, abs=0.01)
     assert float((strong - plain)[~left_out].std()) == pytest.approx(0.2, rel=0.05)

@@ -1,130 +1,274 @@
-"""Tables: candidate sets read from a user's own file."""
+"""Tables: what a user's own file says of each example (its candidate sets, features, true label and annotations)."""
 
 from __future__ import annotations
 
-import ast
-import csv
-import re
-import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.image_sets import IMAGE_SETS
+from ltpll.data.batches import Progress, Table, listed, open_table
+from ltpll.data.cells import FeatureColumns, TextColumn, numeric_columns
+from ltpll.data.matlab import read_mat
+from ltpll.data.set_columns import ClassColumns, ProbabilityColumns, SetColumn, as_candidates, as_labels, class_order, no_class
+from ltpll.data.set_files import read_candidates
+from ltpll.data.votes import Votes, drop_repeated, sets_from_votes, vote_rule
 from ltpll.errors import InputError
-from ltpll.sets import read_series
+from ltpll.inputs import at_least
+
+__all__ = ["LabelTable", "Reading", "Votes", "read_candidates", "read_table"]
 
 
-def read_candidates(path: Path, column: str | None, separator: str) -> Candidates:
-    """The sets in one column of a table, or in an array of zeros and ones."""
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".tsv", ".parquet", ".npz", ".npy"):
-        known = ", ".join(IMAGE_SETS)
-        raise InputError(f"{path} is no image set ({known}), no run's folder and no .csv, .tsv, .parquet, .npz or .npy file.")
-    if not path.is_file():
-        raise InputError(f"There is no file {path}.")
-    if kind in (".npz", ".npy"):
-        return Candidates.from_matrix(_read_array(path, column))
-    try:
-        header, columns = _read_parquet(path) if kind == ".parquet" else _read_text(path, "\t" if kind == ".tsv" else ",")
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as a table of UTF-8 text ({error}).") from None
-    chosen = _chosen(path, header, columns, column, separator)
-    return Candidates.from_flat(*read_series(_lists(columns[chosen]), separator, None, None))
+@dataclass(frozen=True)
+class LabelTable:
+    """What a table says of each example, in the table's order."""
+
+    ids: npt.NDArray[np.object_]  # distinct texts: the column of ids, else of paths, else the row number, from 1
+    candidates: Candidates | None
+    labels: npt.NDArray[np.int64] | None  # true classes, for evaluation only; −1 where not given
+    splits: npt.NDArray[np.object_] | None
+    paths: npt.NDArray[np.object_] | None
+    features: npt.NDArray[np.float32] | None  # (N, d)
+    feature_names: tuple[str, ...]
+    votes: Votes | None
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
-def _read_array(path: Path, name: str | None) -> Any:
-    try:
-        return _named_array(path, np.load(path, allow_pickle=False), name)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        # numpy's own sentence would tell the user how to run what a stranger has put into the file.
+@dataclass(frozen=True)
+class Reading:
+    """How to read a table; columns with the usual names may be missing, others must be there."""
+
+    candidates: str = "candidates"
+    separator: str = "|"
+    id: str = "id"
+    path: str = "path"
+    label: str = "label"
+    split: str = "split"
+    class_columns: tuple[str, ...] = ()  # one 0/1 column for each class: names, or a prefix such as is_*
+    probability_columns: tuple[str, ...] = ()  # likewise, made into sets by top_k or mass
+    top_k: int | None = None
+    mass: float | None = None
+    annotators: str | None = None  # for a long table task,worker,label: union, votes>=2 or top-3
+    features: tuple[str, ...] | None = None  # None: every other column that holds numbers throughout
+    classes: tuple[str, ...] | None = None  # None: those that occur
+
+    def check(self) -> None:
+        """Refuse what contradicts itself."""
+        ways = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
+        given = [name for name, value in ways.items() if value]
+        if len(given) > 1:
+            raise InputError(f"Sets are to be read from {' and from '.join(given)}: give one of them.")
+        rules = [name for name, value in (("top_k", self.top_k), ("mass", self.mass)) if value is not None]
+        if self.probability_columns and len(rules) != 1:
+            raise InputError("Probabilities become sets by top_k (the k likeliest) or by mass (as few as hold it): give one of the two.")
+        if rules and not self.probability_columns:
+            raise InputError(f"{rules[0]} makes sets of probabilities, but no probability_columns are given: name them, or leave it out.")
+        if self.top_k is not None:
+            at_least(self.top_k, 1, "top_k")
+        if self.mass is not None and not 0 < self.mass <= 1:
+            raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
+        if self.annotators is not None:
+            vote_rule(self.annotators)
+        if self.classes is not None and len(set(self.classes)) != len(self.classes):
+            twice = next(name for i, name in enumerate(self.classes) if name in self.classes[:i])
+            raise InputError(f"The class name {twice!r} stands twice in the list of classes: names must be distinct.")
+
+    def find(self, table: Table, what: str) -> int | None:
+        """The number of a column that may be missing as long as nobody gave it a name of its own."""
+        name = getattr(self, what)
+        usual = next(field.default for field in fields(self) if field.name == what)
+        return None if name == usual and name not in table.names else table.column(name)
+
+
+USUAL = Reading()
+
+
+def read_table(path: Path, reading: Reading = USUAL, *, needs_candidates: bool = True, on_progress: Progress | None = None) -> LabelTable:
+    """Read a .csv, .tsv, .parquet or .mat file; a text file larger than memory is read a few megabytes at a time.
+
+    Without `needs_candidates` they are None where the file has none, and then labels are None too unless the classes are given.
+    """
+    reading.check()
+    path = Path(path)
+    if path.suffix.lower() == ".mat":
+        return _read_mat_table(path, reading, needs_candidates)
+    table = open_table(path)
+    if reading.annotators is not None:
+        return _read_annotations(table, reading, on_progress)
+    return _read_examples(table, reading, needs_candidates, on_progress)
+
+
+# ---- one row an example -----------------------------------------------------------------------------------------------
+
+
+def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: Progress | None) -> LabelTable:
+    indices = {what: reading.find(table, what) for what in ("id", "path", "label", "split")}
+    sets = _set_reader(table, reading, needs_candidates)
+    texts = {what: TextColumn(table, index, repeated=what in ("label", "split")) for what, index in indices.items() if index is not None}
+    taken = {column.index for column in texts.values()} | set(_columns_of(sets))
+    features = _feature_reader(table, reading, taken)
+    readers = [*texts.values(), *([sets] if sets else []), *([features] if features else [])]
+    n_rows = 0
+    for batch in table.batches([*taken, *(features.indices if features else [])], on_progress):
+        n_rows += batch.n_rows
+        for reader in readers:
+            reader.add(batch)
+
+    named = texts.get("id") or texts.get("path")
+    ids = named.unique_values() if named else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
+    found = None if sets is None else sets.sets()
+    if found is not None and not needs_candidates and len(found.codes) == 0:
+        found = None  # an empty column in a table to predict
+    candidates = None if found is None else as_candidates(table, found, reading.classes)
+    classes = reading.classes if candidates is None else candidates.classes
+    label = texts.get("label")
+    values, names = features.result() if features else (None, ())
+    return LabelTable(
+        ids=ids,
+        candidates=candidates,
+        labels=None if label is None or classes is None else as_labels(table, label.codes(), label.names.names, classes),
+        splits=texts["split"].values() if "split" in texts else None,
+        paths=texts["path"].values() if "path" in texts else None,
+        features=values,
+        feature_names=names,
+        votes=None,
+    )
+
+
+def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetColumn | ClassColumns | None:
+    if reading.class_columns:
+        return ClassColumns(table, *_class_columns(table, reading.class_columns))
+    if reading.probability_columns:
+        return ProbabilityColumns(table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass)
+    index = table.column(reading.candidates) if needs_candidates else reading.find(table, "candidates")
+    return None if index is None else SetColumn(table, index, reading.separator)
+
+
+def _columns_of(sets: SetColumn | ClassColumns | None) -> list[int]:
+    if sets is None:
+        return []
+    return [sets.index] if isinstance(sets, SetColumn) else sets.indices
+
+
+def _class_columns(table: Table, asked: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The columns of the classes, and the classes' names."""
+    if len(asked) == 1 and asked[0].endswith("*"):
+        prefix = asked[0][:-1]
+        columns = [name for name in table.names if name.startswith(prefix) and name != prefix]
+        if not columns:
+            raise InputError(f"{table.path} has no columns that start with {prefix!r}: it has {listed(table.names)}.")
+        return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
+    twice = next((name for i, name in enumerate(asked) if name in asked[:i]), None)
+    if twice is not None:
+        raise InputError(f"The column {twice!r} is given twice: name each class once.")
+    return [table.column(name) for name in asked], list(asked)
+
+
+def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> FeatureColumns | None:
+    if reading.features is not None:
+        twice = next((name for i, name in enumerate(reading.features) if name in reading.features[:i]), None)
+        if twice is not None:
+            raise InputError(f"The feature column {twice!r} is given twice: name each once.")
+        indices = [table.column(name) for name in reading.features]
+        used = next((table.names[index] for index in indices if index in taken), None)
+        if used is not None:
+            raise InputError(f"The column {used!r} of {table.path} says what an example is, so it is no feature: leave it out of them.")
+        return FeatureColumns(table, indices, chosen=True) if indices else None
+    # An index that pandas wrote numbers the rows, and would give them away; a column of sets stays one where others are read.
+    left = [reading.candidates, "", "Unnamed: 0", "__index_level_0__"]
+    others = [i for i, name in enumerate(table.names) if i not in taken and name not in left]
+    indices = numeric_columns(table, others)
+    for index in indices:
+        table.column(table.names[index])  # a name that occurs twice is refused
+    return FeatureColumns(table, indices, chosen=False) if indices else None
+
+
+# ---- one row an annotation --------------------------------------------------------------------------------------------
+
+
+def _read_annotations(table: Table, reading: Reading, on_progress: Progress | None) -> LabelTable:
+    """A long table task,worker,label; examples come in the order in which their tasks first appear."""
+    if reading.features:
+        raise InputError("A table of annotations has several rows an example, so its columns are no features: give them in another file.")
+    rule = vote_rule(reading.annotators or "")
+    task = table.column("task" if "task" in table.names else reading.path if reading.id not in table.names else reading.id)
+    indices = {"task": task, "worker": table.column("worker"), "label": table.column(reading.label)}
+    extra = {what: index for what in ("path", "split") if (index := reading.find(table, what)) is not None}
+    texts = {what: TextColumn(table, index, repeated=True) for what, index in {**indices, **extra}.items()}
+    for batch in table.batches([column.index for column in texts.values()], on_progress):
+        for column in texts.values():
+            column.add(batch)
+    codes = {what: column.codes().astype(np.int64) for what, column in texts.items()}
+    for what in indices:
+        nothing = texts[what].names.number.get("")
+        if nothing is not None:
+            row = int(np.flatnonzero(codes[what] == nothing)[0])
+            raise InputError(f"{table.row(row)} has nothing in the column {table.names[texts[what].index]!r}: fill it in or drop the row.")
+    tasks = texts["task"].names.names
+    first = np.unique(codes["task"], return_index=True)[1]
+    about: dict[str, npt.NDArray[np.object_] | None] = {"path": None, "split": None}
+    for what in extra:
+        differs = np.flatnonzero(codes[what] != codes[what][first][codes["task"]])
+        if len(differs):
+            row = int(differs[0])
+            name = table.names[texts[what].index]
+            raise InputError(f"{table.row(row)} gives the task {tasks[codes['task'][row]]!r} another {name!r} than before: use one a task.")
+        about[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
+
+    names = texts["label"].names.names
+    classes = tuple(class_order(names)) if reading.classes is None else reading.classes
+    position = {name: i for i, name in enumerate(classes)}
+    unknown = [name for name in names if name not in position]
+    if unknown:
+        row = int(np.flatnonzero(codes["label"] == names.index(unknown[0]))[0])
+        raise InputError(f"{table.row(row)} has the label {no_class(unknown[0], classes)}.")
+    number = np.asarray([position[name] for name in names], dtype=np.int64)
+    votes = Votes(*drop_repeated(codes["task"], codes["worker"], number[codes["label"]]), tuple(texts["worker"].names.names))
+    indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
+    empty = np.flatnonzero(np.diff(indptr) == 0)
+    if len(empty):
         raise InputError(
-            f"{path} holds no plain arrays, or is cut off: write it with numpy.save or numpy.savez, without objects."
-        ) from None
+            f"The task {tasks[empty[0]]!r} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} tasks "
+            "have none): ask for fewer, or take the labels given most often, as with top-1."
+        )
+    candidates = Candidates.from_flat(indptr, labels, len(classes), classes)
+    return LabelTable(np.asarray(tasks, dtype=object), candidates, None, about["split"], about["path"], None, (), votes)
 
 
-def _named_array(path: Path, content: Any, name: str | None) -> Any:
-    if isinstance(content, np.ndarray):
-        if name is not None:
-            raise InputError(f"{path} holds one array without a name: leave --column out.")
-        return content
-    with content:
-        if name is None and len(content.files) == 1:
-            name = content.files[0]
-        if name not in content.files:
-            raise InputError(_which(path, "array", content.files, name))
-        return content[name]
+# ---- MATLAB -----------------------------------------------------------------------------------------------------------
 
 
-def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
-    try:
-        import pandas as pd
-
-        table = pd.read_parquet(path)
-    except ImportError:
-        raise InputError(f"{path} needs pandas and pyarrow, which are not both installed: pip install pandas pyarrow.") from None
-    except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise InputError(f"{path} cannot be read as Parquet ({reason}).") from None
-    return [str(name) for name in table.columns], [table.iloc[:, i].tolist() for i in range(table.shape[1])]
-
-
-def _read_text(path: Path, delimiter: str) -> tuple[list[str], list[list[Any]]]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
-    if len(rows) < 2:
-        raise InputError(f"{path} has no rows below a header that names the columns.")
-    header = [name.strip() for name in rows[0]]
-    uneven = next((i for i, row in enumerate(rows[1:]) if len(row) != len(header)), None)
-    if uneven is not None:
-        n = len(rows[1 + uneven])
-        raise InputError(f"The header of {path} has {len(header)} columns, but row {uneven} has {n}: correct the file.")
-    return header, [list(cells) for cells in zip(*rows[1:], strict=True)]
-
-
-def _chosen(path: Path, header: Sequence[str], columns: Sequence[Sequence[Any]], name: str | None, separator: str) -> int:
-    """The column asked for, or the only one that has sets in it."""
-    if name is not None:
-        found = [i for i, one in enumerate(header) if one == name]
-    else:
-        found = [i for i, cells in enumerate(columns) if any(_is_set(cell, separator) for cell in cells)]
-        found = [0] if len(header) == 1 else found
-    if len(found) != 1:
-        raise InputError(_which(path, "column", header, name))
-    return found[0]
-
-
-def _which(path: Path, what: str, names: Sequence[str], asked: str | None) -> str:
-    shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    if asked is not None:
-        return f"{path} has {'several' if asked in names else 'no'} {what}s called {asked!r}: it has {shown}."
-    return f"{path} has the {what}s {shown}: say with --column which of them holds the sets."
-
-
-def _is_set(cell: Any, separator: str) -> bool:
-    return bool(separator and separator in cell) or _is_list(cell) if isinstance(cell, str) else hasattr(cell, "__len__")
-
-
-def _is_list(text: str) -> bool:
-    return text.lstrip().startswith("[") and text.rstrip().endswith("]")
-
-
-def _lists(cells: list[Any]) -> list[Any]:
-    """Lists that a table has written as text, such as ['cat', 'dog'], as lists."""
-    if not all(isinstance(cell, str) and _is_list(cell) for cell in cells):
-        return cells
-    found = []
-    for i, cell in enumerate(cells):
-        try:
-            # Without commas, as numpy writes it, Python would glue the names together.
-            if re.search(r"""['"]\s+['"]""", cell):
-                raise ValueError("no commas")
-            found.append(ast.literal_eval(cell.strip()))
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            raise InputError(f"Row {i} holds {cell[:80]!r}, which is no list: write it like ['cat', 'dog'], or cat|dog.") from None
-    return found
+def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> LabelTable:
+    """Classes are called 1, 2, … unless they are given, and features data_1, data_2, …"""
+    if reading.class_columns or reading.probability_columns or reading.annotators:
+        raise InputError(f"{path} holds arrays, not columns: leave class_columns, probability_columns and annotators out.")
+    found = read_mat(path, needs_candidates=needs_candidates)
+    names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
+    features, chosen = found.features, tuple(names)
+    if reading.features is not None and reading.features != chosen:
+        unknown = next((name for name in reading.features if name not in names), None)
+        if unknown is not None:
+            raise InputError(f"{path} has no feature called {unknown!r}: its features are {names[0]} to {names[-1]}.")
+        chosen = reading.features
+        features = features[:, [names.index(name) for name in chosen]]
+    candidates = None
+    if found.candidates is not None:
+        n_classes = found.candidates.shape[1]
+        classes = reading.classes if reading.classes is not None else tuple(str(c + 1) for c in range(n_classes))
+        if len(classes) != n_classes:
+            raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one a class.")
+        empty = np.flatnonzero(np.diff(found.candidates.indptr) == 0)
+        if len(empty):
+            raise InputError(f"Row {empty[0] + 1} of 'partial_target' in {path} has no candidate label ({len(empty)} such rows): drop it.")
+        candidates = Candidates.from_flat(found.candidates.indptr, found.candidates.indices, n_classes, classes)
+    if found.labels is not None and reading.classes is not None and found.labels.max() >= len(reading.classes):
+        raise InputError(
+            f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are {len(reading.classes)} classes."
+        )
+    ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
+    return LabelTable(ids, candidates, found.labels, None, None, features if chosen else None, chosen, None)

@@ -1,0 +1,76 @@
+"""Votes: single annotations of several annotators, one a row, turned into candidate sets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.errors import InputError
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Entry k is one annotator's label for one example; an annotator may give an example several labels, but each only once."""
+
+    rows: npt.NDArray[np.int64]
+    annotators: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]
+    names: tuple[str, ...]  # of the annotators
+
+
+class Rule(NamedTuple):
+    """Which of the labels that an example was given are its candidates."""
+
+    kind: Literal["union", "votes", "top"]
+    k: int = 1
+
+
+def vote_rule(text: str) -> Rule:
+    """Rules are `union` (every label given), `votes>=2` (labels of at least two annotators) and `top-3` (the three given most often)."""
+    plain = text.strip().lower()
+    if plain == "union":
+        return Rule("union")
+    for kind, pattern in (("votes", r"votes\s*>=\s*([0-9]{1,9})"), ("top", r"top-([0-9]{1,9})")):
+        found = re.fullmatch(pattern, plain)
+        if found and int(found[1]) >= 1:
+            return Rule("votes" if kind == "votes" else "top", int(found[1]))
+        if found:
+            raise InputError(f"The rule {text!r} asks for less than one: give a whole number of at least 1, as in votes>=2 or top-3.")
+    several = len(re.findall(r"union|votes|top-", plain)) > 1
+    raise InputError(
+        f"{text!r} is {'several rules' if several else 'no rule'} for turning annotations into sets: give one of union, votes>=2 and top-3."
+    )
+
+
+def drop_repeated(
+    rows: npt.NDArray[np.int64], annotators: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Each label of an annotator for an example once, sorted by example, in the order given."""
+    order = np.lexsort((labels, annotators, rows))  # stable, so the first of equal ones comes first
+    same = np.ones(len(order), dtype=bool)
+    same[:1] = False
+    for column in (rows, annotators, labels):
+        same[1:] &= column[order][1:] == column[order][:-1]
+    kept = np.sort(order[~same])
+    kept = kept[np.argsort(rows[kept], kind="stable")]
+    return rows[kept], annotators[kept], labels[kept]
+
+
+def sets_from_votes(votes: Votes, n_rows: int, n_classes: int, rule: Rule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """All candidates one after the other, those of row i at `indptr[i]:indptr[i + 1]`; labels that tie with the last of the top stay in."""
+    keys, times = np.unique(votes.rows * n_classes + votes.labels, return_counts=True)
+    rows, labels = keys // n_classes, keys % n_classes
+    if rule.kind == "top":
+        order = np.lexsort((-times, rows))
+        start = np.searchsorted(rows, np.arange(n_rows + 1))
+        # The votes of the k-th label of each row, in the order of votes; a row with fewer labels keeps all.
+        last = np.minimum(start[:-1] + rule.k, start[1:]) - 1
+        kept = times >= times[order][last][rows]
+    else:
+        kept = times >= rule.k
+    indptr = np.searchsorted(rows[kept], np.arange(n_rows + 1))
+    return indptr.astype(np.int64), labels[kept]
