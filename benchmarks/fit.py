@@ -40,6 +40,13 @@ def main() -> None:
         for method in ("proden", "corr"):
             rows.append(alone(measure, how, method, options.epochs))
             print(rows[-1], flush=True)
+    rows.append(
+        {"how": "the network alone, on one batch again and again", "method": "proden", "seconds": alone(network_alone, options.epochs)}
+    )
+    for how in ("ours", "loader of single rows"):
+        rows.append({"how": f"{how}, without the network", "method": "corr", "seconds": alone(feeding, how, options.epochs)})
+    for row in rows[-3:]:
+        print(row, flush=True)
     if options.out:
         made = environment("cpu") | {"threads": torch.get_num_threads()}
         record = {"rows": rows, "n": ROWS, "features": FEATURES, "classes": CLASSES, "set_size": SET_SIZE, "batch": BATCH}
@@ -132,6 +139,46 @@ def loader_epochs(x: Any, candidates: Candidates, method: str, epochs: int, work
                 targets[index] = part.disambiguate(outputs.detach(), targets[index], sets)
         times.append(time.perf_counter() - started)
     return times
+
+
+def network_alone(epochs: int) -> list[float]:
+    """What no way of feeding it could go below."""
+    model = build_model("mlp", 0, n_inputs=FEATURES, n_classes=CLASSES)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
+    x, targets = torch.randn(BATCH, FEATURES), torch.full((BATCH, CLASSES), 1 / CLASSES)
+    times = []
+    for _ in range(epochs + 1):
+        started = time.perf_counter()
+        for _ in range(ROWS // BATCH):
+            loss = torch.nn.functional.cross_entropy(model(x)[0], targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        times.append(round(time.perf_counter() - started, 3))
+    return times[1:]
+
+
+def feeding(how: str, epochs: int) -> list[float]:
+    """Views, candidates and targets of every batch, and nothing done with them."""
+    x, candidates = problem()
+    model = PartialLabelClassifier("corr", "none", epochs=epochs, batch_size=BATCH, device="cpu")
+    inputs = model._inputs(x, reset=True)
+    trainer = model._trainer(inputs, candidates)
+    trainer.prepare(inputs, candidates)
+    allowed = candidates.dense()
+    loader = DataLoader(Rows(x, allowed, 2), batch_size=BATCH, shuffle=True, drop_last=True)
+    targets = allowed.float()
+    times = []
+    for _ in range(epochs + 1):
+        started = time.perf_counter()
+        if how == "ours":
+            for index, _ in trainer._batches():
+                trainer.targets[index] = trainer.targets[index] * trainer.candidates[index]
+        else:
+            for *_, sets, index in loader:
+                targets[index] = targets[index] * sets
+        times.append(round(time.perf_counter() - started, 3))
+    return times[1:]
 
 
 def resident() -> int:
