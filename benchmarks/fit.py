@@ -43,8 +43,10 @@ def main() -> None:
     rows.append(
         {"how": "the network alone, on one batch again and again", "method": "proden", "seconds": alone(network_alone, options.epochs)}
     )
-    for how in ("ours", "loader of single rows"):
-        rows.append({"how": f"{how}, without the network", "method": "corr", "seconds": alone(feeding, how, options.epochs)})
+    rows += [
+        {"how": f"{how}, without the network", "method": "corr", "seconds": alone(feeding, how, options.epochs)}
+        for how in ("ours", "loader of single rows")
+    ]
     for row in rows[-3:]:
         print(row, flush=True)
     if options.out:

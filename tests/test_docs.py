@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+
+from ltpll.data import four_squares, uniform_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -15,8 +18,21 @@ def python_blocks(name: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.S)
 
 
+def test_the_readmes_table_is_cleaned_and_learned(tmp_path, monkeypatch):
+    x, y = four_squares([40, 60, 80, 120], seed=0)
+    names = np.asarray(["ant", "bee", "cat", "fox"])
+    sets = uniform_candidates(y, 4, 0.3, seed=0)
+    columns = {"candidates": ["|".join(names[sets.row(i)]) for i in range(len(y))], "width": x[:, 0], "height": x[:, 1]}
+    pd.DataFrame(columns).to_csv(tmp_path / "animals.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    space: dict = {}
+    exec(compile(python_blocks("README.md")[0], "README.md", "exec"), space)
+    assert np.mean(space["table"]["label"] == names[y]) > 0.9
+    assert np.mean(space["predicted"] == names[y]) > 0.9
+
+
 def test_the_readmes_examples_run_and_learn():
-    trainer_example, loop_example, method_example = python_blocks("README.md")
+    _, trainer_example, loop_example, method_example = python_blocks("README.md")
     space: dict = {}
     exec(compile(trainer_example, "README.md", "exec"), space)
     y = space["y"]

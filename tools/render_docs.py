@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from ltpll.report.summary import Figure, Row, difference, rows
 from ltpll.runs import Record, results_under
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/performance.md", "docs/reproduction.md", "docs/studies.md"]
+PAGES = ["README.md", "docs/own-data.md", "docs/performance.md", "docs/reproduction.md", "docs/studies.md"]
 
 
 def parts_table() -> str:
@@ -206,6 +207,53 @@ def image_runs_table() -> str:
     return "\n".join(lines)
 
 
+def tabular_table() -> str:
+    """Ten-fold figures on small real tables, from `benchmarks/tabular.py`."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "tabular").glob("*.json"))]
+    tables = sorted({record["table"] for record in records})
+    rows = ["neighbours", "logistic", "cc+none", "cc+records", "proden+none", "proden+records", "corr+none", "corr+records"]
+    found = {(record["table"], record["row"]): record for record in records}
+
+    def cell(table: str, row: str, figure: str) -> str:
+        values = [100 * value for value in found[table, row][figure]]
+        return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+    lines = []
+    for figure, title in (
+        ("accuracy", "Accuracy (%)"),
+        ("balanced_accuracy", "Balanced accuracy (%)"),
+        ("recovery", "Recovered labels (%)"),
+    ):
+        lines += [f"| {title} | " + " | ".join(tables) + " |", "|---|" + "---:|" * len(tables)]
+        lines += [
+            f"| {row.replace('+none', '').replace('+', ' + ')} | " + " | ".join(cell(t, row, figure) for t in tables) + " |" for row in rows
+        ]
+        lines.append("")
+    sizes = [
+        f"{t}: {(r := found[t, rows[0]])['n']:,} × {r['features']}, {r['classes']} classes, {r['set_size']:.1f} candidates" for t in tables
+    ]
+    return "\n".join([*lines, f"*{'; '.join(sizes)}. Mean and deviation over {records[0]['folds']} folds.*", "", measured_on(records)])
+
+
+def fit_table() -> str:
+    """Fitting beside a loader of single rows, from `benchmarks/fit.py`."""
+    lines = []
+    for found in bench_records("fit"):
+        made = found["environment"]
+        lines += [
+            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}): {found['n']:,} × "
+            f"{found['features']} features, {found['classes']} classes, {found['set_size']} candidates on average, batches of {found['batch']}:",
+            "",
+            "| | method | seconds an epoch, median | memory, times the features |",
+            "|---|---|---:|---:|",
+        ]
+        for row in found["rows"]:
+            memory = f"{row['memory_over_features']:.2f}" if "memory_over_features" in row else "–"
+            lines.append(f"| {row['how']} | {row['method']} | {statistics.median(row['seconds']):.2f} | {memory} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 def sharing_table() -> str:
     """Several trainings on one GPU, from `benchmarks/sharing.py`."""
     lines = []
@@ -270,6 +318,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "precision": precision_table,
     "views": views_table,
     "sharing": sharing_table,
+    "tabular": tabular_table,
+    "fit": fit_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
     "reproduction": reproduction_tables,
