@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from ltpll import Candidates, PartialLabelClassifier, approximated_accuracy, covering_rate
+from ltpll import Candidates, PartialLabelClassifier, PartialLabelTrainer, approximated_accuracy, covering_rate
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
@@ -35,7 +35,7 @@ def quick(**options):
 
 
 CHECKS = [
-    check for _, check in estimator_checks_generator(PartialLabelClassifier(method="proden", rebalancer="none", steps=200, device="cpu"))
+    check for _, check in estimator_checks_generator(PartialLabelClassifier(method="proden", rebalancer="none", steps=100, device="cpu"))
 ]
 
 
@@ -46,7 +46,7 @@ def test_scikit_learns_own_checks_pass(check):
         pytest.skip(EXCEPTIONS[name])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        check(PartialLabelClassifier(method="proden", rebalancer="none", steps=200, device="cpu"))
+        check(PartialLabelClassifier(method="proden", rebalancer="none", steps=100, device="cpu"))
 
 
 # ---- what y may be ---------------------------------------------------------------------------------------------------
@@ -222,6 +222,49 @@ def test_a_clone_is_unfitted_and_a_pickle_predicts_the_same():
     assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
     assert (again.transduce().labels == fitted.transduce().labels).all()
     assert clone(again).get_params() == fitted.get_params()
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_saved_classifier_predicts_and_cleans_the_same_without_unpickling_anything(method, tmp_path, monkeypatch):
+    x, _, candidates = squares(n=20)
+    table = pd.DataFrame(x, columns=["width", "height"])
+    rebalancer = "none" if METHODS[method].own_rebalancing else "records"
+    fitted = quick(method=method, rebalancer=rebalancer, steps=20, extras=("bcl",)).fit(table, forms(candidates)["names in lists"])
+    fitted.save(tmp_path / "classifier")
+    monkeypatch.setattr(pickle, "Unpickler", None)
+    loaded = PartialLabelClassifier.load(tmp_path / "classifier", device="cpu")
+    assert np.array_equal(loaded.predict_proba(table), fitted.predict_proba(table))
+    assert loaded.predict(table).tolist() == fitted.predict(table).tolist()
+    for got, expected in zip(loaded.transduce(), fitted.transduce(), strict=True):
+        assert np.array_equal(got, expected)
+    assert np.array_equal(loaded.class_prior_, fitted.class_prior_)
+    assert loaded.history_ == fitted.history_
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(table[["height", "width"]])
+
+
+def test_a_saved_classifier_of_images_predicts_the_same(tmp_path):
+    images, _, candidates = digit_images()
+    x = (images * 15).astype(np.uint8)[..., None]
+    fitted = quick(steps=10).fit(x, candidates)
+    fitted.save(tmp_path / "classifier")
+    assert np.array_equal(
+        PartialLabelClassifier.load(tmp_path / "classifier", device="cpu").predict_proba(x[:50]), fitted.predict_proba(x[:50])
+    )
+
+
+def test_what_cannot_be_saved_or_loaded_is_refused_in_a_sentence(tmp_path):
+    x, _, candidates = squares(n=10)
+    own = quick(model=build_model("mlp", 0, n_inputs=2, n_classes=4), steps=5).fit(x, candidates)
+    assert "pickle" in refusal(lambda: own.save(tmp_path / "own"), InputError)
+    assert not (tmp_path / "own").exists()
+    assert "no checkpoint" in refusal(lambda: PartialLabelClassifier.load(tmp_path / "nothing"), InputError)
+    (tmp_path / "noise").write_bytes(b"noise")
+    assert "damaged" in refusal(lambda: PartialLabelClassifier.load(tmp_path / "noise"), InputError)
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4)
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), epochs=1, device="cpu").fit(x, candidates)
+    trainer.save(tmp_path / "training")
+    assert "not one of a fitted classifier" in refusal(lambda: PartialLabelClassifier.load(tmp_path / "training"), InputError)
 
 
 def test_it_works_at_the_end_of_a_pipeline():

@@ -242,7 +242,8 @@ def fit_table() -> str:
         made = found["environment"]
         lines += [
             f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}): {found['n']:,} × "
-            f"{found['features']} features, {found['classes']} classes, {found['set_size']} candidates on average, batches of {found['batch']}:",
+            f"{found['features']} features, {found['classes']} classes, {found['set_size']} candidates on average, "
+            f"batches of {found['batch']}:",
             "",
             "| | method | seconds an epoch, median | memory, times the features |",
             "|---|---|---:|---:|",

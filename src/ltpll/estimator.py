@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,31 +17,24 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
+from ltpll.checkpoint import read_checkpoint, under_prefix, with_prefix, write_checkpoint
+from ltpll.contract import Extra, Method, Rebalancer
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
-from ltpll.inputs import as_inputs, rows_at_once
+from ltpll.inputs import as_inputs, chosen_device, rows_at_once
 from ltpll.labels import read_labels
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.passes import Passes
-from ltpll.predictor import Predictor
+from ltpll.predictor import Predictor, linear_head
 from ltpll.rebalancers import REBALANCERS
 from ltpll.scorers import covering_rate
-from ltpll.targets import Targets
 from ltpll.trainer import PartialLabelTrainer
+from ltpll.transduction import Transduced, believed
 from ltpll.views import ImageViews, ViewSource
 from ltpll.views.features import FeatureViews
 
 FEW_PIXELS = 32 * 32  # up to which a small network does
-
-
-class Transduced(NamedTuple):
-    """What training came to believe of its own examples, one entry a row."""
-
-    labels: npt.NDArray[Any]
-    confidence: npt.NDArray[np.float32]
-    runner_up: npt.NDArray[Any]  # the label itself where it is the only candidate
-    margin: npt.NDArray[np.float32]  # by how much the label is believed more than the runner-up
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -114,19 +109,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         )
         n = len(x)
         batch_size = self._batch_size(n)
-        options = dict(self.options or {})
-        for name in options:
-            if name not in (self.method, self.rebalancer, *self.extras):
-                raise InputError(f"There are options for {name!r}, which is neither the method, the rebalancer nor an extra here.")
-        model = self._model(tuple(x.shape[1:]), candidates.n_classes, seed)
-        head = model.head
-        assert isinstance(head, nn.Linear)
-        context = {"n_features": head.in_features, "n_classes": candidates.n_classes}
+        self._shape = tuple(x.shape[1:])
+        model = self._model(self._shape, candidates.n_classes, seed)
         return PartialLabelTrainer(
             model,
-            METHODS.create(self.method, **options.get(self.method, {})),
-            REBALANCERS.create(self.rebalancer, context, **options.get(self.rebalancer, {})),
-            [EXTRAS.create(name, **options.get(name, {})) for name in self.extras],
+            *self._parts(model, candidates.n_classes),
             views=self._views(x),
             epochs=self._epochs(n, batch_size),
             batch_size=batch_size,
@@ -137,6 +124,18 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             device=self.device,
             precision=self.precision,  # type: ignore[arg-type]
             chunk=rows_at_once(x) if x.ndim == 2 else 4096,
+        )
+
+    def _parts(self, model: nn.Module, n_classes: int) -> tuple[Method, Rebalancer, list[Extra]]:
+        options = dict(self.options or {})
+        for name in options:
+            if name not in (self.method, self.rebalancer, *self.extras):
+                raise InputError(f"There are options for {name!r}, which is neither the method, the rebalancer nor an extra here.")
+        context = {"n_features": linear_head(model).in_features, "n_classes": n_classes}
+        return (
+            METHODS.create(self.method, **options.get(self.method, {})),
+            REBALANCERS.create(self.rebalancer, context, **options.get(self.rebalancer, {})),
+            [EXTRAS.create(name, **options.get(name, {})) for name in self.extras],
         )
 
     def _batch_size(self, n: int) -> int:
@@ -182,7 +181,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         log_prior = trainer.rebalancer.log_prior(trainer.head) if trainer.rebalancer.estimates_prior else trainer.method.log_prior()
         prior = trainer.targets.mean() if log_prior is None else torch.softmax(log_prior, dim=0)
         self.class_prior_ = prior.cpu().numpy().astype(np.float64)
-        self._transduced = _believed(trainer.targets, trainer.candidates)
+        self._transduced = believed(trainer.targets, trainer.candidates)
 
     # ---- using ----------------------------------------------------------------------------------------------------
 
@@ -238,6 +237,75 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 
+    def save(self, path: Path | str) -> None:
+        """Write the fitted classifier to one file that holds numbers and text alone, so that loading it runs nobody's code."""
+        check_is_fitted(self)
+        if not isinstance(self.model, str) or not isinstance(self.views, str):
+            raise InputError("A network or views of one's own cannot be written as numbers and text: pickle this classifier instead.")
+        tensors = with_prefix("believed", {str(i): torch.as_tensor(column) for i, column in enumerate(self._transduced)})
+        tensors["class_prior"] = torch.from_numpy(self.class_prior_)
+        for name, module in self._modules().items():
+            tensors |= with_prefix(name, module.state_dict())
+        views = self._predictor.views
+        assert isinstance(views, (FeatureViews, ImageViews))
+        tensors |= with_prefix("views", {name: torch.as_tensor(getattr(views, name)) for name in ("mean", "std")})
+        params = {name: value for name, value in self.get_params(deep=False).items() if name != "on_epoch"}
+        values = {
+            "params": {**params, "extras": list(self.extras), "random_state": None},
+            "classes": self.classes_.tolist(),
+            "shape": list(self._shape),
+            "policy": views.policy if isinstance(views, ImageViews) else None,
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": getattr(self, "feature_names_in_", np.asarray([])).tolist(),
+            "history": self.history_,
+        }
+        try:
+            json.dumps(values)
+        except TypeError:
+            raise InputError("Some options or class names are no plain numbers or text: pickle this classifier instead.") from None
+        write_checkpoint(Path(path), tensors, values)
+
+    def to_onnx(self, path: Path | str) -> None:
+        """Write an ONNX model: inputs as `predict` takes them (images with channels first), debiased logits in the order of `classes_`."""
+        from ltpll.export import export_onnx
+
+        check_is_fitted(self)
+        export_onnx(self._predictor, self._shape, Path(path))
+
+    @classmethod
+    def load(cls, path: Path | str, device: str = "auto") -> Self:
+        """A classifier that `save` wrote, ready to predict on `device`."""
+        tensors, values = read_checkpoint(Path(path))
+        try:
+            self = cls(**{**values["params"], "device": device})
+            self.classes_, self._shape = np.asarray(values["classes"]), tuple(values["shape"])
+            self.n_features_in_, self.history_ = values["n_features_in"], values["history"]
+            names = values["feature_names_in"]
+            figures = under_prefix("views", tensors)
+            columns = under_prefix("believed", tensors)
+        except (KeyError, TypeError):
+            raise InputError(f"{path} is a checkpoint, but not one of a fitted classifier.") from None
+        if names:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        views: ViewSource = FeatureViews(figures["mean"], figures["std"])
+        if values["policy"]:
+            views = ImageViews(values["policy"], tuple(figures["mean"].tolist()), tuple(figures["std"].tolist()))
+        model = self._model(self._shape, len(self.classes_), seed=0)
+        method, rebalancer, _ = self._parts(model, len(self.classes_))
+        method.attach(model)
+        where = chosen_device(device)
+        passes = Passes(model.to(where), where, self.precision, "eager")
+        self._predictor = Predictor(passes, method.to(where), rebalancer.to(where), views)
+        self.model_, self.n_iter_, self.device_ = model, len(self.history_), str(where)
+        self.class_prior_ = tensors["class_prior"].numpy()
+        self._transduced = tuple(columns[str(i)].numpy() for i in range(len(columns)))
+        for name, module in self._modules().items():
+            module.load_state_dict(under_prefix(name, tensors))
+        return self
+
+    def _modules(self) -> dict[str, nn.Module]:
+        return {"model": self.model_, "method": self._predictor.method, "rebalancer": self._predictor.rebalancer}
+
     def __getstate__(self) -> dict[str, Any]:
         """On the processor, so that a classifier fitted on a GPU can be loaded anywhere."""
         state = dict(super().__getstate__())
@@ -248,20 +316,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             predictor.passes.device = torch.device("cpu")
             state |= {"_predictor": predictor, "model_": predictor.passes.model, "device_": "cpu"}
         return state
-
-
-def _believed(targets: Targets, candidates: Candidates) -> tuple[npt.NDArray[Any], ...]:
-    """Class numbers and beliefs of the two most believed candidates of each row."""
-    parts = []
-    for rows in torch.arange(len(targets), device=candidates.device).split(1 << 14):
-        inside = candidates[rows]
-        beliefs, numbers = targets[rows].masked_fill(~inside, -1.0).topk(2, dim=1)
-        alone = beliefs[:, 1] < 0
-        total = (targets[rows] * inside).sum(1)  # one, except for methods that weigh the other classes too
-        beliefs = beliefs.clamp_min(0) / total[:, None]
-        second = torch.where(alone, numbers[:, 0], numbers[:, 1])
-        parts.append((numbers[:, 0], beliefs[:, 0], second, beliefs[:, 0] - beliefs[:, 1]))
-    return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
 
 
 def _channels_first(images: npt.NDArray[Any]) -> Tensor:
