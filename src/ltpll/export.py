@@ -74,6 +74,7 @@ def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path) -> Non
             input_names=["x"],
             output_names=["logits"],
             dynamic_shapes={"x": {0: rows}},
+            opset_version=18,  # the one that torch writes first, so that no version of it has to convert
             dynamo=True,
             external_data=False,
             verbose=False,

@@ -145,7 +145,7 @@ def test_types_of_parquet_are_read(tmp_path, kind):
         "large string": lambda: pa.array(["|".join(row) for row in ROWS], pa.large_string()),
     }[kind]()
     ids = pa.array([str(i) for i in range(5)]).dictionary_encode()
-    numbers = {"x": pa.array([1, 2, 3, 4, 5], pa.int8()), "y": pa.array([0.5] * 5, pa.float16()), "b": pa.array([True] * 5)}
+    numbers = {"x": pa.array([1, 2, 3, 4, 5], pa.int8()), "y": pa.array(np.full(5, 0.5, dtype=np.float16)), "b": pa.array([True] * 5)}
     pq.write_table(pa.table({"candidates": column, "id": ids, "label": ids, **numbers}), tmp_path / "t.parquet")
     found = read_table(tmp_path / "t.parquet", Reading(classes=("cat", "dog", "fox", *"01234")))
     assert sets(found) == [sorted(set(row)) for row in (rows if kind == "fixed list" else ROWS)]
