@@ -21,8 +21,6 @@ from ltpll.models import build_model
 from refusals import refusal
 
 NAMES = ["ant", "bee", "cat", "dog"]
-# Of scikit-learn's own checks, and why they cannot hold here.
-EXCEPTIONS: dict[str, str] = {}
 
 
 def squares(n=60, ambiguity=0.4, seed=0):
@@ -41,9 +39,6 @@ CHECKS = [
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.func.__name__ + "".join(f"-{v}" for v in check.keywords.values()))
 def test_scikit_learns_own_checks_pass(check):
-    name = check.func.__name__
-    if name in EXCEPTIONS:
-        pytest.skip(EXCEPTIONS[name])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(PartialLabelClassifier(method="proden", rebalancer="none", steps=100, device="cpu"))

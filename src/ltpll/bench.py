@@ -88,7 +88,7 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     """Milliseconds of the parts of one step, each measured by itself and run eagerly (a replayed whole has no seams to measure at)."""
     rows = torch.arange(min(trainer.chunk, len(problem.y)), device=trainer.device)
     size = min(trainer.batch_size, len(rows))
-    views = trainer.views.draw(trainer.x[rows], trainer.kinds, trainer.generator)
+    views = trainer.draw(rows)
     index, batch = rows[:size], tuple(view[:size] for view in views)
     joined = torch.cat(batch)
     candidates, targets = trainer.candidates[index], trainer.targets[index]
@@ -99,6 +99,7 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
 
     def forward_backward() -> None:
         logits, features = forward()
+        trainer.optimizer.zero_grad(set_to_none=True)
         trainer.passes.backward(logits.sum() + features.sum())
 
     def refine() -> None:
@@ -113,7 +114,7 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     with torch.no_grad():
         logits, features = forward()
         trainer_outputs = Outputs(logits.split(size), features.split(size))
-    drawing = _milliseconds(trainer, lambda: trainer.views.draw(trainer.x[rows], trainer.kinds, trainer.generator))
+    drawing = _milliseconds(trainer, lambda: trainer.draw(rows))
     both = _milliseconds(trainer, forward_backward)
     forward_only = _milliseconds(trainer, forward)
     with torch.no_grad():

@@ -14,10 +14,19 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from ltpll.errors import InputError
 from ltpll.targets import Targets
 
 Place = Literal["targets", "prediction"]
 ViewKind = Literal["weak", "strong"]
+
+
+def linear_head(model: nn.Module) -> nn.Linear:
+    """The model's last layer, which methods and rebalancers rely on."""
+    head = getattr(model, "head", None)
+    if not isinstance(head, nn.Linear):
+        raise InputError("The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier.")
+    return head
 
 
 class Outputs(NamedTuple):
@@ -61,9 +70,7 @@ class Step:
 
     def log_prior(self) -> Tensor:
         """The logarithm of the prior that is subtracted when targets are refined, (classes,); zeros if none is."""
-        with torch.no_grad():
-            log_prior = self.rebalancer.log_prior(self.head)
-        return log_prior if "targets" in self.rebalancer.places else torch.zeros_like(log_prior)
+        return self.rebalancer.subtracted("targets", self.head)
 
     def adjusted(self) -> Outputs:
         """The outputs as they refine targets, detached."""
@@ -162,6 +169,12 @@ class Rebalancer(nn.Module, ABC):
     @abstractmethod
     def log_prior(self, head: nn.Linear) -> Tensor:
         """The logarithm of the prior, (classes,), up to an additive constant."""
+
+    @torch.no_grad()
+    def subtracted(self, place: Place, head: nn.Linear) -> Tensor:
+        """What is subtracted from the logits in this place, (classes,): the log-prior, or zeros if this rebalancer does not act there."""
+        log_prior = self.log_prior(head)
+        return log_prior if place in self.places else torch.zeros_like(log_prior)
 
     def adjust(self, outputs: Outputs, place: Place, head: nn.Linear) -> Outputs:
         """The outputs with the log-prior subtracted from the logits of every view, if this rebalancer acts in this place."""

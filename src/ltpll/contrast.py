@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from ltpll.contract import Step
+from ltpll.contract import Step, linear_head
 
 
 class Projector(nn.Sequential):
@@ -79,8 +79,7 @@ class Memory(nn.Module):
 
     def __init__(self, model: nn.Module, width: int, size: int, momentum: float) -> None:
         super().__init__()
-        head = model.head
-        assert isinstance(head, nn.Linear)
+        head = linear_head(model)
         self.projector = Projector(head.in_features, width)
         self.model_follower = Follower(model, momentum)
         self.projector_follower = Follower(self.projector, momentum)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import read_checkpoint, under_prefix, with_prefix, write_checkpoint
-from ltpll.contract import Extra, Method, Rebalancer
+from ltpll.contract import Extra, Method, Rebalancer, linear_head
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.inputs import as_inputs, chosen_device, rows_at_once
@@ -26,7 +26,7 @@ from ltpll.labels import read_labels
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.passes import Passes
-from ltpll.predictor import Predictor, linear_head
+from ltpll.predictor import Predictor
 from ltpll.rebalancers import REBALANCERS
 from ltpll.scorers import covering_rate
 from ltpll.trainer import PartialLabelTrainer
@@ -178,9 +178,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         # A plain one: a training's own network may be a recording.
         passes = Passes(trainer.model, trainer.device, self.precision, "eager")
         self._predictor = Predictor(passes, trainer.method, trainer.rebalancer, trainer.views)
-        log_prior = trainer.rebalancer.log_prior(trainer.head) if trainer.rebalancer.estimates_prior else trainer.method.log_prior()
-        prior = trainer.targets.mean() if log_prior is None else torch.softmax(log_prior, dim=0)
-        self.class_prior_ = prior.cpu().numpy().astype(np.float64)
+        prior = self._predictor.estimated_prior()
+        self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
         self._transduced = believed(trainer.targets, trainer.candidates)
 
     # ---- using ----------------------------------------------------------------------------------------------------

@@ -142,10 +142,8 @@ class Truth:
             record[name] = self._judge(trainer, rebalancer, predicted)
         for name in trainer.method.variants:
             record[name] = self._judge(trainer, trainer.rebalancer, trainer.method.predict(outputs, name))
-        prior = None
-        log_prior = trainer.rebalancer.log_prior(trainer.head) if trainer.rebalancer.estimates_prior else trainer.method.log_prior()
-        if log_prior is not None:
-            prior = torch.softmax(log_prior, dim=0)
+        prior = trainer.predictor.estimated_prior()
+        if prior is not None:
             record["prior"] = prior.tolist()
         if self._y_train is not None and self._counts is not None:
             true_prior = self._counts / self._counts.sum()

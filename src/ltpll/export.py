@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ltpll.contract import Method, Outputs
+from ltpll.contract import Method, Outputs, linear_head
 from ltpll.errors import InputError
 from ltpll.files import write_atomically
-from ltpll.predictor import Predictor, linear_head
+from ltpll.predictor import Predictor
 from ltpll.views import ImageViews
 from ltpll.views.features import FeatureViews
 
@@ -40,9 +40,7 @@ class Debiased(nn.Module):
         head = linear_head(self.model)
         rebalancer = predictor.rebalancer
         with torch.no_grad():
-            log_prior = rebalancer.log_prior(linear_head(predictor.passes.model)).cpu()
-            if "prediction" not in rebalancer.places:
-                log_prior = torch.zeros_like(log_prior)
+            log_prior = rebalancer.subtracted("prediction", linear_head(predictor.passes.model)).cpu()
             if type(predictor.method).predict is not Method.predict and bool(log_prior.any()):
                 raise InputError(f"The method {self.method.name!r} with {rebalancer.name!r} cannot be exported: its bias cannot be folded.")
             if head.bias is None:

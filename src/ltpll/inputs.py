@@ -13,8 +13,8 @@ from ltpll.errors import InputError
 VALUES_AT_ONCE = 1 << 19  # in checks and sums over all data: each comparison makes an array as large as what it compares
 
 
-def rows_at_once(inputs: Tensor) -> int:
-    return max(1, VALUES_AT_ONCE // max(inputs[:1].numel(), 1))
+def rows_at_once(inputs: Tensor, values: int = VALUES_AT_ONCE) -> int:
+    return max(1, values // max(inputs[:1].numel(), 1))
 
 
 def as_inputs(x: Any, what: str) -> Tensor:

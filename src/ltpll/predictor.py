@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ltpll.contract import Method, Outputs, Rebalancer
-from ltpll.errors import InputError
-from ltpll.inputs import as_inputs
+from ltpll.contract import Method, Outputs, Rebalancer, linear_head
+from ltpll.inputs import as_inputs, rows_at_once
 from ltpll.passes import Passes
 from ltpll.views import ViewSource
 
@@ -17,17 +16,9 @@ Array = npt.ArrayLike | Tensor
 PREDICTED_VALUES = 2**23  # of the inputs in prediction at once: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
 
 
-def linear_head(model: nn.Module) -> nn.Linear:
-    """The model's last layer, which methods and rebalancers rely on."""
-    head = getattr(model, "head", None)
-    if not isinstance(head, nn.Linear):
-        raise InputError("The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier.")
-    return head
-
-
 def at_once(inputs: Tensor) -> int:
     """How many examples to predict at once."""
-    return max(1, min(2048, PREDICTED_VALUES // max(inputs[:1].numel(), 1)))
+    return min(2048, rows_at_once(inputs, PREDICTED_VALUES))
 
 
 class Predictor:
@@ -57,6 +48,13 @@ class Predictor:
         """Logits as predictions come from them: the rebalancer's prior subtracted, if it acts at prediction."""
         head = linear_head(self.passes.model)
         return self.rebalancer.adjust(self.method.predict(self.outputs(x)), "prediction", head).logits[0]
+
+    @torch.no_grad()
+    def estimated_prior(self) -> Tensor | None:
+        """The class prior that the rebalancer, or else the method, has estimated, (classes,); None if neither does."""
+        head = linear_head(self.passes.model)
+        log_prior = self.rebalancer.log_prior(head) if self.rebalancer.estimates_prior else self.method.log_prior()
+        return None if log_prior is None else torch.softmax(log_prior, dim=0)
 
     def predict(self, x: Array) -> npt.NDArray[np.int64]:
         """The predicted class number of each row."""

@@ -32,6 +32,11 @@ def folded_beta(alpha: int, generator: torch.Generator) -> Tensor:
     return torch.maximum(share, 1 - share)
 
 
+def blend(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
+    """Each row's share of itself and the rest of its partner."""
+    return share * values + (1 - share) * values[partner]
+
+
 def mean_over(values: Tensor, chosen: Tensor) -> Tensor:
     """The mean of the chosen values; 0 if there are none."""
     return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp_min(1)

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import load_optimizer, optimizer_tensors, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.checks import check_data, check_parts
-from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind
+from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
 from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.inputs import as_inputs, at_least, chosen_device
 from ltpll.passes import Passes
-from ltpll.predictor import Array, Predictor, at_once, linear_head
+from ltpll.predictor import Array, Predictor, at_once
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.targets import Targets, initial_targets

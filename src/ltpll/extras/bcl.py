@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
-from ltpll.contract import Batch, Extra, Method, Outputs, Step
+from ltpll.contract import Batch, Extra, Method, Outputs, Step, linear_head
 from ltpll.contrast import Projector
 from ltpll.errors import InputError
 
@@ -46,8 +46,7 @@ class BCL(Extra):
         self.weight, self.temperature, self.width, self.first_epoch = weight, temperature, width, first_epoch
 
     def attach(self, model: nn.Module) -> None:
-        head = model.head
-        assert isinstance(head, nn.Linear)
+        head = linear_head(model)
         self.projector = Projector(head.in_features, self.width)
         self.centres = nn.Parameter(torch.randn(head.out_features, self.width))
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ltpll.contract import Batch, Extra, Method, Outputs, Step
 from ltpll.errors import InputError
-from ltpll.selection import folded_beta
+from ltpll.selection import blend, folded_beta
 
 
 class Mixup(Extra):
@@ -33,8 +33,8 @@ class Mixup(Extra):
         share = folded_beta(self.alpha, generator)
         partner = torch.randperm(len(batch.targets), generator=generator, device=generator.device)
         return Batch(
-            views=tuple(share * view + (1 - share) * view[partner] for view in batch.views),
-            targets=share * batch.targets + (1 - share) * batch.targets[partner],
+            views=tuple(blend(view, partner, share) for view in batch.views),
+            targets=blend(batch.targets, partner, share),
             candidates=batch.candidates | batch.candidates[partner],
         )
 

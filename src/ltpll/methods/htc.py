@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, leaky_relu, normalize
 
-from ltpll.contract import Method, Outputs, Step, Training
+from ltpll.contract import Method, Outputs, Step, Training, linear_head
 from ltpll.errors import InputError
-from ltpll.selection import folded_beta, lowest_in_class, mean_over, partners_among
+from ltpll.selection import blend, folded_beta, lowest_in_class, mean_over, partners_among
 from ltpll.targets import restricted_softmax
 
 MIXUP_ALPHA = 4
@@ -66,8 +66,7 @@ class HTC(Method):
         return 4.0  # blends for each head are two more views
 
     def attach(self, model: nn.Module) -> None:
-        head = model.head
-        assert isinstance(head, nn.Linear)
+        head = linear_head(model)
         self.tail = nn.Linear(head.in_features, head.out_features)
         self.weighing = nn.Linear(2 * head.out_features, 2)
         self.register_buffer("prior", torch.full((head.out_features,), 1 / head.out_features))
@@ -113,8 +112,7 @@ class HTC(Method):
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
         chosen = lowest_in_class(losses, branch.labels.argmax(1), quotas) & self.relies
         share, partner = folded_beta(MIXUP_ALPHA, step.generator), partners_among(chosen, step.generator)
-        view = step.batch.views[0]
-        return chosen, share * view + (1 - share) * view[partner], share * branch.labels + (1 - share) * branch.labels[partner]
+        return chosen, blend(step.batch.views[0], partner, share), blend(branch.labels, partner, share)
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:
         """Logits out of both heads' probabilities, the first head's without the prior."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
-from ltpll.contract import Method, Outputs, Step, Training
+from ltpll.contract import Method, Outputs, Step, Training, linear_head
 from ltpll.contrast import Memory, contrastive_loss
 from ltpll.errors import InputError
 
@@ -61,8 +61,7 @@ class PiCO(Method):
         return 4 / 3  # the other view only goes forward, which is a third of a pass
 
     def attach(self, model: nn.Module) -> None:
-        head = model.head
-        assert isinstance(head, nn.Linear)
+        head = linear_head(model)
         self.memory = Memory(model, self.width, self.queue_size, self.momentum)
         self.register_buffer("prototypes", torch.zeros(head.out_features, self.width))
 

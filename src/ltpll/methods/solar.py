@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ltpll.contract import Method, Outputs, Step, Training
+from ltpll.contract import Method, Outputs, Step, Training, linear_head
 from ltpll.contrast import Queue
 from ltpll.errors import InputError
-from ltpll.selection import folded_beta, lowest_in_class, mean_over, partners_among
+from ltpll.selection import blend, folded_beta, lowest_in_class, mean_over, partners_among
 from ltpll.sinkhorn import sinkhorn
 from ltpll.targets import restricted_softmax
 
@@ -73,8 +73,7 @@ class SoLar(Method):
         return 3.0  # the blends are a third view
 
     def attach(self, model: nn.Module) -> None:
-        head = model.head
-        assert isinstance(head, nn.Linear)
+        head = linear_head(model)
         self.register_buffer("prior", torch.full((head.out_features,), 1 / head.out_features))
         self.queue = Queue(self.queue_size, head.out_features)
 
@@ -135,9 +134,8 @@ class SoLar(Method):
         dealt = self.dealt_out(weak.detach(), step.batch.candidates)
         chosen = self.reliable(weak.detach(), dealt)
         share, partner = folded_beta(MIXUP_ALPHA, step.generator), partners_among(chosen, step.generator)
-        view = step.batch.views[0]
-        blended = step.forward((share * view + (1 - share) * view[partner],)).logits[0]
-        relied = [(weak, dealt), (strong, dealt), (blended, share * dealt + (1 - share) * dealt[partner])]
+        blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]
+        relied = [(weak, dealt), (strong, dealt), (blended, blend(dealt, partner, share))]
         with_labels = sum(mean_over(cross_entropy(z, labels, reduction="none"), chosen) for z, labels in relied)
         with_targets = mean_over(cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen)
         return self.strength * with_labels + (1 - self.strength) * with_targets
