@@ -14,6 +14,7 @@ import torch
 
 from ltpll.bench import _milliseconds, random_images
 from ltpll.experiment import Experiment, build_trainer, draw_problem
+from ltpll.inputs import chosen_device
 from ltpll.runs import environment
 
 SYSTEMS: list[tuple[str, str, tuple[str, ...]]] = [
@@ -50,7 +51,9 @@ def main() -> None:
         print(row, flush=True)
         if options.out:
             options.out.parent.mkdir(parents=True, exist_ok=True)
-            options.out.write_text(json.dumps({"environment": environment(options.device), "batch": 256, "rows": rows}, indent=1) + "\n")
+            options.out.write_text(
+                json.dumps({"environment": environment(str(chosen_device(options.device))), "batch": 256, "rows": rows}, indent=1) + "\n"
+            )
 
 
 def measure(method: str, rebalancer: str, extras: tuple[str, ...], width: int, device: str) -> tuple[float, float | None]:

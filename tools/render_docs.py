@@ -189,16 +189,21 @@ def views_table() -> str:
     return "\n".join(lines).rstrip()
 
 
+def by_setting(record: Record) -> tuple[object, ...]:
+    config = record["config"]
+    return tuple(config[name] for name in ("data", "imbalance", "ambiguity", "epochs", "method", "extras", "rebalancer", "seed"))
+
+
 def image_runs_table() -> str:
     """Finished benchmark trainings."""
     lines = [
         "| run | epochs | last epoch (%) | best epoch (%) | target recovery (%) | time | views/s |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for record in results_under(ROOT / "results" / "images"):
+    for record in sorted(results_under(ROOT / "results" / "images"), key=by_setting):
         config, last, best = record["config"], record["last"], record["best"]["test"]
         setting = f"{config['data']} ρ={config['imbalance']:g} q={config['ambiguity']:g}"
-        name = f"{setting} {config['method']} + {config['rebalancer']}, seed {config['seed']}"
+        name = f"{setting} {' + '.join([config['method'], *config['extras'], config['rebalancer']])}, seed {config['seed']}"
         lines.append(
             f"| {name} ({record['environment']['hardware']}, commit {record['environment']['commit']}) | {config['epochs']} "
             f"| {100 * last['test']['balanced_accuracy']:.2f} | {100 * best['test']['balanced_accuracy']:.2f} (epoch {best['epoch']}) "
@@ -251,6 +256,27 @@ def fit_table() -> str:
         for row in found["rows"]:
             memory = f"{row['memory_over_features']:.2f}" if "memory_over_features" in row else "–"
             lines.append(f"| {row['how']} | {row['method']} | {statistics.median(row['seconds']):.2f} | {memory} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def systems_table() -> str:
+    """The step of every system beside that of CORR with RECORDS, from `benchmarks/systems.py`."""
+    lines = []
+    for found in bench_records("systems"):
+        made, rows = found["environment"], found["rows"]
+        reference = next(row for row in rows if (row["method"], row["rebalancer"], row["extras"]) == ("corr", "records", []))
+        lines += [
+            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), batches of {found['batch']}, bfloat16, replayed:",
+            "",
+            "| system | step, ms | times CORR with RECORDS | peak memory, GiB |",
+            "|---|---:|---:|---:|",
+        ]
+        for row in rows:
+            parts = [row["method"], *row["extras"], *([] if row["rebalancer"] == "none" else [row["rebalancer"]])]
+            took = row["milliseconds"]
+            cells = "– | – | –" if took is None else f"{took:.2f} | {took / reference['milliseconds']:.2f} | {row['gib']:.2f}"
+            lines.append(f"| {' + '.join(parts)} | {cells} |")
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -310,6 +336,17 @@ def reproduction_tables() -> str:
     return "\n\n".join([*parts, measured_on(finished.all())])
 
 
+def shortened_tables() -> str:
+    """Runs with fewer epochs than the paper's, beside its numbers where there are any."""
+    finished = Finished.under(ROOT / "results" / "images")
+    parts = []
+    for name, epochs in (("main", 36), ("baselines", 200), ("mixup", 200), ("systems", 200)):
+        item = ITEMS[name]
+        text = markdown(item, compare(item, finished, 1, {"epochs": epochs}))
+        parts.append(f"### {item.title}, {epochs} epochs\n\n{text}")
+    return "\n\n".join(parts)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
     "demo": demo_table,
@@ -319,6 +356,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "precision": precision_table,
     "views": views_table,
     "sharing": sharing_table,
+    "systems": systems_table,
+    "shortened": shortened_tables,
     "tabular": tabular_table,
     "fit": fit_table,
     "image-runs": image_runs_table,
