@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -13,6 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from browser import in_browser, needs_browser
 from ltpll.errors import InputError
 from ltpll.report import page
 from ltpll.report.page import Comparison, render_page, write_page
@@ -362,15 +362,7 @@ def test_the_palette_has_the_colours_that_rows_ask_for():
     assert set(re.findall(r"--row-(\d):", style)) == {str(i) for i in range(page.COLOURS)}
 
 
-def in_browser(path, tmp_path):
-    """The page after it was opened, and what the browser complained of."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-    command = ["chromium", *options, f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--enable-logging=stderr"]
-    done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout, done.stderr
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
     path = tmp_path / "page.html"
     clicks = """
@@ -392,7 +384,7 @@ def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
     assert third.count('class="main-svg"') >= 5
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 def test_a_browser_draws_every_plot_and_runs_no_hostile_text(tmp_path):
     path = tmp_path / "page.html"
     write_page(path, hostile_study(), title="unchanged", intro=[HOSTILE], classes=[HOSTILE, "bee", "cat"])
