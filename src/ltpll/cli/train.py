@@ -33,6 +33,7 @@ def train(
     precision: Annotated[str, Option(help="float32, bfloat16, or auto: bfloat16 on CUDA.")] = "auto",
     engine: Annotated[str, Option(help="eager, captured, compiled, or auto: captured on CUDA, else eager.")] = "auto",
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
+    on_nan: Annotated[str, Option(help="stop, or skip: drop batches whose numbers are not finite, and count them.")] = "stop",
     measure_every: Annotated[int, Option(min=1, help="Epochs between looks at the test set.")] = 10,
     data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
     out: Annotated[Path, Option(help="Folder for runs.")] = Path("ltpll-runs/images"),
@@ -78,7 +79,7 @@ def train(
     console.print(f"Run {run.key} on {device}: {experiment.precision}, {engine} steps; {run.folder}", markup=False, soft_wrap=True)
     watch, close = watch_epochs(run, experiment.epochs, tensorboard)
     try:
-        train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch)
+        train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch, on_nan=on_nan)
     except KeyboardInterrupt:
         close()  # before anything is printed below it; closing twice does nothing
         console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
@@ -116,6 +117,8 @@ def _print_result(run: Run) -> None:
             f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
             f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best['epoch']}, chosen on the test set)"
         )
+    if result.get("skipped"):
+        console.print(f"{result['skipped']} batches were dropped, since their loss, outputs or gradients were not finite")
     if "target_recovery" in result["last"]:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
     console.print(f"{result['seconds']:.0f} s, {result['views_per_second']} views/s in the median epoch")
