@@ -84,7 +84,7 @@ def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
     for drop_last, sizes in ((True, [64, 64]), (False, [64, 64, 22])):
         one = trainer(batch_size=64, drop_last=drop_last)
         one.prepare(x, candidates)
-        batches = [index for index, _ in one._batches()]
+        batches = [index for index, _ in one._feed.batches(one.draw)]
         assert [len(batch) for batch in batches] == sizes
         assert len(torch.cat(batches).unique()) == sum(sizes)
 
@@ -93,7 +93,7 @@ def test_fewer_rows_than_a_batch_make_one_batch_of_all():
     x, _, candidates = toy()
     one = trainer(batch_size=10_000)
     one.prepare(x, candidates)
-    assert [len(index) for index, _ in one._batches()] == [len(x)]
+    assert [len(index) for index, _ in one._feed.batches(one.draw)] == [len(x)]
 
 
 def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forward():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class InputError(ValueError):
     """The input cannot be used; the message is one sentence that says where and what to do.
@@ -11,7 +13,11 @@ class InputError(ValueError):
 
 
 class NotFiniteError(InputError):
-    """Training met a NaN or an infinity in the network's logits."""
+    """Training met a NaN or an infinity; `rows` are those known to have one, `epoch` and `step` count from 1, and None is not known."""
+
+    def __init__(self, message: str, *, epoch: int | None = None, step: int | None = None, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.epoch, self.step, self.rows = epoch, step, tuple(rows)
 
 
 class BusyError(InputError):
@@ -27,3 +33,7 @@ class UnknownNameError(InputError, KeyError):
 
 class InputWarning(UserWarning):
     """The input can be used, but something about it is probably not meant."""
+
+
+class CheckpointWarning(InputWarning):
+    """A checkpoint was passed over and the one before it is used."""

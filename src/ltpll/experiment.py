@@ -158,7 +158,9 @@ def drawn_sets(config: Mapping[str, Any], root: Path | None) -> Drawn:
     return Drawn(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), how)
 
 
-def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "auto", engine: str = "auto") -> PartialLabelTrainer:
+def build_trainer(
+    experiment: Experiment, problem: Problem, *, device: str = "auto", engine: str = "auto", on_nan: str = "stop"
+) -> PartialLabelTrainer:
     """The experiment's parts, put together."""
     n_classes = problem.candidates.n_classes
     model = build_model(experiment.model, problem.seeds["training"], n_classes=n_classes, n_channels=3, width=experiment.width)
@@ -188,6 +190,7 @@ def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "au
         precision=experiment.precision,  # type: ignore[arg-type]
         engine=engine,  # type: ignore[arg-type]
         chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
+        on_nan=on_nan,  # type: ignore[arg-type]
     )
 
 
@@ -199,7 +202,8 @@ def train(
     engine: str = "auto",
     measure_every: int = 10,
     on_epoch: Callable[[Record], None] | None = None,
-    checkpoint_every: int = 10,
+    checkpoint_every: int = 1,
+    on_nan: str = "stop",
 ) -> None:
     """Train an experiment's run to its end, going on from its checkpoint if it has one; nobody else may train it meanwhile."""
     with run.locked():
@@ -207,7 +211,7 @@ def train(
             return
         experiment = Experiment.from_config(run.config)
         problem = draw_problem(experiment, images)
-        trainer = build_trainer(experiment, problem, device=device, engine=engine)
+        trainer = build_trainer(experiment, problem, device=device, engine=engine, on_nan=on_nan)
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.own_rebalancing
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}

@@ -81,6 +81,7 @@ def train(
     seed: Annotated[int | None, both("Decides everything that is drawn; default 0.")] = None,
     precision: Annotated[str | None, both("float32 or bfloat16; default bfloat16 for benchmarks on CUDA, else float32.")] = None,
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
+    on_nan: Annotated[str, Option(help="stop, or skip: drop batches whose numbers are not finite, and count them.")] = "stop",
     out: Annotated[Path | None, Option(help="Own data: the run's folder. Benchmarks: the folder for runs.", show_default=False)] = None,
     tensorboard: Annotated[bool, Option("--tensorboard", help="Write TensorBoard events beside the run.")] = False,
     fresh: Annotated[bool, Option("--fresh", help="Train again even if the run is finished or under way.")] = False,
@@ -132,7 +133,9 @@ def train(
         given = {name: value for name, value in (training | of_own).items() if value is not None}
         table = Path(data).expanduser()
         folder = out or Path("ltpll-runs") / table.stem
-        train_on_table(source_of(table, about_table), settings | given, folder, device=device, tensorboard=tensorboard, fresh=fresh)
+        train_on_table(
+            source_of(table, about_table), settings | given, folder, device=device, tensorboard=tensorboard, fresh=fresh, on_nan=on_nan
+        )
         return
     _refuse(about_table | of_own, "is for a table of your own", data or "no table")
     drawn: dict[str, Any] = {name: value for name, value in of_benchmarks.items() if name not in NOT_SETTINGS}
@@ -146,6 +149,7 @@ def train(
         out=out or Path("ltpll-runs/images"),
         tensorboard=tensorboard,
         fresh=fresh,
+        on_nan=on_nan,
     )
 
 
@@ -173,6 +177,7 @@ def _train_benchmark(
     out: Path,
     tensorboard: bool,
     fresh: bool,
+    on_nan: str,
 ) -> None:
     from ltpll.data.image_sets import load_image_set
     from ltpll.engine import chosen_engine
@@ -196,7 +201,7 @@ def _train_benchmark(
     console.print(f"Run {run.key} on {device}: {experiment.precision}, {engine} steps; {run.folder}", markup=False, soft_wrap=True)
     watch, close = watch_epochs(run, experiment.epochs, tensorboard)
     try:
-        train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch)
+        train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch, on_nan=on_nan)
     except KeyboardInterrupt:
         close()  # before anything is printed below it; closing twice does nothing
         console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
@@ -234,6 +239,8 @@ def _print_result(run: Run) -> None:
             f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
             f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best['epoch']}, chosen on the test set)"
         )
+    if result.get("skipped"):
+        console.print(f"{result['skipped']} batches were dropped, since their loss, outputs or gradients were not finite")
     if "target_recovery" in result["last"]:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
     console.print(f"{result['seconds']:.0f} s, {result['views_per_second']} views/s in the median epoch")
