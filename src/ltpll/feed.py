@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from ltpll.distributed import World
 from ltpll.randomness import get_random_state, set_random_state
 
 T = TypeVar("T")
@@ -21,12 +22,15 @@ class Feed:
     are the random states from which its order and the views at hand were drawn, and the number of steps behind.
     """
 
-    def __init__(self, n: int, batch_size: int, drop_last: bool, chunk: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, n: int, batch_size: int, drop_last: bool, chunk: int, generator: torch.Generator, world: World | None = None
+    ) -> None:
         self.n = n
         self.size = min(batch_size, n)
         self.per_draw = max(chunk // self.size, 1)
         self.rows = n // self.size * self.size if drop_last else n
         self.generator = generator
+        self.world = world or World()
         self.step = 0
         self._states: dict[str, dict[str, Tensor]] = {}  # of the order and of the views at hand
 
@@ -36,16 +40,18 @@ class Feed:
         return {"batch_size": self.size, "batches_per_draw": self.per_draw, "rows": self.rows}
 
     def batches(self, draw: Callable[[Tensor], tuple[Tensor, ...]]) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-        """What is left of the epoch; `step` has been counted up when a batch comes."""
+        """What is left of the epoch: rows of whole batches, views of this process's share; `step` has been counted up when one comes."""
         order = self._again("order", self._order) if self.step else self._first("order", self._order)
         for number, rows in enumerate(order.split(self.size * self.per_draw)):
             batches = rows.split(self.size)
             behind = max(self.step - number * self.per_draw, 0)
             if behind >= len(batches):
                 continue
-            of_these = partial(draw, rows)
+            shares = [batch[self.world.part(len(batch))] for batch in batches]
+            of_these = partial(draw, rows if self.world.alone else torch.cat(shares))
             views = self._again("views", of_these) if behind else self._first("views", of_these)
-            for index, *of in list(zip(batches, *(view.split(self.size) for view in views), strict=True))[behind:]:
+            sizes = [len(share) for share in shares]
+            for index, *of in list(zip(batches, *(view.split(sizes) for view in views), strict=True))[behind:]:
                 self.step += 1
                 yield index, tuple(of)
 

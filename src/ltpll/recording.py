@@ -44,6 +44,8 @@ def record_training(
         checkpoint_seconds=checkpoint_seconds,
         on_epoch=on_epoch,
     )
+    if not trainer.world.first:
+        return
     others = [*truth.posthoc, *trainer.method.variants]
     rows = ["test", *others]
     before_done()
@@ -79,8 +81,10 @@ def train_logged(
     With `checkpoint_every`, an unfinished run goes on from its last checkpoint; otherwise it starts anew.
     """
     checkpoint = run.folder / "checkpoint.safetensors" if checkpoint_every else None
-    if checkpoint is None or not has_checkpoint(checkpoint):
+    first = trainer.world.first  # of several processes, the one that writes
+    if first and (checkpoint is None or not has_checkpoint(checkpoint)):
         run.start()
+    trainer.world.wait()
     before = time.perf_counter()
 
     def log(record: Record) -> None:
@@ -89,7 +93,8 @@ def train_logged(
         seconds = now - before + trainer.seconds_elsewhere
         timed = {**record, "seconds": round(seconds, 4), "views_per_second": round(trainer.views_per_epoch / seconds)}
         before = now
-        run.log(timed, durable=checkpoint is not None)
+        if first:
+            run.log(timed, durable=checkpoint is not None)
         if on_epoch:
             on_epoch(timed)
 
@@ -99,7 +104,7 @@ def train_logged(
         measure=measure,
         measure_every=measure_every,
         on_epoch=log,
-        on_resume=run.keep_log,
+        on_resume=run.keep_log if first else None,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every or 1,
         checkpoint_seconds=checkpoint_seconds,

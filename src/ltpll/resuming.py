@@ -22,6 +22,7 @@ from ltpll.checkpoint import (
     with_prefix,
 )
 from ltpll.contract import Extra, Method, Rebalancer
+from ltpll.distributed import World
 from ltpll.feed import Feed
 from ltpll.finite import Guard, all_finite, not_finite
 from ltpll.targets import Targets
@@ -31,6 +32,7 @@ class Resumable:
     """What a trainer inherits to be able to stop and go on, and what it has to have for that."""
 
     device: torch.device
+    world: World
     model: nn.Module
     method: Method
     rebalancer: Rebalancer
@@ -52,7 +54,7 @@ class Resumable:
     def start_counting(self, feed: Feed) -> None:
         """A new training: nothing of its first epoch is done."""
         self._feed = feed
-        self._total = torch.zeros((), device=self.device)  # of the epoch's losses
+        self._total = torch.zeros((), dtype=self.targets.values.dtype, device=self.device)  # of the epoch's losses
         self._data = ""
         self._began, self.seconds_elsewhere = time.perf_counter(), 0.0
 
@@ -71,6 +73,8 @@ class Resumable:
     def save(self, path: Path | str) -> None:
         """Write everything that decides the rest of this training, and keep what was written before; never a state that is not finite."""
         self._check_weights()
+        if not self.world.first:
+            return
         tensors = self._state() | with_prefix("epoch", self._feed.state())
         if self.epoch < self._restart:
             tensors |= with_prefix("initial", self._initial)

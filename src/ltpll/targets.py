@@ -47,17 +47,17 @@ class Targets(Protocol):
 class CandidateTargets:
     """One number for each candidate, in the order of `candidates.labels`; zero for every other class."""
 
-    def __init__(self, candidates: Candidates) -> None:
+    def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
         sizes = candidates.sizes.long()
-        self.values = (1.0 / sizes).float().repeat_interleave(sizes)
+        self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes)
 
     def __len__(self) -> int:
         return len(self.candidates)
 
     def __getitem__(self, index: Tensor) -> Tensor:
         slots = self.candidates.slots(index)
-        dense = torch.zeros(len(index), self.candidates.n_classes, device=self.values.device)
+        dense = torch.zeros(len(index), self.candidates.n_classes, dtype=self.values.dtype, device=self.values.device)
         return dense.scatter_(1, self.candidates.labels[slots].long(), self.values[slots])
 
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
@@ -81,9 +81,10 @@ class CandidateTargets:
 class ClassTargets:
     """One number for each class of each row, candidate or not (LW weighs non-candidates too); starts at 1/C."""
 
-    def __init__(self, candidates: Candidates) -> None:
+    def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
-        self.values = torch.full((len(candidates), candidates.n_classes), 1.0 / candidates.n_classes, device=candidates.device)
+        shape, share = (len(candidates), candidates.n_classes), 1.0 / candidates.n_classes
+        self.values = torch.full(shape, share, dtype=dtype, device=candidates.device)
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -109,6 +110,8 @@ class ClassTargets:
         return (total / len(self)).float()
 
 
-def initial_targets(candidates: Candidates, covers: Literal["candidates", "classes"] = "candidates") -> Targets:
+def initial_targets(
+    candidates: Candidates, covers: Literal["candidates", "classes"] = "candidates", dtype: torch.dtype = torch.float32
+) -> Targets:
     """Uniform targets in the layout that a method's `covers` asks for."""
-    return CandidateTargets(candidates) if covers == "candidates" else ClassTargets(candidates)
+    return CandidateTargets(candidates, dtype) if covers == "candidates" else ClassTargets(candidates, dtype)

@@ -17,14 +17,16 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import has_checkpoint
-from ltpll.checks import check_data, check_parts
+from ltpll.checks import check_data, check_parts, check_shareable
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
+from ltpll.distributed import World
 from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError
 from ltpll.feed import Feed
 from ltpll.files import check_writable
 from ltpll.finite import Guard, Watch, not_finite, rows_not_finite
 from ltpll.inputs import as_inputs, at_least, chosen_device
+from ltpll.models.norm import synchronised
 from ltpll.passes import Passes
 from ltpll.predictor import Array, Predictor, at_once
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
@@ -55,6 +57,7 @@ class PartialLabelTrainer(Resumable):
     `precision` is that of the network's passes; losses, targets and weights are always float32. Views are drawn for `chunk` rows at once.
     `on_nan` says what becomes of a batch whose loss, outputs, targets or gradients are not finite: "stop" ends the training with an error,
     "skip" drops the batch, which then changes nothing, and counts it in the epoch's record (`skipped`).
+    In a `world` of several processes each computes a share of every batch; `sync_batch_norm` lets batch norm see the whole of it.
     """
 
     def __init__(
@@ -75,12 +78,20 @@ class PartialLabelTrainer(Resumable):
         drop_last: bool = True,
         seed: int = 0,
         device: str | torch.device = "auto",
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Literal["float32", "bfloat16", "float64"] = "float32",
         engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
         chunk: int = 4096,
         on_nan: Literal["stop", "skip"] = "stop",
+        world: World | None = None,
+        sync_batch_norm: bool = False,
     ) -> None:
         self.device = chosen_device(device)
+        self.world = world or World()
+        if not self.world.alone:
+            check_shareable(method, extras, engine, on_nan)
+            engine = "eager"
+        if sync_batch_norm:
+            model = synchronised(model, self.world)
         self.model = model.to(self.device)
         self._global_random = random_state_of(seed, self.device)
         with self._own_random_state():
@@ -99,6 +110,12 @@ class PartialLabelTrainer(Resumable):
         self.epoch = 0
         self.history = []
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        # What each process draws for its own rows; the order of the rows is drawn by all alike.
+        self._own_generator = self.generator if self.world.alone else torch.Generator(self.device)
+        self.seed = seed
+        if precision == "float64":
+            for part in (self.model, self.method, self.rebalancer, self.extras):
+                part.double()
         parameters = [p for part in (model, method, self.rebalancer, self.extras) for p in part.parameters() if p.requires_grad]
         on_cuda = self.device.type == "cuda"
         self.optimizer = torch.optim.SGD(
@@ -115,6 +132,8 @@ class PartialLabelTrainer(Resumable):
                 self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.engine = chosen_engine(engine, self.device)
         self.passes = Passes(self.model, self.device, precision, self.engine)
+        if not self.world.alone:
+            self.passes.network = self.world.shared(self.model)
         self.predictor = Predictor(self.passes, self.method, self.rebalancer, self.views)
         self.chunk = at_least(chunk, 1, "chunk")
         if on_nan not in ("stop", "skip"):
@@ -138,9 +157,11 @@ class PartialLabelTrainer(Resumable):
         check_data(inputs, sets, self.head)
         self.x = inputs.to(self.device)
         self.candidates = sets.to(self.device)
-        self.targets: Targets = initial_targets(self.candidates, self.method.covers)
+        self.targets: Targets = initial_targets(self.candidates, self.method.covers, self.passes.full)
+        if self.passes.full is torch.float64 and self.x.is_floating_point():
+            self.x = self.x.double()
         self._watch = Watch(len(sets), self.lr, self.device)
-        self.start_counting(Feed(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator))
+        self.start_counting(Feed(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world))
         # Here, since a recording holds on to the tensors above.
         self._step: Callable[..., Tensor] = self.step
         self._draw: Callable[[Tensor], tuple[Tensor, ...]] = self.draw
@@ -174,7 +195,7 @@ class PartialLabelTrainer(Resumable):
         whose state is written first.
         """
         path = None if checkpoint is None else Path(checkpoint)
-        resumes = path is not None and has_checkpoint(path)
+        resumes = self.world.agreed(path is not None and has_checkpoint(path))
         if self.epoch > 0 and not resumes:
             # Its targets would start anew while its network would not.
             raise InputError(f"This trainer has trained for {self.epoch} epochs already: make a new one, with a new model, to start again.")
@@ -188,7 +209,8 @@ class PartialLabelTrainer(Resumable):
             if on_resume:
                 on_resume(self.epoch)
         saved = -math.inf
-        with held_back(path is not None) as signals:
+        # Of several processes, each would stop after another step.
+        with held_back(path is not None and self.world.alone) as signals:
             while self.epoch < self.epochs:
                 record = self.train_epoch(signals.waiting)
                 if record is not None:
@@ -239,7 +261,8 @@ class PartialLabelTrainer(Resumable):
         skipped = self._guard.n_dropped() if self._guard else 0
         if skipped == self._feed.step:
             raise not_finite(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
-        record = {"epoch": self.epoch + 1, "loss": float(self._total) / (self._feed.step - skipped), "lr": rate}
+        total = float(self.world.total(self._total)) / self.world.size
+        record = {"epoch": self.epoch + 1, "loss": total / (self._feed.step - skipped), "lr": rate}
         if self._guard:
             record["skipped"] = skipped
         self.rebalancer.end_epoch()
@@ -249,6 +272,10 @@ class PartialLabelTrainer(Resumable):
 
     def _start_epoch(self, seconds: float) -> None:
         super()._start_epoch(seconds)
+        if not self.world.alone:
+            # From nothing but these, so that no process's random state has to be kept.
+            drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(1, np.uint64)[0]
+            self._own_generator.manual_seed(int(drawn >> np.uint64(1)))
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
 
@@ -276,7 +303,7 @@ class PartialLabelTrainer(Resumable):
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-        self.targets.values.copy_(initial_targets(self.candidates, self.method.covers).values)
+        self.targets.values.copy_(initial_targets(self.candidates, self.method.covers, self.passes.full).values)
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step, and so what a captured step holds for."""
@@ -291,35 +318,41 @@ class PartialLabelTrainer(Resumable):
         # On a GPU many small kernels run beside the large ones: looking up targets beside the forward pass, refining them beside the
         # backward pass. The forward pass of an extra may need targets, and then waits for them.
         with alongside(self._side):
-            candidates = self.candidates[index]
-            batch = Batch(views, self.targets[index], candidates)
+            own = index[self.world.part(len(index))]
+            candidates = self.candidates[own]
+            batch = Batch(views, self.targets[own], candidates)
         if extras:
             self._join()
         compared = batch._replace(views=views[: self.method.n_shown])
-        own = [extra.inputs(compared, self.generator) for extra in extras]
+        added = [extra.inputs(compared, self._own_generator) for extra in extras]
         shown = views[: max([self.method.n_shown, *(extra.n_shown for extra in extras)])]
-        all_outputs, *said = self.passes.together([shown, *(more.views if more else () for more in own)])
+        all_outputs, *said = self.passes.together([shown, *(more.views if more else () for more in added)])
         outputs = all_outputs.first(self.method.n_shown)
         self._join()
         with alongside(self._side):
-            self.rebalancer.observe(outputs.detach(), self.head)
-            refined = batch.targets
+            # Every process refines all rows of the batch, from what all of them say: targets and priors stay the same everywhere.
+            heard = self.world.outputs(outputs.detach(), len(index))
+            whole = batch if self.world.alone else Batch((), self.targets[index], self.candidates[index])
+            self.rebalancer.observe(heard, self.head)
+            refined = whole.targets
             if refines:
                 with torch.no_grad():
-                    adjusted = self.rebalancer.adjust(outputs.detach(), "targets", self.head)
-                    refined = self.method.disambiguate(adjusted, batch.targets, candidates)
+                    adjusted = self.rebalancer.adjust(heard, "targets", self.head)
+                    refined = self.method.disambiguate(adjusted, whole.targets, whole.candidates)
                     if not self._guard:
                         self.targets[index] = refined
             # The loss shows by itself what is wrong with targets that were wrong before.
-            rows = rows_not_finite([*outputs.detach().logits, *([refined] if refines else [])])
+            rows = rows_not_finite([*heard.logits, *([refined] if refines else [])])
             if not self._guard:
                 self._watch.rows[index] = rows
         if self.method.waits or any(extra.waits for extra in extras):
             self._join()
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self.generator)
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self._own_generator)
         loss = self.method.step_loss(step)
-        for extra, more, heard in zip(extras, own, said, strict=True):
-            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, heard if more else None)
+        for extra, more, of_more in zip(extras, added, said, strict=True):
+            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, of_more if more else None)
+        if not self.world.alone:
+            loss = loss * self.world.weight(len(index))
         self.optimizer.zero_grad(set_to_none=True)
         self.passes.backward(loss)
         self._join()
@@ -346,7 +379,7 @@ class PartialLabelTrainer(Resumable):
 
     def draw(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Views of the rows, one for each that the method and the extras ask for."""
-        return self.views.draw(self.x[rows], self.kinds, self.generator)
+        return self.views.draw(self.x[rows], self.kinds, self._own_generator)
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:
@@ -361,7 +394,10 @@ class PartialLabelTrainer(Resumable):
 
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
-        return self.predictor.outputs(x, batch_size)
+        if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
+            return self.predictor.outputs(x, batch_size)
+        inputs = as_inputs(x, "prediction")
+        return self.world.outputs(self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), len(inputs))
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
