@@ -81,9 +81,9 @@ def guarded_step(parts, optimizer, guard, factor, rows=None, loss=None):
     return guard.finish(before, said.detach() if loss is None else loss, torch.zeros(2, dtype=torch.bool) if rows is None else rows)
 
 
-def guarded():
+def guarded(fused):
     parts = Parts()
-    optimizer = torch.optim.SGD([parts.trained], lr=0.1, momentum=0.9, weight_decay=0.01)
+    optimizer = torch.optim.SGD([parts.trained], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused)
     return parts, optimizer, Guard([parts], optimizer, torch.device("cpu"))
 
 
@@ -102,8 +102,9 @@ def state_of(parts, optimizer):
     ],
     ids=["all", "loss", "rows", "gradients"],
 )
-def test_a_step_with_something_not_finite_changes_neither_weights_momenta_buffers_nor_what_follows(bad):
-    parts, optimizer, guard = guarded()
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_step_with_something_not_finite_changes_neither_weights_momenta_buffers_nor_what_follows(bad, fused):
+    parts, optimizer, guard = guarded(fused)
     assert guarded_step(parts, optimizer, guard, torch.ones(2))
     before = state_of(parts, optimizer)
     assert not guarded_step(parts, optimizer, guard, **bad)
@@ -113,9 +114,10 @@ def test_a_step_with_something_not_finite_changes_neither_weights_momenta_buffer
     assert guard.n_dropped() == 1
 
 
-def test_a_finite_step_is_the_same_with_a_guard_and_without():
-    parts, optimizer, guard = guarded()
-    plain, plain_optimizer, _ = guarded()
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_finite_step_is_the_same_with_a_guard_and_without(fused):
+    parts, optimizer, guard = guarded(fused)
+    plain, plain_optimizer, _ = guarded(fused)
     for factor in (torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0])):
         guarded_step(parts, optimizer, guard, factor)
         plain_optimizer.zero_grad()
