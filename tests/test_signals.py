@@ -52,13 +52,13 @@ def test_a_second_interrupt_does_not_wait_and_a_second_sigterm_does(heard):
 
 
 def test_a_signal_is_delivered_even_if_something_else_goes_wrong_first(heard):
-    def fail():
+    def work():
         with held_back():
             send(signal.SIGTERM)
             raise ValueError("something else")
 
     with pytest.raises(ValueError, match="something else"):
-        fail()
+        work()
     assert heard == [signal.SIGTERM]
 
 

@@ -18,6 +18,7 @@ from ltpll.errors import CheckpointWarning, InputError
 from ltpll.files import remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
+ANOTHER = "use another path, or delete it to start again"
 Tensors = dict[str, Tensor]
 Values = dict[str, Any]
 
@@ -101,7 +102,7 @@ def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tu
         try:
             tensors, values = _read(place)
             if against := check(tensors, values):
-                raise _UnusableError(f"The checkpoint {place} {against}", "use another path, or delete it to start again")
+                raise _UnusableError(f"The checkpoint {place} {against}", ANOTHER)
         except _UnusableError as error:
             refused.append((place, error))
             continue
@@ -112,8 +113,9 @@ def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tu
         return tensors, values
     if not refused:
         raise InputError(f"There is no checkpoint {path}.")
-    if len(refused) == 1:
-        raise InputError(f"{refused[0][1].fact}: {refused[0][1].advice}.")
+    first = refused[0][1]
+    if len(refused) == 1 or first.advice == ANOTHER:  # with which the one before it is another training's, too
+        raise InputError(f"{first.fact}: {first.advice}.")
     raise InputError(f"{'; '.join(why.fact for _, why in refused)}: delete both to start again, or use another path.")
 
 

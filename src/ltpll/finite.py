@@ -68,13 +68,12 @@ class Watch:
 class Guard:
     """Lets a step change weights, momenta, buffers and targets only if its loss, outputs, targets and gradients are all finite.
 
-    On a GPU nothing waits for it: whatever changes during a step is copied before and chosen again at the end, so that the step can be
-    recorded. What a step draws from random states stays drawn.
+    With a fused optimizer, as on a GPU, nothing waits for the device: whatever changes during a step is copied before and chosen again at
+    the end, so that the step can be recorded. What a step draws from random states stays drawn.
     """
 
     def __init__(self, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device) -> None:
         self.optimizer = optimizer
-        self.device = device
         self.dropped = torch.zeros((), device=device)
         self._one = torch.ones((), device=device)
         self._trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -98,7 +97,7 @@ class Guard:
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, bad, self._one)  # which sets it to one if it finds any
         self.dropped += bad
         good = bad == 0
-        if self.device.type == "cuda":
+        if self.optimizer.defaults.get("fused"):
             self.optimizer.found_inf = bad  # type: ignore[attr-defined]  # where it is one, the fused optimizer leaves everything alone
             self.optimizer.step()
             for tensor, old in zip(self._changing, before, strict=True):
