@@ -30,7 +30,7 @@ LAYERS = [
     ["runs", "catalogue", "report"],
     ["recording"],
     ["studies", "experiment"],
-    ["bench", "features", "paper"],
+    ["bench", "bench_targets", "features", "paper"],
     ["cli"],
     ["__main__"],
 ]
