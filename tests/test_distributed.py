@@ -13,6 +13,7 @@ import torch
 
 from ltpll.data.image_sets import write_image_set
 from ltpll.distributed import World
+from ltpll.evaluate import Truth
 from ltpll.methods import METHODS
 from pictures import coloured_images
 from processes import typed
@@ -72,8 +73,8 @@ CASES = [
 def test_targets_priors_and_weights_are_those_of_one_process(tmp_path, size, options):
     """45 rows in batches of ten: shares of three and four rows, and a last batch of five."""
     processes = started(tmp_path, size, repr(options))
-    x, candidates, _ = problem(images=options.get("images", False))
-    alone = trainer(world=None, **options).fit(x, candidates)
+    x, candidates, y = problem(images=options.get("images", False))
+    alone = trainer(world=None, **options).fit(x, candidates, measure=Truth(x, y, y))
     expected = {**state(alone), "predicted": alone.outputs(x).logits[0]}
     finished(processes)
     for rank in range(size):

@@ -31,7 +31,7 @@ LAYERS = [
     ["runs", "catalogue", "report"],
     ["recording"],
     ["studies", "experiment", "own"],
-    ["bench", "features", "paper"],
+    ["bench", "bench_targets", "features", "paper"],
     ["cli"],
     ["__main__"],
 ]

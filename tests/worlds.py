@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from ltpll.candidates import Candidates
 from ltpll.distributed import World
+from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -49,12 +50,17 @@ def trainer(method, rebalancer, world, images=False, extras=(), **more):
     )
 
 
+def figures(test):
+    return [test["accuracy"], *test["per_class"], *test["mean_prediction"]]
+
+
 def state(trained):
     return {
         "targets": trained.targets.values,
         **{f"rebalancer.{k}": v for k, v in trained.rebalancer.state_dict().items()},
         **{f"model.{k}": v for k, v in trained.model.state_dict().items()},
         "losses": torch.tensor([record["loss"] for record in trained.history], dtype=torch.float64),
+        "judged": torch.tensor([figures(record["test"]) for record in trained.history], dtype=torch.float64),
     }
 
 
@@ -68,8 +74,8 @@ def main():
         pieces(world, folder)
     else:
         options = eval(what)  # written by the test
-        x, candidates, _ = problem(images=options.get("images", False))
-        trained = trainer(world=world, **options).fit(x, candidates)
+        x, candidates, y = problem(images=options.get("images", False))
+        trained = trainer(world=world, **options).fit(x, candidates, measure=Truth(x, y, y))
         predicted = trained.outputs(x).logits[0]
         torch.save({**state(trained), "predicted": predicted}, folder / f"{rank}.pt")
     dist.barrier()

@@ -212,8 +212,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The predicted class of each row."""
-        numbers = self._logits(X).argmax(1).cpu().numpy()  # first, since it refuses a classifier that is not fitted
-        predicted: npt.NDArray[Any] = self.classes_[numbers]
+        check_is_fitted(self)
+        predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self._inputs(X, reset=False))]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

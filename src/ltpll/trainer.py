@@ -402,7 +402,7 @@ class PartialLabelTrainer(Resumable):
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
-        for rows in torch.arange(len(self.x), device=self.device).split(at_once(self.x)):
+        for rows in torch.arange(len(self.x), device=self.device).split(at_once(self.x, self.head.out_features)):
             logits, features = self.predictor.plain(self.x[rows])
             yield Outputs((logits,), (features,)), self.candidates[rows]
 
