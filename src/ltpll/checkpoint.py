@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line
 from ltpll.files import write_atomically
 
 FORMAT = "ltpll-checkpoint-1"
@@ -29,11 +29,16 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[dic
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
                 raise InputError(f"{path} is not a checkpoint of this program: delete it or choose another path.")
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["values"])  # noqa: SIM118
+            values = json.loads(metadata["values"])
+            if not isinstance(values, dict):
+                raise InputError(f"The checkpoint {path} is damaged (its values have no names): delete it to start again.")
+            return {name: file.get_tensor(name) for name in file.keys()}, values  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"There is no checkpoint {path}.") from None
-    except (OSError, SafetensorError, json.JSONDecodeError, KeyError) as error:
-        raise InputError(f"The checkpoint {path} is damaged ({error}): delete it to start again.") from None
+    except InputError:
+        raise
+    except Exception as error:  # of safetensors, of its header's JSON or of a type that torch has not
+        raise InputError(f"The checkpoint {path} is damaged ({first_line(error)}): delete it to start again.") from None
 
 
 # ---- many states in one file -----------------------------------------------------------------------------------------
@@ -48,6 +53,14 @@ def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor
     return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
+def check_fits(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that are not the modules' own in names and shapes; the modules may be on the device "meta", without any memory."""
+    expected = {key: value.shape for name, module in modules.items() for key, value in with_prefix(name, module.state_dict()).items()}
+    for key, shape in expected.items():
+        if key not in tensors or tensors[key].shape != shape:
+            raise ValueError(f"its {key} is missing or of another shape than {tuple(shape)}")
+
+
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """An optimizer's state (momenta), by number of parameter; its settings are the trainer's to set."""
     found: dict[str, Tensor] = {}
@@ -58,7 +71,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for name, tensor in under_prefix("optimizer", tensors).items():
         number, key = name.split(".", 1)
+        if tensor.ndim and tensor.shape != parameters[int(number)].shape:
+            raise ValueError(f"the optimizer's {name} has another shape than its parameter")
         state.setdefault(int(number), {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

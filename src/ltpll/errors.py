@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
+import reprlib
+
+LONGEST = 60
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxset, _SHORT.maxdict, _SHORT.maxstring = 2, 4, 4, 4, 4, LONGEST
+
+
+def shown(value: object, longest: int = LONGEST) -> str:
+    """A value in a message: as Python writes it, on one line and not too long, however much a file has put into it."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= longest else value[: longest - 1] + "…")
+    text = " ".join(_SHORT.repr(value).split())
+    return text if len(text) <= 2 * longest else text[: 2 * longest - 1] + "…"
+
+
+def first_line(error: BaseException) -> str:
+    """What a library says of a damaged file, as a piece of a sentence."""
+    text = (str(error).splitlines() or [""])[0].strip().rstrip(".")
+    return (text or type(error).__name__)[:200]
+
 
 class InputError(ValueError):
     """The input cannot be used; the message is one sentence that says where and what to do.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.data import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.data.image_sets import ImageSet, load_image_set
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.inputs import chosen_device
@@ -58,19 +59,17 @@ class Experiment:
         """From a config file's content; an unknown key is refused by name."""
         known = {one.name: one for one in fields(cls)}
         for key, value in values.items():
-            if key not in known:
-                raise InputError(f"The config has an unknown entry {key!r}; known: {', '.join(known)}.")
-            default = known[key].default
-            number = isinstance(default, (int, float)) and not isinstance(default, bool)
-            if number and (isinstance(value, bool) or not isinstance(value, (int, float))):
-                raise InputError(f"The config's {key} is {value!r}: it must be a number.")
-            if isinstance(default, (str, bool)) and not isinstance(value, type(default)):
-                raise InputError(f"The config's {key} is {value!r}: it must be {'text' if isinstance(default, str) else 'true or false'}.")
+            if not isinstance(key, str) or key not in known:
+                raise InputError(f"The config has an unknown entry {shown(key)}; known: {', '.join(known)}.")
+            wanted = _wanted(key, known[key].default, value)
+            if wanted is not None:
+                raise InputError(f"The config's {key} is {shown(value)}: it must be {wanted}.")
         if "data" not in values:
             raise InputError("The config names no data: add a line such as `data: cifar100`.")
         # 100 and 100.0 are the same imbalance, and have to be the same run.
-        floats = {key: float(value) for key, value in values.items() if isinstance(known[key].default, float)}
-        return cls(**{**values, **floats, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
+        kinds: dict[str, Any] = {name: type(one.default) for name, one in known.items()}
+        numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
+        return cls(**{**values, **numbers, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
@@ -88,6 +87,38 @@ class Experiment:
 
     def part_options(self, name: str) -> Mapping[str, Any]:
         return self.options.get(name, {})
+
+
+def _wanted(key: str, default: Any, value: Any) -> str | None:
+    """What an entry of a config must be, if it is not."""
+    if isinstance(default, bool):
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(default, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**63:  # false for NaN too
+            return "a number"
+        if isinstance(default, int) and value != int(value):
+            return "a whole number"
+        return "at least 0" if key == "seed" and value < 0 else None
+    if key == "extras":
+        return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
+    if key == "options":
+        plain = value is None or (isinstance(value, Mapping) and all(isinstance(of, Mapping) and _plain(of) for of in value.values()))
+        return None if plain else "settings of parts by name, such as {lw: {beta: 2}}"
+    return None if isinstance(value, str) else "text"
+
+
+def _plain(options: Mapping[Any, Any]) -> bool:
+    """Numbers, text and flat lists of them: deeper content of a small file can, where parts refer to others, unfold to gigabytes."""
+    return _are(list(options), str) and all(
+        value is None or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str) for value in options.values()
+    )
+
+
+def _are(values: Any, *kinds: type) -> bool:
+    """Whether this is a list of nothing else, in which no number is infinite."""
+    return isinstance(values, (list, tuple)) and all(
+        isinstance(value, kinds) and not (isinstance(value, float) and not math.isfinite(value)) for value in values
+    )
 
 
 @dataclass(frozen=True)
@@ -116,7 +147,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         labels = images.y_train[rows]
         if experiment.superclass:
             if images.superclass is None:
-                raise InputError(f"The image set {images.name!r} has no superclasses: leave `superclass` out.")
+                raise InputError(f"The image set {shown(images.name)} has no superclasses: leave `superclass` out.")
             candidates = superclass_candidates(labels, images.superclass, experiment.ambiguity, seed=seeds["candidates"])
         else:
             candidates = uniform_candidates(labels, n_classes, experiment.ambiguity, seed=seeds["candidates"])

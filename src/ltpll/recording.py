@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ltpll.checkpoint import read_checkpoint
+from ltpll.errors import InputError
 from ltpll.evaluate import Truth, best_epoch
 from ltpll.runs import Record, Run, environment
 from ltpll.trainer import PartialLabelTrainer
@@ -36,7 +37,10 @@ def record_training(
     """
     checkpoint = run.folder / "checkpoint.safetensors" if checkpoint_every else None
     if checkpoint is not None and checkpoint.exists():
-        run.keep_log(read_checkpoint(checkpoint)[1]["epoch"])
+        epoch = read_checkpoint(checkpoint)[1].get("epoch")
+        if not isinstance(epoch, int):
+            raise InputError(f"The checkpoint {checkpoint} is not one of a training: delete it to start again.")
+        run.keep_log(epoch)
     else:
         run.start()
     before = time.perf_counter()

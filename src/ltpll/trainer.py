@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from ltpll.checkpoint import load_optimizer, optimizer_tensors, read_checkpoint,
 from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
 from ltpll.engine import Captured, alongside, chosen_engine
-from ltpll.errors import InputError, NotFiniteError
+from ltpll.errors import InputError, NotFiniteError, first_line
 from ltpll.inputs import as_inputs, at_least, chosen_device
 from ltpll.passes import Passes
 from ltpll.predictor import Array, Predictor, at_once
@@ -364,16 +364,24 @@ class PartialLabelTrainer:
         tensors, values = read_checkpoint(Path(path))
         if values.get("parts") != self._part_names():
             raise InputError(f"The checkpoint {path} is of {values.get('parts')}, not of {self._part_names()}: use another path.")
-        if tensors["targets"].shape != self.targets.values.shape:
+        if "targets" in tensors and tensors["targets"].shape != self.targets.values.shape:
             raise InputError(f"The checkpoint {path} belongs to other training data: its targets have another size.")
+        try:
+            self._restore(tensors, values)
+        except Exception as error:  # of torch about a state of another shape or kind, or of what is not there
+            raise InputError(f"The checkpoint {path} does not fit this training ({first_line(error)}): delete it to start again.") from None
+
+    def _restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        epoch, history = values["epoch"], values["history"]
+        if not isinstance(epoch, int) or epoch < 0 or not isinstance(history, list):
+            raise ValueError("it does not say how far it is")
         self.targets.values.copy_(tensors["targets"])
         self.generator.set_state(tensors["generator"])
         self._global_random = under_prefix("random", tensors)
         for name, module in self._modules().items():
             module.load_state_dict(under_prefix(name, tensors))
         load_optimizer(self.optimizer, tensors)
-        self.epoch = int(values["epoch"])
-        self.history = list(values["history"])
+        self.epoch, self.history = epoch, history
 
     def _modules(self) -> dict[str, nn.Module]:
         return {"model": self.model, "method": self.method, "rebalancer": self.rebalancer, "extras": self.extras}

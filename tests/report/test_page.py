@@ -35,7 +35,7 @@ def record(method="proden", rebalancer="none", seed=0, *, posthoc=(), n_classes=
     last = {name: judged(rng, n_classes) for name in names} | {
         "epoch": epochs,
         "target_recovery": 0.5 + seed / 10,
-        "mean_target": [0.5, 0.3, 0.2],
+        "mean_target": [0.5, 0.3, 0.2, 0.0][:n_classes],
     }
     best = {name: {name: judged(rng, n_classes), "epoch": 2} for name in names}
     curves = {
@@ -45,14 +45,14 @@ def record(method="proden", rebalancer="none", seed=0, *, posthoc=(), n_classes=
         "mean_target_distance": rng.random(epochs).round(6).tolist(),
     }
     if rebalancer == "records":
-        last["prior"] = [0.6, 0.3, 0.1]
+        last["prior"] = [0.6, 0.3, 0.1, 0.0][:n_classes]
         curves["prior_distance"] = rng.random(epochs).round(6).tolist()
     return {
         "key": f"{method}-{rebalancer}-{seed}",
         "config": {"method": method, "rebalancer": rebalancer, "seed": seed, "epochs": epochs},
         "environment": {"hardware": "a machine", "commit": "abc", "torch": "2.0", "threads": 1},
-        "class_counts": [20, 90, 5],
-        "classes": ["ant", "bee", "cat"],
+        "class_counts": [20, 90, 5, 4][:n_classes],
+        "classes": ["ant", "bee", "cat", "dog"][:n_classes],
         "shots": {"many": 50, "few": 10},
         "seconds": 1.5,
         "posthoc": list(posthoc),

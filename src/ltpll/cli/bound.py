@@ -26,12 +26,16 @@ def bound(
     """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
     from ltpll.bound import ambiguity_degree, prior_bound
     from ltpll.experiment import drawn_sets
+    from ltpll.report.shape import check_record
     from ltpll.runs import record_of
 
     measured = None
     if run is not None:
         record = record_of(run)
-        counts = record["class_counts"]
+        check_record(record)
+        counts = record.get("class_counts")
+        if not counts:
+            raise InputError(f"The record of {run} does not say how many examples each class has: give --n, --classes and --eta instead.")
         n, classes = n or sum(counts), classes or len(counts)
         measured = record["last"].get("prior_distance")
         if eta is None:

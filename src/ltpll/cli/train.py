@@ -10,9 +10,11 @@ import typer
 from ltpll.cli.console import console
 from ltpll.cli.progress import watch_epochs
 from ltpll.errors import InputError
+from ltpll.report.shape import check_record
 from ltpll.runs import Run
 
 Option = typer.Option
+CONFIG_LIMIT = 1 << 16  # bytes; the YAML reader takes seconds for megabytes
 
 
 def train(
@@ -96,11 +98,15 @@ def _read_config(path: Path | None) -> dict[str, Any]:
     except ImportError:
         raise InputError("A config file needs PyYAML, which is not installed: pip install pyyaml.") from None
     try:
+        if path.stat().st_size > CONFIG_LIMIT:
+            raise InputError(f"The config file {path} is larger than {CONFIG_LIMIT >> 10} KiB: it must hold `name: value` lines.")
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"There is no config file {path}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
+    except InputError:
+        raise
+    except Exception as error:  # of the reader's own errors some are a YAMLError, others an IndexError, a ValueError, too deep a recursion
+        reason = " ".join(str(error).split())[:200].rstrip(".")
         raise InputError(f"The config file {path} cannot be read: {reason}.") from None
     if not isinstance(content, dict):
         raise InputError(f"The config file {path} must hold `name: value` lines.")
@@ -109,13 +115,14 @@ def _read_config(path: Path | None) -> dict[str, Any]:
 
 def _print_result(run: Run) -> None:
     result = run.result()
-    for row in ("test", *result["posthoc"]):
+    check_record(result)
+    for row in ("test", *result.get("posthoc", ())):
         last, best = result["last"][row], result["best"][row]
         name = result["config"]["rebalancer"] if row == "test" else row
         console.print(
             f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
-            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best['epoch']}, chosen on the test set)"
+            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, chosen on the test set)"
         )
-    if "target_recovery" in result["last"]:
+    if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
-    console.print(f"{result['seconds']:.0f} s, {result['views_per_second']} views/s in the median epoch")
+    console.print(f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch")

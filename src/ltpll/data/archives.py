@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line, shown
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes are done, and how many there are (0 where that is not known)."""
@@ -237,32 +237,30 @@ def _read_one(path: Path, wanted: Callable[[str], str | None], limit: int, on_pr
     except InputError:
         raise
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, struct.error, ValueError, LookupError, OverflowError) as error:
-        raise InputError(f"The archive {path} is damaged or no tar file ({_first_line(error)}): download it again.") from None
+        raise InputError(f"The archive {path} is damaged or no tar file ({first_line(error)}): download it again.") from None
     except OSError as error:
-        raise InputError(f"The archive {path} cannot be read: {error.strerror or _first_line(error)}.") from None
+        raise InputError(f"The archive {path} cannot be read: {error.strerror or first_line(error)}.") from None
 
 
 def _refuse_strange(member: tarfile.TarInfo, path: Path, limit: int) -> None:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise InputError(f"The archive {path} holds {member.name!r}, a path outside the archive's own folder: it is not a published one.")
+        raise InputError(
+            f"The archive {path} holds {shown(member.name)}, a path outside the archive's own folder: it is not a published one."
+        )
     if not member.isreg():
         raise InputError(
-            f"In the archive {path}, {member.name!r} is a link, a folder or a device instead of a file: it is not a published one."
+            f"In the archive {path}, {shown(member.name)} is a link, a folder or a device instead of a file: it is not a published one."
         )
     if not 0 <= member.size <= limit:
         raise InputError(
-            f"In the archive {path}, {member.name!r} claims {member.size} bytes, more than the {limit} that are allowed: "
+            f"In the archive {path}, {shown(member.name)} claims {member.size} bytes, more than the {limit} that are allowed: "
             "it is not a published one."
         )
 
 
 def _too_large(path: Path) -> InputError:
     return InputError(f"The archive {path} unpacks to more than {TOTAL_LIMIT >> 30} GiB: it is not one of the published ones.")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 class _Bounded:

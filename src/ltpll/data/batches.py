@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line, shown
 
 BLOCK = 4 << 20
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -68,11 +68,11 @@ class Table(ABC):
         if self.names.count(name) == 1:
             return self.names.index(name)
         if name in self.names:
-            raise InputError(f"{self.path} has several columns called {name!r}: rename all but one.")
+            raise InputError(f"{self.path} has several columns called {shown(name)}: rename all but one.")
         guess = get_close_matches(name.lower(), [one.lower() for one in self.names], n=1)
         meant = next((one for one in self.names if guess and one.lower() == guess[0]), None)
         raise InputError(
-            f"{self.path} has no column called {name!r}{f' (did you mean {meant!r}?)' if meant else ''}: "
+            f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
             f"it has {listed(self.names)}{self._hint()}."
         )
 
@@ -295,5 +295,4 @@ def _opened(path: Path) -> Iterator[Any]:
         with pq.ParquetFile(path) as file:
             yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise InputError(f"{path} cannot be read as Parquet ({reason}): it is cut off or damaged; write it again.") from None
+        raise InputError(f"{path} cannot be read as Parquet ({first_line(error)}): it is cut off or damaged; write it again.") from None

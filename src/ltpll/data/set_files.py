@@ -14,7 +14,9 @@ from ltpll.data.batches import SUFFIXES, Batch, Table, check_file, listed, open_
 from ltpll.data.cells import texts
 from ltpll.data.image_sets import IMAGE_SETS
 from ltpll.data.set_columns import SetColumn, as_candidates
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
+
+UNPACKED_LIMIT = 4 << 30  # bytes of all arrays of an .npz file, which may be packed a thousandfold
 
 
 def read_candidates(path: Path, column: str | None, separator: str) -> Candidates:
@@ -65,20 +67,30 @@ def _has_sets(table: Table, batch: Batch, index: int, separator: str) -> bool:
 
 def _which(path: Path, what: str, names: Sequence[str], asked: str | None) -> str:
     if asked is not None:
-        return f"{path} has {'several' if asked in names else 'no'} {what}s called {asked!r}: it has {listed(names)}."
+        return f"{path} has {'several' if asked in names else 'no'} {what}s called {shown(asked)}: it has {listed(names)}."
     return f"{path} has the {what}s {listed(names)}: say with --column which of them holds the sets."
 
 
 def _read_array(path: Path, name: str | None) -> Any:
     try:
-        return _named_array(path, np.load(path, allow_pickle=False), name)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        # numpy's own sentence would tell the user how to run what a stranger has put into the file.
+        if path.suffix.lower() == ".npz":
+            _check_unpacked(path)
+        # Mapped, an array that claims to be larger than its file is refused before there is any memory for it.
+        return _named_array(path, np.load(path, allow_pickle=False, mmap_mode="r"), name)
+    except InputError:
+        raise
+    # A damaged file makes numpy and zipfile fail in ways that nobody has listed; and numpy's own sentence about objects would tell the
+    # user how to run what a stranger has put into the file.
+    except Exception:
         raise InputError(
             f"{path} holds no plain arrays, or is cut off: write it with numpy.save or numpy.savez, without objects."
         ) from None
+
+
+def _check_unpacked(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        if sum(member.file_size for member in archive.infolist()) > UNPACKED_LIMIT:
+            raise InputError(f"{path} unpacks to more than {UNPACKED_LIMIT >> 30} GiB: write the one array of sets with numpy.save.")
 
 
 def _named_array(path: Path, content: Any, name: str | None) -> Any:
@@ -91,4 +103,7 @@ def _named_array(path: Path, content: Any, name: str | None) -> Any:
             name = content.files[0]
         if name not in content.files:
             raise InputError(_which(path, "array", content.files, name))
-        return content[name]
+        found = content[name]
+        if not isinstance(found, np.ndarray):
+            raise InputError(f"{path} holds {shown(name)}, but not as an array: write it with numpy.savez.")
+        return found
