@@ -18,7 +18,9 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=10**12, help="at most so many for each target")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=5.0, help="seconds that one case may take (default 5)")
-    parser.add_argument("--engine", choices=("auto", "guided", "plain"), default="auto", help="guided needs atheris; auto takes it if it is there")
+    parser.add_argument(
+        "--engine", choices=("auto", "guided", "plain"), default="auto", help="guided needs atheris; auto takes it if it is there"
+    )
     parser.add_argument("--findings", type=Path, default=Path("build/fuzz"), help="folder for what was found (default build/fuzz)")
     parser.add_argument("--json", type=Path, help="where to write the summary")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="run one kept case of the one target given")
@@ -49,12 +51,14 @@ def main() -> int:
             results[name] = fuzz_plainly(TARGETS[name], share, chosen.cases, chosen.seed, chosen.limit, chosen.findings)
         found = results[name]
         print(
-            f"{name:<12}{found['cases']:>10,} cases  {found['read']:>9,} read  {found['refused']:>9,} refused in {found['refusals']:>3} places  "
-            f"{found['seconds']:>7.1f} s  {len(found['findings'])} findings",
+            f"{name:<12}{found['cases']:>10,} cases  {found['read']:>9,} read  {found['refused']:>9,} refused "
+            f"in {found['refusals']:>3} places  {found['seconds']:>7.1f} s  {len(found['findings'])} findings",
             flush=True,
         )
         for finding in found["findings"]:
-            print(f"    {finding['kind']} at {finding['where']}: {finding['message'].strip().splitlines()[-1][:160]}\n    {finding['replay']}")
+            print(
+                f"    {finding['kind']} at {finding['where']}: {finding['message'].strip().splitlines()[-1][:160]}\n    {finding['replay']}"
+            )
     n_findings = sum(len(found["findings"]) for found in results.values())
     print(f"{sum(found['cases'] for found in results.values()):,} cases, {n_findings} findings")
     if chosen.json:

@@ -108,7 +108,13 @@ def main() -> None:
             return bytes(atheris.Mutate(case, most))[:most]
         return target.mutate(random.Random(seed), case, seeds)[:most]
 
-    options = [f"-artifact_prefix={home}/", "-print_final_stats=1", "-max_len=65536", "-len_control=0", f"-seed={state['seed'] % 2**31 or 1}"]
+    options = [
+        f"-artifact_prefix={home}/",
+        "-print_final_stats=1",
+        "-max_len=65536",
+        "-len_control=0",
+        f"-seed={state['seed'] % 2**31 or 1}",
+    ]
     options += ["-rss_limit_mb=0", "-malloc_limit_mb=0", "-verbosity=0"]  # memory is limited by the guard, as in the plain engine
     atheris.Setup([sys.argv[0], *options, *sys.argv[2:], str(corpus)], one, custom_mutator=mutate)
     guard.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import mmap
 import os
 import pickle
@@ -41,11 +42,14 @@ def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: f
             child = os.fork()
             if child == 0:
                 os.close(reading)
-                status = 1
+                status, errors = 1, os.dup(2)
                 try:
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # decoders written in C talk about what they are given
+                    faulthandler.disable()
                     _run(target, Path(folder), shared, writing, left, cases - total["cases"], f"{seed}/{total['cases']}", limit)
                     status = 0
                 except BaseException:
+                    os.dup2(errors, 2)
                     traceback.print_exc()
                 finally:
                     sys.stderr.flush()

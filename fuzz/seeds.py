@@ -46,19 +46,90 @@ STRINGS = (
     b'[{"cat":1},"dog",null,3.5,[[]]]',
     b"[1,0,1,1]",
 )
-STRING_TOKENS = (b"|", b"||", b" ", b"\n", b"cat", b"dog", b"[", b"]", b",", b'"', b"null", b"true", b"1e999", b"NaN", b"votes>=", b"top-", b"{}")
+STRING_TOKENS = (
+    b"|",
+    b"||",
+    b" ",
+    b"\n",
+    b"cat",
+    b"dog",
+    b"[",
+    b"]",
+    b",",
+    b'"',
+    b"null",
+    b"true",
+    b"1e999",
+    b"NaN",
+    b"votes>=",
+    b"top-",
+    b"{}",
+)
 CONFIG = (
     b"data: cifar100\nimbalance: 100\nambiguity: 0.05\nmethod: corr\nrebalancer: records\nepochs: 800\nlr: 0.01\n",
     b"data: cifar10\nsuperclass: false\nextras: [mixup, sfn]\noptions:\n  lw: {beta: 2}\n  mixup:\n    weight: 1.0\nseed: 3\n",
-    b"data: voc2007\nviews: flip-crop\nwidth: 32\nprecision: bfloat16\nmodel: resnet18\nweight_decay: 1e-3\n",
+    b"data: voc2007\nviews: flip-crop\nwidth: 32\nprecision: bfloat16\nmodel: resnet18\nweight_decay: 0.001\n",
     b"a: &a [1, 2]\nb: &b [*a, *a]\ndata: *b\n",
     b"? {x: 1}\n: 2\n",
 )
 CONFIG_TOKENS = (
-    *(b"data: ", b"epochs: ", b"extras: ", b"options: ", b"seed: ", b"lr: ", b"method: ", b"imbalance: ", b"\n", b"  ", b"- ", b": ", b"? "),
-    *(b"&a ", b"*a", b"[*a, *a]", b"<<: *a", b"!!python/object/apply:os.system [id]", b"!!binary ", b"!!int ", b"!!float ", b"!!timestamp "),
-    *(b"2001-99-99", b"2001-01-01", b"1:2:3:4", b"0o7777", b".inf", b".nan", b"~", b"null", b"{}", b"[]", b"---\n", b"...\n", b"%YAML 1.1\n"),
-    *(b"|\n ", b">\n ", b"'", b'"', b"\\u0000", b"\t", b"#", b"[" * 400, b"{a: " * 200, b"9" * 5000, b"- " * 300, b"corr", b"lw", b"records"),
+    *(
+        b"data: ",
+        b"epochs: ",
+        b"extras: ",
+        b"options: ",
+        b"seed: ",
+        b"lr: ",
+        b"method: ",
+        b"imbalance: ",
+        b"\n",
+        b"  ",
+        b"- ",
+        b": ",
+        b"? ",
+    ),
+    *(
+        b"&a ",
+        b"*a",
+        b"[*a, *a]",
+        b"<<: *a",
+        b"!!python/object/apply:os.system [id]",
+        b"!!binary ",
+        b"!!int ",
+        b"!!float ",
+        b"!!timestamp ",
+    ),
+    *(
+        b"2001-99-99",
+        b"2001-01-01",
+        b"1:2:3:4",
+        b"0o7777",
+        b".inf",
+        b".nan",
+        b"~",
+        b"null",
+        b"{}",
+        b"[]",
+        b"---\n",
+        b"...\n",
+        b"%YAML 1.1\n",
+    ),
+    *(
+        b"|\n ",
+        b">\n ",
+        b"'",
+        b'"',
+        b"\\u0000",
+        b"\t",
+        b"#",
+        b"[" * 400,
+        b"{a: " * 200,
+        b"9" * 5000,
+        b"- " * 300,
+        b"corr",
+        b"lw",
+        b"records",
+    ),
 )
 
 
@@ -75,8 +146,12 @@ def parquet_seeds() -> list[bytes]:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     plain = pa.table({"candidates": ["cat|dog", "dog", "fox"], "x": [1.0, 2.0, 3.0], "id": ["a", "b", "c"], "label": ["cat", "dog", None]})
-    lists = pa.table({"candidates": [["cat", "dog"], ["fox"]], "x": pa.array([1, 2], pa.int8()), "split": pa.array(["a", "b"]).dictionary_encode()})
-    wide = pa.table({"is_cat": [1, 0], "is_dog": [True, True], "p_cat": [0.25, 1.0], "p_dog": [0.75, 0.0], "x": pa.array([1.5, 2], pa.float32())})
+    lists = pa.table(
+        {"candidates": [["cat", "dog"], ["fox"]], "x": pa.array([1, 2], pa.int8()), "split": pa.array(["a", "b"]).dictionary_encode()}
+    )
+    wide = pa.table(
+        {"is_cat": [1, 0], "is_dog": [True, True], "p_cat": [0.25, 1.0], "p_dog": [0.75, 0.0], "x": pa.array([1.5, 2], pa.float32())}
+    )
     votes = pa.table({"task": [1, 1, 2], "worker": ["u", "v", "u"], "label": ["cat", "dog", "dog"]})
     return [
         parquet(plain),
@@ -129,7 +204,9 @@ def odd_table(rng: random.Random, _: bytes) -> bytes:
         if pa.types.is_boolean(kind):
             return rng.random() < 0.5
         if pa.types.is_floating(kind):
-            return np.float16(rng.choice((0.5, 1, 0, -1, np.nan, np.inf))) if kind == pa.float16() else rng.choice((0.5, 1, 0, 1e300, np.nan))
+            return (
+                np.float16(rng.choice((0.5, 1, 0, -1, np.nan, np.inf))) if kind == pa.float16() else rng.choice((0.5, 1, 0, 1e300, np.nan))
+            )
         if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
             return rng.choice((0, 1, 2, 100))
         if "binary" in str(kind):
@@ -179,7 +256,15 @@ def mat_seeds() -> list[bytes]:
 def array_seeds() -> list[bytes]:
     matrix = np.asarray([[1, 0, 1], [0, 1, 0]])
     found = []
-    for array in (matrix, matrix.astype(bool), matrix.astype(np.float32), matrix.astype(">i2"), np.asfortranarray(matrix), matrix[0], matrix > 9):
+    for array in (
+        matrix,
+        matrix.astype(bool),
+        matrix.astype(np.float32),
+        matrix.astype(">i2"),
+        np.asfortranarray(matrix),
+        matrix[0],
+        matrix > 9,
+    ):
         content = io.BytesIO()
         np.save(content, array)
         found.append(content.getvalue())
@@ -219,13 +304,28 @@ def record(seed: int = 0, rebalancer: str = "none", n_classes: int = 3) -> dict[
 
     def judged() -> dict[str, Any]:
         shares = [1 / n_classes] * n_classes
-        return {"balanced_accuracy": 0.5, "per_class": [0.5, None, 0.25][:n_classes], "mean_prediction": shares, "many": 0.5, "medium": None, "few": 0.25}
+        return {
+            "balanced_accuracy": 0.5,
+            "per_class": [0.5, None, 0.25][:n_classes],
+            "mean_prediction": shares,
+            "many": 0.5,
+            "medium": None,
+            "few": 0.25,
+        }
 
     rows = ["test", "oracle-la-posthoc"] if rebalancer == "none" else ["test"]
     return {
         "format": "ltpll-run-1",
         "key": f"0123456789a{seed}",
-        "config": {"experiment": "images", "data": "cifar10", "method": "corr", "rebalancer": rebalancer, "extras": ["mixup"], "seed": seed, "lr": 0.01},
+        "config": {
+            "experiment": "images",
+            "data": "cifar10",
+            "method": "corr",
+            "rebalancer": rebalancer,
+            "extras": ["mixup"],
+            "seed": seed,
+            "lr": 0.01,
+        },
         "environment": {"hardware": "a machine", "commit": "abc", "torch": "2.0", "threads": 1},
         "class_counts": [20, 90, 5][:n_classes],
         "classes": ["ant", "bee", "cat"][:n_classes],
@@ -233,9 +333,20 @@ def record(seed: int = 0, rebalancer: str = "none", n_classes: int = 3) -> dict[
         "seconds": 1.5,
         "views_per_second": 100,
         "posthoc": rows[1:],
-        "last": {**{row: judged() for row in rows}, "epoch": 2, "target_recovery": 0.5, "mean_target": [0.5, 0.3, 0.2], "prior": [0.6, 0.3, 0.1]},
+        "last": {
+            **{row: judged() for row in rows},
+            "epoch": 2,
+            "target_recovery": 0.5,
+            "mean_target": [0.5, 0.3, 0.2],
+            "prior": [0.6, 0.3, 0.1],
+        },
         "best": {row: {row: judged(), "epoch": 1} for row in rows},
-        "curves": {"epoch": [1, 2], "accuracy": {row: [0.1, 0.5] for row in rows}, "target_recovery": [0.1, 0.2], "prior_distance": [0.5, 0.25]},
+        "curves": {
+            "epoch": [1, 2],
+            "accuracy": {row: [0.1, 0.5] for row in rows},
+            "target_recovery": [0.1, 0.2],
+            "prior_distance": [0.5, 0.25],
+        },
     }
 
 
@@ -253,7 +364,14 @@ def picture_seeds() -> list[bytes]:
     found = []
     forms: Sequence[tuple[str, str, dict[str, Any]]] = (
         *(("JPEG", "RGB", {}), ("JPEG", "L", {"progressive": True}), ("JPEG", "CMYK", {}), ("PNG", "RGB", {}), ("PNG", "RGBA", {})),
-        *(("PNG", "P", {}), ("PNG", "1", {}), ("PNG", "I;16", {}), ("WEBP", "RGB", {"lossless": True}), ("WEBP", "RGB", {}), ("GIF", "P", {})),
+        *(
+            ("PNG", "P", {}),
+            ("PNG", "1", {}),
+            ("PNG", "I;16", {}),
+            ("WEBP", "RGB", {"lossless": True}),
+            ("WEBP", "RGB", {}),
+            ("GIF", "P", {}),
+        ),
         *(("BMP", "RGB", {}), ("TIFF", "RGB", {}), ("TIFF", "L", {"compression": "tiff_lzw"}), ("TIFF", "F", {}), ("PPM", "RGB", {})),
         *(("TGA", "RGB", {"rle": True}), ("JPEG2000", "RGB", {}), ("AVIF", "RGB", {})),
     )
@@ -287,7 +405,21 @@ ANNOTATION = (
     b"</bndbox></object></annotation>"
 )
 ANNOTATION_TOKENS = (
-    *(b"<object>", b"</object>", b"<name>", b"</name>", b"dog", b"cat", b"<bndbox>", b"<xmin>", b"1e999", b"nan", b"-1", b"<!DOCTYPE x [", b"<!ENTITY"),
+    *(
+        b"<object>",
+        b"</object>",
+        b"<name>",
+        b"</name>",
+        b"dog",
+        b"cat",
+        b"<bndbox>",
+        b"<xmin>",
+        b"1e999",
+        b"nan",
+        b"-1",
+        b"<!DOCTYPE x [",
+        b"<!ENTITY",
+    ),
     *(b"&lt;", b"&#0;", b"<![CDATA[", b"]]>", b"<?xml version='1.0' encoding='utf-16'?>", b"<!--", b"-->", b"<a>" * 2000),
 )
 
@@ -301,7 +433,10 @@ def archive_seeds() -> list[bytes]:
         "VOCdevkit/VOC2007/ImageSets/Main/trainval.txt": b"000001\n",
         "VOCdevkit/VOC2007/ImageSets/Main/test.txt": b"000001\n",
     }
-    names = {"c/fine_label_names.txt": b"\n".join(b"f%d" % i for i in range(100)), "c/coarse_label_names.txt": b"\n".join(b"c%d" % i for i in range(20))}
+    names = {
+        "c/fine_label_names.txt": b"\n".join(b"f%d" % i for i in range(100)),
+        "c/coarse_label_names.txt": b"\n".join(b"c%d" % i for i in range(20)),
+    }
     cifar = {**names, "c/train.bin": bytes([3, 5]) + bytes(3072), "c/test.bin": bytes([3, 5]) + bytes(3072)}
     return [tar(voc), tar(voc, "w:gz"), tar(cifar, "w:gz"), tar({"a" * 150: b"x", "x.bin": b"12345"})]
 

@@ -17,10 +17,15 @@ def shown(value: object, longest: int = LONGEST) -> str:
     return text if len(text) <= 2 * longest else text[: 2 * longest - 1] + "…"
 
 
+def printable(text: str) -> str:
+    """Text of a file's on its way to a terminal, which would obey some of what cannot be seen."""
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text)
+
+
 def first_line(error: BaseException) -> str:
     """What a library says of a damaged file, as a piece of a sentence."""
     text = (str(error).splitlines() or [""])[0].strip().rstrip(".")
-    return (text or type(error).__name__)[:200]
+    return printable(text or type(error).__name__)[:200]
 
 
 class InputError(ValueError):

@@ -279,9 +279,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self = cls(**{**values["params"], "device": device})
             self.classes_, self._shape = np.asarray(values["classes"]), tuple(values["shape"])
             self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
-            names, policy = values["feature_names_in"], values["policy"]
+            names, policy = list(values["feature_names_in"]), values["policy"]
             whole = all(type(size) is int and size > 0 for size in self._shape) and len(self._shape) in (1, 3) and self.classes_.ndim == 1
-        except (KeyError, TypeError, ValueError):
+            whole = whole and (len(self._shape) == 3 or self._shape[0] == self.n_features_in_) and len(names) in (0, self.n_features_in_)
+        except (KeyError, TypeError, ValueError, OverflowError):
             whole = False
         if not whole:
             raise InputError(f"{path} is a checkpoint, but not one of a fitted classifier.")

@@ -20,7 +20,7 @@ from ltpll.checkpoint import load_optimizer, optimizer_tensors, read_checkpoint,
 from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
 from ltpll.engine import Captured, alongside, chosen_engine
-from ltpll.errors import InputError, NotFiniteError, first_line
+from ltpll.errors import InputError, NotFiniteError, first_line, shown
 from ltpll.inputs import as_inputs, at_least, chosen_device
 from ltpll.passes import Passes
 from ltpll.predictor import Array, Predictor, at_once
@@ -363,7 +363,7 @@ class PartialLabelTrainer:
         """Go on from a checkpoint of the same parts and the same data; call `prepare` first."""
         tensors, values = read_checkpoint(Path(path))
         if values.get("parts") != self._part_names():
-            raise InputError(f"The checkpoint {path} is of {values.get('parts')}, not of {self._part_names()}: use another path.")
+            raise InputError(f"The checkpoint {path} is of {shown(values.get('parts'))}, not of {self._part_names()}: use another path.")
         if "targets" in tensors and tensors["targets"].shape != self.targets.values.shape:
             raise InputError(f"The checkpoint {path} belongs to other training data: its targets have another size.")
         try:

@@ -19,7 +19,7 @@ from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import train
-from ltpll.errors import InputError
+from ltpll.errors import InputError, printable
 
 app = typer.Typer(
     help="Long-tailed partial label learning: classifiers from sets of candidate labels when classes are imbalanced.",
@@ -55,7 +55,7 @@ def main() -> None:
 
 def _fail(sentence: str, status: int = 2) -> None:
     # markup=False: a file name in square brackets is a file name.
-    Console(stderr=True, highlight=False).print(f"error: {sentence}", markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False).print(f"error: {printable(sentence)}", markup=False, soft_wrap=True)
     sys.exit(status)
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from ltpll.cli.config import read_config
 from ltpll.cli.console import console
 from ltpll.cli.progress import watch_epochs
-from ltpll.errors import InputError
 from ltpll.report.shape import check_record
 from ltpll.runs import Run
 
 Option = typer.Option
-CONFIG_LIMIT = 1 << 16  # bytes; the YAML reader takes seconds for megabytes
 
 
 def train(
@@ -65,7 +64,7 @@ def train(
         "lr": lr,
         "seed": seed,
     }
-    settings = _read_config(config) | {name: value for name, value in given.items() if value is not None}
+    settings = read_config(config) | {name: value for name, value in given.items() if value is not None}
     if precision == "auto":
         precision = settings.get("precision", "bfloat16" if device.startswith("cuda") else "float32")
     experiment = Experiment.from_mapping(settings | {"precision": precision})
@@ -88,29 +87,6 @@ def train(
     finally:
         close()
     _print_result(run)
-
-
-def _read_config(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        import yaml
-    except ImportError:
-        raise InputError("A config file needs PyYAML, which is not installed: pip install pyyaml.") from None
-    try:
-        if path.stat().st_size > CONFIG_LIMIT:
-            raise InputError(f"The config file {path} is larger than {CONFIG_LIMIT >> 10} KiB: it must hold `name: value` lines.")
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no config file {path}.") from None
-    except InputError:
-        raise
-    except Exception as error:  # of the reader's own errors some are a YAMLError, others an IndexError, a ValueError, too deep a recursion
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise InputError(f"The config file {path} cannot be read: {reason}.") from None
-    if not isinstance(content, dict):
-        raise InputError(f"The config file {path} must hold `name: value` lines.")
-    return content
 
 
 def _print_result(run: Run) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from ltpll.errors import InputError, first_line, shown
+from ltpll.errors import InputError, first_line, printable, shown
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes are done, and how many there are (0 where that is not known)."""
@@ -45,6 +45,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
 
 CHUNK = 1 << 20
 OTHERWISE = "get the file by other means and give it with --archive PATH"
+DOWNLOAD_LIMIT = 1 << 30  # bytes; the largest published archive has 440 MiB
 TIMEOUT = 30  # seconds without a byte from the server
 # The largest real member is CIFAR-100's train.bin with 147 MiB, the largest real archive unpacks to 440 MiB of 20,000 members.
 MEMBER_LIMIT = 256 << 20
@@ -119,7 +120,10 @@ def fetch(source: Source, downloads: Path, on_progress: Progress | None = None) 
 
     def look_at(response: Any, **_: Any) -> None:
         if response.is_redirect:
-            _refuse_plain_http(urljoin(response.url, response.headers["location"]))
+            target = urljoin(response.url, response.headers["location"])
+            _refuse_plain_http(target)
+            if urlsplit(response.url).scheme == "https" and urlsplit(target).scheme != "https":
+                raise _not_https(target)  # not even to this machine, whose services a stranger should not call
 
     downloader = pooch.HTTPDownloader(
         progressbar=_Bar(source.file_name, on_progress),
@@ -155,7 +159,11 @@ def fetch(source: Source, downloads: Path, on_progress: Progress | None = None) 
 def _refuse_plain_http(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")):
-        raise InputError(f"The address {url} is not https, and nothing is downloaded in the open: {OTHERWISE}.")
+        raise _not_https(url)
+
+
+def _not_https(url: str) -> InputError:
+    return InputError(f"The address {printable(url)[:200]} is not https, and nothing is downloaded in the open: {OTHERWISE}.")
 
 
 def _reason(error: OSError) -> str:
@@ -179,6 +187,8 @@ class _Bar:
 
     def update(self, n: int) -> None:
         self.done += n
+        if self.done > DOWNLOAD_LIMIT:
+            raise InputError(f"The server sends more than {DOWNLOAD_LIMIT >> 30} GiB, so it is no published archive: {OTHERWISE}.")
         if self.on_progress:
             self.on_progress(self.what, min(self.done, self.total) if self.total else self.done, self.total)
 

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError, first_line, shown
+from ltpll.errors import InputError, first_line, printable, shown
 
 BLOCK = 4 << 20
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -83,7 +83,8 @@ class Table(ABC):
 
 def listed(names: Sequence[str], most: int = 20) -> str:
     """Names in a message, on one line."""
-    return ", ".join(" ".join(name.split())[:60] for name in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
+    return some + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def check_file(path: Path) -> None:

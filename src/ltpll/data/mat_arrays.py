@@ -243,7 +243,8 @@ def _old_sparse(name: str, table: npt.NDArray[Any]) -> Any:
         raise NotNumbersError(name)
     if table.shape[1] != 3 or len(table) == 0 or not np.isfinite(table[:, :2]).all():
         raise DamagedError(f"the sparse array {name!r} has no list of entries")
-    places = table[:, :2].astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        places = table[:, :2].astype(np.int64)
     entries, shape = places[:-1], (int(places[-1, 0]), int(places[-1, 1]))
     if (places != table[:, :2]).any() or not 0 <= min(shape) <= max(shape) < 2**31:
         raise DamagedError(f"the sparse array {name!r} has no shape")

@@ -33,9 +33,10 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
     if hasattr(data, "toarray"):
         if 4 * math.prod(data.shape) > UNPACKED_LIMIT:
             raise InputError(
-                f"The sparse array 'data' of {path} has shape {data.shape}: as features it would fill {UNPACKED_LIMIT >> 30} GiB."
+                f"The sparse array 'data' of {path} has shape {data.shape}, too much to keep as plain numbers: choose fewer features."
             )
-        data = data.astype(np.float32).toarray()
+        with np.errstate(over="ignore"):
+            data = data.astype(np.float32).toarray()
     if data.ndim != 2 or data.size == 0:
         raise InputError(f"The array 'data' of {path} has shape {data.shape}: it needs rows of examples, and one or more values in each.")
     with np.errstate(over="ignore"):

@@ -76,7 +76,8 @@ def _read_array(path: Path, name: str | None) -> Any:
         if path.suffix.lower() == ".npz":
             _check_unpacked(path)
         # Mapped, an array that claims to be larger than its file is refused before there is any memory for it.
-        return _named_array(path, np.load(path, allow_pickle=False, mmap_mode="r"), name)
+        with np.errstate(over="ignore"):
+            return _named_array(path, np.load(path, allow_pickle=False, mmap_mode="r"), name)
     except InputError:
         raise
     # A damaged file makes numpy and zipfile fail in ways that nobody has listed; and numpy's own sentence about objects would tell the
