@@ -33,6 +33,7 @@ PAYLOADS = (
     "<iframe srcdoc='<script>parent.document.documentElement.dataset.owned=1</script>'></iframe>",
     "<style>*{background:url(CALL)}</style><link rel=stylesheet href=CALL><img src=CALL>",
     "<meta http-equiv=refresh content='0;url=CALL'><base href=CALL>",
+    '<a href="CALL"><b>x</b></a>',
     "{{ 7 * 7 }}{% raw %}",
     "%{fullData.name}<extra><a href='javascript:OWNED'>x</a></extra>",
     "</title></textarea></noscript><script>OWNED</script>",
@@ -442,7 +443,7 @@ def attacked_study(port):
     records = []
     for number, rebalancer in enumerate(("none", "records")):
         one = record("proden", rebalancer, 0, posthoc=(POSTHOC,) if rebalancer == "none" else ())
-        one["key"], one["classes"] = f"{number}{text}", [*payloads[:2], text]
+        one["key"], one["classes"] = f"{number}{text}", [payloads[0], '<a href="//x">y</a>', text]  # short enough to be drawn whole
         for part in ("last", "best"):  # a row's name stands in the table, in the legend and in the plots
             one[part] = {text if name == POSTHOC else name: value for name, value in one[part].items()}
         for best in one["best"].values():
@@ -486,6 +487,7 @@ def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tm
     assert listener.asked == []
     for tag in ("<img", "<iframe", "<base", "<link rel=stylesheet", "<svg onload", "<a href"):
         assert tag not in drawn
+    assert not re.search(r"<a [^>]*href=|y</a>", drawn)  # plotly would make links of names that hold one
     assert not re.search(r"<[a-z]+ [^<>]*\bon[a-z]+=", re.sub(r'"[^"]*"', '""', drawn))
     assert "{{ 7 * 7 }}" in "".join(Page(text).text)
 

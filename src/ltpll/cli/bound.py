@@ -26,18 +26,16 @@ def bound(
     """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
     from ltpll.bound import ambiguity_degree, prior_bound
     from ltpll.experiment import drawn_sets
-    from ltpll.report.shape import check_record
     from ltpll.runs import record_of
 
     measured = None
     if run is not None:
         record = record_of(run)
-        check_record(record)
-        counts = record.get("class_counts")
-        if not counts:
+        counts, last = record.get("class_counts"), record.get("last")
+        if not isinstance(counts, list) or not counts or not all(type(count) is int for count in counts) or not isinstance(last, dict):
             raise InputError(f"The record of {run} does not say how many examples each class has: give --n, --classes and --eta instead.")
         n, classes = n or sum(counts), classes or len(counts)
-        measured = record["last"].get("prior_distance")
+        measured = last["prior_distance"] if isinstance(last.get("prior_distance"), float) else None
         if eta is None:
             drawn = drawn_sets(record["config"], data_root)
             eta = ambiguity_degree(drawn.candidates, drawn.labels)

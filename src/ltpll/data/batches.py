@@ -179,7 +179,7 @@ class TextTable(Table):
                 f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
                 'most often a quote (") is opened and never closed.'
             )
-        return InputError(f"{self.path} cannot be read as a table ({reason.splitlines()[0].rstrip('.')}).")
+        return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
 
 
 class _Rows(io.RawIOBase):
@@ -237,7 +237,7 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
         try:
             names = next((row for row in csv.reader(lines(), delimiter=delimiter, strict=True) if any(cell.strip() for cell in row)), None)
         except csv.Error as error:
-            raise InputError(f"{path} cannot be read as a table: its first line is no header ({error}).") from None
+            raise InputError(f"{path} cannot be read as a table: its first line is no header ({first_line(error)}).") from None
     if names is None:
         raise InputError(f"{path} has no rows below a header that names the columns: its lines are all empty.")
     text = "".join(names)
