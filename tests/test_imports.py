@@ -29,7 +29,7 @@ LAYERS = [
     ["estimator"],
     ["runs", "catalogue", "report"],
     ["recording"],
-    ["studies", "experiment"],
+    ["studies", "experiment", "own"],
     ["bench", "features", "paper"],
     ["cli"],
     ["__main__"],

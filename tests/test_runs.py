@@ -256,3 +256,25 @@ def test_the_fingerprint_of_the_code_is_twelve_digits_and_stable():
     first = code_fingerprint()
     code_fingerprint.cache_clear()
     assert code_fingerprint() == first
+
+
+def test_a_named_run_lies_in_the_folder_of_that_name_and_leaves_other_files_alone(tmp_path):
+    run = Run(tmp_path, {"experiment": "own", "seed": 1}, "mine")
+    run.check_folder()
+    run.start()
+    assert run.folder == tmp_path / "mine"
+    run.log({"epoch": 1})
+    run.finish({})
+    (run.folder / "notes.txt").write_text("mine")
+    run.forget()
+    assert sorted(path.name for path in run.folder.iterdir()) == ["config.json", "notes.txt"]
+    run.check_folder()
+    other = Run(tmp_path, {"experiment": "own", "seed": 2}, "mine")
+    assert "(different: seed)" in refusal(other.check_folder)
+    other.check_folder(afresh=True)
+    foreign = Run(tmp_path, {"experiment": "images"}, "mine")
+    assert "something else" in refusal(lambda: foreign.check_folder(afresh=True))
+    (run.folder / "config.json").write_text("{")
+    assert "cannot be read" in refusal(run.check_folder)
+    (tmp_path / "file").write_text("")
+    assert "is a file" in refusal(Run(tmp_path, {}, "file").check_folder)

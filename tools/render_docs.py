@@ -240,6 +240,32 @@ def tabular_table() -> str:
     return "\n".join([*lines, f"*{'; '.join(sizes)}. Mean and deviation over {records[0]['folds']} folds.*", "", measured_on(records)])
 
 
+def cleaning_table() -> str:
+    """Sets without their true label, and how many of them are found, from `benchmarks/cleaning.py`."""
+    lines = []
+    for found in bench_records("cleaning"):
+        rows, made = found["rows"], found["environment"]
+        seeds = len({row["seed"] for row in rows})
+        lines += ["| | judged by | flagged (%) | of them lacking (%) | found of those lacking (%) | suggestion right (%) | ranking (AUC) |"]
+        lines += ["|---|---|---:|---:|---:|---:|---:|"]
+        for key in dict.fromkeys((row["problem"], row["rebalancer"], row["opinion"]) for row in rows):
+            mine = [row for row in rows if (row["problem"], row["rebalancer"], row["opinion"]) == key]
+
+            def mean(name: str, mine: list[Record] = mine) -> str:
+                known = [row[name] for row in mine if row[name] is not None]
+                return f"{100 * statistics.mean(known):.1f}" if known else "–"
+
+            label = "corr" + ("" if key[1] == "none" else f" + {key[1]}")
+            flagged = 100 * statistics.mean(row["flagged"] / row["n"] for row in mine)
+            who = "its own rows' classifier" if key[2] == "own" else f"{found['folds']} folds"
+            lines.append(
+                f"| {key[0]}, {label} | {who} | {flagged:.1f} | {mean('precision')} | {mean('recall')} | {mean('suggested_right')} "
+                f"| {mean('ranking')} |"
+            )
+        lines += ["", f"*Means of {seeds} draws; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"]
+    return "\n".join(lines)
+
+
 def fit_table() -> str:
     """Fitting beside a loader of single rows, from `benchmarks/fit.py`."""
     lines = []
@@ -360,6 +386,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "shortened": shortened_tables,
     "tabular": tabular_table,
     "fit": fit_table,
+    "cleaning": cleaning_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
     "reproduction": reproduction_tables,

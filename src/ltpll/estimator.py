@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 from torch import Tensor, nn
 
@@ -35,6 +36,14 @@ from ltpll.views import ImageViews, ViewSource
 from ltpll.views.features import FeatureViews
 
 FEW_PIXELS = 32 * 32  # up to which a small network does
+
+
+class Fitting(NamedTuple):
+    """A training that has not begun, and what to give to its `fit`."""
+
+    trainer: PartialLabelTrainer
+    x: Tensor
+    candidates: Candidates
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -93,15 +102,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if unsupported:
             name = next(iter(unsupported))
             raise InputError(f"fit takes no {name}: every row counts the same here; repeat rows, or leave {name} out.")
+        trainer, x, candidates = self.begin(X, y)
+        return self.finish(trainer.fit(x, candidates, on_epoch=self.on_epoch))
+
+    def begin(self, X: Any, y: Any) -> Fitting:
+        """The training that `fit` would carry out, for those who want to watch it, keep checkpoints or stop; hand it to `finish`."""
         x = self._inputs(X, reset=True)
         if y is None:
             raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
         given = read_labels(y)
         self.classes_ = given.classes
-        trainer = self._trainer(x, given.candidates)
-        trainer.fit(x, given.candidates, on_epoch=self.on_epoch)
-        self._keep(trainer)
-        return self
+        return Fitting(self._trainer(x, given.candidates), x, given.candidates)
 
     def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
         seed = (
@@ -109,8 +120,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         )
         n = len(x)
         batch_size = self._batch_size(n)
-        self._shape = tuple(x.shape[1:])
-        model = self._model(self._shape, candidates.n_classes, seed)
+        self.input_shape_ = tuple(x.shape[1:])
+        model = self._model(self.input_shape_, candidates.n_classes, seed)
         return PartialLabelTrainer(
             model,
             *self._parts(model, candidates.n_classes),
@@ -170,7 +181,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         mean, std = _channel_figures(x)
         return ImageViews("flip-crop" if self.views == "auto" else self.views, mean, std)
 
-    def _keep(self, trainer: PartialLabelTrainer) -> None:
+    def finish(self, trainer: PartialLabelTrainer) -> Self:
+        """Take over what a training that `begin` gave has learned."""
         self.model_ = trainer.model
         self.history_ = trainer.history
         self.n_iter_ = trainer.epoch
@@ -181,6 +193,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
         self._transduced = believed(trainer.targets, trainer.candidates)
+        return self
 
     # ---- using ----------------------------------------------------------------------------------------------------
 
@@ -221,18 +234,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         shape = getattr(X, "shape", None)
-        images = shape is not None and len(shape) == 4
-        checked = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float32, np.uint8] if images else np.float32,
-            allow_nd=images,
-            ensure_min_samples=2 if reset else 1,
-        )
-        if images:
-            return _channels_first(checked)
-        return as_inputs(checked, "given")
+        least = 2 if reset else 1
+        if shape is not None and len(shape) == 4:
+            checked = check_array(X, dtype=[np.float32, np.uint8], allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X")
+            images = images_first(checked)
+            validate_data(self, images.numpy(), reset=reset, skip_check_array=True)  # what counts as features are the channels
+            return images
+        return as_inputs(validate_data(self, X, reset=reset, dtype=np.float32, ensure_min_samples=least), "given")
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 
@@ -252,7 +260,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         values = {
             "params": {**params, "extras": list(self.extras), "random_state": None},
             "classes": self.classes_.tolist(),
-            "shape": list(self._shape),
+            "shape": list(self.input_shape_),
             "policy": views.policy if isinstance(views, ImageViews) else None,
             "n_features_in": self.n_features_in_,
             "feature_names_in": getattr(self, "feature_names_in_", np.asarray([])).tolist(),
@@ -269,7 +277,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         from ltpll.export import export_onnx
 
         check_is_fitted(self)
-        export_onnx(self._predictor, self._shape, Path(path))
+        export_onnx(self._predictor, self.input_shape_, Path(path))
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:
@@ -277,11 +285,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         tensors, values = read_checkpoint(Path(path))
         try:
             self = cls(**{**values["params"], "device": device})
-            self.classes_, self._shape = np.asarray(values["classes"]), tuple(values["shape"])
+            self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
             self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
             names, policy = list(values["feature_names_in"]), values["policy"]
-            whole = all(type(size) is int and size > 0 for size in self._shape) and len(self._shape) in (1, 3) and self.classes_.ndim == 1
-            whole = whole and (len(self._shape) == 3 or self._shape[0] == self.n_features_in_) and len(names) in (0, self.n_features_in_)
+            whole = (
+                all(type(size) is int and size > 0 for size in self.input_shape_)
+                and len(self.input_shape_) in (1, 3)
+                and self.classes_.ndim == 1
+            )
+            whole = (
+                whole
+                and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
+                and len(names) in (0, self.n_features_in_)
+            )
         except (KeyError, TypeError, ValueError, OverflowError):
             whole = False
         if not whole:
@@ -299,7 +315,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self
 
     def _built(self) -> dict[str, nn.Module]:
-        model = self._model(self._shape, len(self.classes_), seed=0)
+        model = self._model(self.input_shape_, len(self.classes_), seed=0)
         method, rebalancer, _ = self._parts(model, len(self.classes_))
         method.attach(model)
         return {"model": model, "method": method, "rebalancer": rebalancer}
@@ -310,7 +326,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         first, confidence, second, margin = (tensors[f"believed.{i}"].numpy() for i in range(4))
         self.class_prior_ = tensors["class_prior"].numpy()
         n_classes, n_rows = len(self.classes_), len(first)
-        if self.class_prior_.shape != (n_classes,) or not mean.numel() == std.numel() == self._shape[0]:
+        if self.class_prior_.shape != (n_classes,) or not mean.numel() == std.numel() == self.input_shape_[0]:
             raise ValueError("its figures are of other inputs or classes")
         if not first.shape == confidence.shape == second.shape == margin.shape == (n_rows,):
             raise ValueError("its labels have several lengths")
@@ -342,7 +358,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return state
 
 
-def _channels_first(images: npt.NDArray[Any]) -> Tensor:
+def images_first(images: npt.NDArray[Any]) -> Tensor:
     """(rows, channels, height, width); of bytes always three channels, which is what image views are made for."""
     channels_last = images.shape[3] in (1, 3) and images.shape[1] not in (1, 3)
     x = torch.from_numpy(np.require(images, requirements=["C", "W"]))

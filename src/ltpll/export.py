@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import warnings
 from copy import deepcopy
@@ -64,6 +65,7 @@ def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path) -> Non
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own doings
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # likewise: what it says of packages that nobody needs here
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
             Debiased(predictor),

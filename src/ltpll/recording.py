@@ -11,7 +11,7 @@ from ltpll.checkpoint import read_checkpoint
 from ltpll.errors import InputError
 from ltpll.evaluate import Truth, best_epoch
 from ltpll.runs import Record, Run, environment
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.trainer import Measure, PartialLabelTrainer
 
 SNAPSHOTS = 8
 
@@ -23,16 +23,59 @@ def record_training(
     candidates: Any,
     truth: Truth,
     *,
+    before_done: Callable[[], None] = lambda: None,
     measure_every: int = 1,
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
     on_epoch: Callable[[Record], None] | None = None,
-    before_done: Callable[[], None] = lambda: None,
     **facts: Any,
 ) -> None:
     """Train and leave the run's folder finished; `facts` go into its result as they are.
 
     `before_done` writes whatever else belongs to the run: the marker that makes it count comes last.
+    """
+    train_logged(
+        run,
+        trainer,
+        x,
+        candidates,
+        truth,
+        measure_every=measure_every,
+        checkpoint_every=checkpoint_every,
+        checkpoint_seconds=checkpoint_seconds,
+        on_epoch=on_epoch,
+    )
+    others = [*truth.posthoc, *trainer.method.variants]
+    rows = ["test", *others]
+    before_done()
+    run.finish(
+        {
+            **circumstances(run, trainer),
+            "posthoc": others,
+            "shots": {"many": truth.shots.many, "few": truth.shots.few},
+            "last": rounded(trainer.history[-1]),
+            "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
+            "curves": curves(trainer.history, rows),
+            "snapshots": snapshots(trainer.history, rows),
+            **facts,
+        }
+    )
+
+
+def train_logged(
+    run: Run,
+    trainer: PartialLabelTrainer,
+    x: Any,
+    candidates: Any,
+    measure: Measure | None,
+    *,
+    measure_every: int = 1,
+    checkpoint_every: int = 0,
+    checkpoint_seconds: float = 0.0,
+    on_epoch: Callable[[Record], None] | None = None,
+) -> None:
+    """Train, with every epoch's record in the run's stream.
+
     With `checkpoint_every`, an unfinished run goes on from its last checkpoint; otherwise it starts anew.
     """
     checkpoint = run.folder / "checkpoint.safetensors" if checkpoint_every else None
@@ -58,32 +101,24 @@ def record_training(
     trainer.fit(
         x,
         candidates,
-        measure=truth,
+        measure=measure,
         measure_every=measure_every,
         on_epoch=log,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every or 1,
         checkpoint_seconds=checkpoint_seconds,
     )
+
+
+def circumstances(run: Run, trainer: PartialLabelTrainer) -> Record:
+    """Where, with what and how fast a run was trained."""
     seconds = [record["seconds"] for record in run.records()]
-    others = [*truth.posthoc, *trainer.method.variants]
-    rows = ["test", *others]
-    before_done()
-    run.finish(
-        {
-            "environment": environment(str(trainer.device)),
-            "seconds": round(sum(seconds), 3),
-            # The median epoch: the first one compiles, and some are measured or saved.
-            "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),
-            "posthoc": others,
-            "shots": {"many": truth.shots.many, "few": truth.shots.few},
-            "last": rounded(trainer.history[-1]),
-            "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
-            "curves": curves(trainer.history, rows),
-            "snapshots": snapshots(trainer.history, rows),
-            **facts,
-        }
-    )
+    return {
+        "environment": environment(str(trainer.device)),
+        "seconds": round(sum(seconds), 3),
+        # The median epoch: the first one compiles, and some are measured or saved.
+        "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),
+    }
 
 
 def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:

@@ -23,6 +23,12 @@ from ltpll.errors import BusyError, InputError
 from ltpll.files import write_atomically
 
 FORMAT = "ltpll-run-1"
+# What a run writes into its folder beside its config, which is replaced in one move and so never missing. The marker comes first: what is
+# left of a deletion that was cut short must not look finished.
+OWN_FILES = (
+    *("done", "result.json", "metrics.jsonl", "checkpoint*.safetensors", "fold-*.safetensors", "classifier.safetensors"),
+    *("examples.parquet", "votes.parquet", "pictures.parquet", "tensorboard", "failed.txt"),
+)
 Record = dict[str, Any]
 
 
@@ -32,6 +38,7 @@ class Run:
 
     root: Path
     config: Record
+    name: str = ""  # of the folder, where a user has chosen one; files that are not the run's are left alone in it
 
     @property
     def key(self) -> str:
@@ -39,26 +46,56 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        return self.root / self.key
+        return self.root / (self.name or self.key)
 
     @property
     def done(self) -> bool:
         return (self.folder / "done").exists()
 
     def forget(self) -> None:
-        """Delete the folder."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+        """Delete the folder, or of a folder that a user has named only what a run writes into it."""
+        if not self.name:
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+            return
+        for path in [path for pattern in OWN_FILES for path in self.folder.glob(pattern)]:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def check_folder(self, *, afresh: bool = False) -> None:
+        """Refuse a folder that a user has named if it holds files and no training, or another training that is not to be replaced."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file: give the name of a folder for the run.")
+        try:
+            before = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if self.folder.is_dir() and any(self.folder.iterdir()):
+                raise InputError(f"The folder {self.folder} holds files, but no run: give a new folder for the run.") from None
+            return
+        except (OSError, ValueError) as error:
+            raise InputError(f"The run folder {self.folder} cannot be read ({error}): give another.") from None
+        if not isinstance(before, dict) or before.get("experiment") != self.config.get("experiment"):
+            raise InputError(f"The folder {self.folder} holds something else than this kind of run: give another.")
+        if afresh:
+            return
+        differing = sorted(name for name in {*before, *self.config} if before.get(name) != self.config.get(name))
+        if differing:
+            raise InputError(
+                f"The run in {self.folder} was started with other settings or data (different: {', '.join(differing)}): "
+                "give another folder, or --fresh to train it anew."
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from training this run; refused if one does. The lock of a process that dies is gone with it."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.root / f".{self.key}.lock")
+            lock = FileLock(self.root / f".{self.folder.name}.lock")
             lock.acquire(blocking=False)
         except Timeout:
-            raise BusyError(f"The run {self.key} in {self.root} is being trained by another process: wait for it.") from None
+            raise BusyError(f"The run {self.folder.name} in {self.root} is being trained by another process: wait for it.") from None
         except OSError as error:
             raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
         try:
@@ -70,7 +107,7 @@ class Run:
         """Make the folder and clear what an interrupted attempt left in it."""
         try:
             self.forget()
-            self.folder.mkdir(parents=True)
+            self.folder.mkdir(parents=True, exist_ok=bool(self.name))
             write_atomically(self.folder / "config.json", _json(self.config))
         except OSError as error:
             raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error

@@ -6,7 +6,6 @@ import html
 import http.server
 import json
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from browser import in_browser, needs_browser
 from ltpll.errors import InputError
 from ltpll.report import page
 from ltpll.report.page import Comparison, render_page, write_page
@@ -384,15 +384,7 @@ def test_the_palette_has_the_colours_that_rows_ask_for():
     assert set(re.findall(r"--row-(\d):", style)) == {str(i) for i in range(page.COLOURS)}
 
 
-def in_browser(path, tmp_path):
-    """The page after it was opened, and what the browser complained of."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-    command = ["chromium", *options, f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--enable-logging=stderr"]
-    done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout, done.stderr
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
     path = tmp_path / "page.html"
     clicks = """
@@ -463,7 +455,7 @@ def owned_in(shown):
     return "owned" in root
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tmp_path, listener):
     """Without its policy, so that it is the escaping that is tested; the policy has the next test to itself."""
     records, payloads = attacked_study(listener.server_port)
@@ -492,7 +484,7 @@ def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tm
     assert "{{ 7 * 7 }}" in "".join(Page(text).text)
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 def test_a_script_that_got_into_the_page_would_be_refused_by_its_policy(tmp_path, listener):
     path = tmp_path / "page.html"
     call = CALLS.format(port=listener.server_port)
@@ -511,7 +503,7 @@ def test_a_script_that_got_into_the_page_would_be_refused_by_its_policy(tmp_path
     assert 'class="main-svg"' in shown  # its own scripts run
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@needs_browser
 def test_a_browser_draws_every_plot_and_runs_no_hostile_text(tmp_path):
     path = tmp_path / "page.html"
     write_page(path, hostile_study(), title="unchanged", intro=[HOSTILE], classes=[HOSTILE, "bee", "cat"])

@@ -15,6 +15,7 @@ from ltpll.cli.bound import bound
 from ltpll.cli.console import console
 from ltpll.cli.data import app as data_commands
 from ltpll.cli.features import probe, tsne
+from ltpll.cli.own import clean, export, predict
 from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
@@ -29,6 +30,9 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(predict)
+app.command()(clean)
+app.command()(export)
 app.command()(reproduce)
 app.command()(report)
 app.command()(probe)

@@ -13,9 +13,10 @@ from ltpll.errors import InputError
 from ltpll.runs import Record, Run
 
 
-def watch_epochs(run: Run, epochs: int, tensorboard: bool) -> tuple[Callable[[Record], None], Callable[[], None]]:
+def watch_epochs(run: Run, epochs: int, tensorboard: bool, name: str = "") -> tuple[Callable[[Record], None], Callable[[], None]]:
     """What to do with every epoch's record, and how to stop doing it."""
     progress = Progress(
+        *([TextColumn(name)] if name else []),
         TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
         BarColumn(bar_width=20),
         TextColumn("{task.fields[said]}"),
@@ -32,14 +33,18 @@ def watch_epochs(run: Run, epochs: int, tensorboard: bool) -> tuple[Callable[[Re
         epoch = record["epoch"]
         if not first:
             first, started = epoch, time.perf_counter()  # the first epoch compiles and says nothing of the speed
-        if "test" in record:
-            figures["accuracy"] = f"accuracy {record['test']['balanced_accuracy']:.1%}"
-            if "target_recovery" in record:
-                figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
+        test = record.get("test", {})
+        if "balanced_accuracy" in test:
+            figures["accuracy"] = f"accuracy {test['balanced_accuracy']:.1%}"
+        elif "covering_rate" in test:
+            figures["accuracy"] = f"covered {test['covering_rate']:.1%}"
+        if "target_recovery" in record:
+            figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
         if epoch > first:
             pace = (time.perf_counter() - started) / (epoch - first)
             figures["left"] = f"{(epochs - epoch) * pace:.0f} s left"
-        figures["speed"] = f"{record['views_per_second']:,} views/s"
+        if "views_per_second" in record:
+            figures["speed"] = f"{record['views_per_second']:,} views/s"
         progress.update(task, completed=epoch, said=" · ".join(figures.values()))
         if writer:
             writer(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +19,21 @@ Option = typer.Option
 def report(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
     out: Annotated[Path, Option(help="The page to write.")] = Path("ltpll-report.html"),
-    title: Annotated[str, Option(help="Its heading.")] = "Runs",
+    title: Annotated[str | None, Option(help="Its heading.", show_default=False)] = None,
     paper: Annotated[bool, Option("--paper", help="Put the numbers of the RECORDS paper beside those of its experiments.")] = False,
 ) -> None:
-    """A page with tables and curves of finished runs, one part for each setting, that opens offline."""
+    """A page that opens offline: of a run on own data its classes and examples, of others tables and curves, one part for each setting."""
     from ltpll.report.page import write_page
 
+    if any(_is_own(path) for path in paths):
+        if len(paths) > 1 or paper:
+            raise InputError("A run on own data has a page of its own: give it alone.")
+        from ltpll.own.page import page_of
+        from ltpll.report.own import write_own_page
+
+        write_own_page(out, page_of(paths[0], title))
+        console.print(f"Report: {out.resolve()}", markup=False, soft_wrap=True)
+        return
     records = [record for path in paths for record in _records(path)]
     for record in records:
         check_record(record)
@@ -34,8 +44,17 @@ def report(
         from ltpll.paper.grid import Finished
 
         compared = comparisons(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
-    write_page(out, list(unique.values()), title=title, intro=[], comparisons=compared)
+    write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)
     console.print(f"{len(unique)} runs: {out.resolve()}", markup=False, soft_wrap=True)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a folder holds a run on own data, finished or not."""
+    try:
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("experiment") == "own"
 
 
 def _records(path: Path) -> list[Record]:

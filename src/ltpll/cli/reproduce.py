@@ -28,6 +28,8 @@ def reproduce(
     change: Annotated[list[str] | None, Option("--set", help="Another setting than the paper's, such as width=16.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would be run, show what is there, and run nothing.")] = False,
     per_gpu: Annotated[int, Option(min=1, help="Runs side by side: pays under NVIDIA's MPS server, costs without it.")] = 1,
+    launcher: Annotated[str, Option(help="local, or ray: a task for each run, on a cluster too (pip install 'ltpll[ray]').")] = "local",
+    ray_address: Annotated[str | None, Option(help="Of a Ray cluster, such as auto; default: this machine.", show_default=False)] = None,
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
     data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
     out: Annotated[Path, Option(help="Folder for runs.")] = Path("ltpll-runs/images"),
@@ -43,6 +45,8 @@ def reproduce(
     from ltpll.paper.items import ITEMS, find_item
     from ltpll.runs import environment
 
+    if launcher not in ("local", "ray"):
+        raise InputError(f"There is no launcher {launcher!r}: give local or ray.")
     place = str(chosen_device(device))
     changes = parse_choice(" ".join(change or ()))
     if epochs is not None:
@@ -74,7 +78,7 @@ def reproduce(
     else:
         for data in dict.fromkeys(one.data for one in missing):
             load_image_set(data, data_root, mmap=True)  # rather refused now than once for every run
-        failed = _run(missing, out, data_root, place, per_gpu)
+        failed = _run(missing, out, data_root, place, per_gpu, launcher, ray_address)
     _show(item, Finished.under(*folders), seeds, {key: value for key, value in changes.items() if key != "precision"}, chosen, out.parent)
     if failed:
         console.print(f"{failed} of {len(missing)} runs failed; the same command tries them again.")
@@ -94,17 +98,20 @@ def _show(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], cho
         console.print(f"Not the paper's protocol: {', '.join(f'{key} = {value}' for key, value in protocol.items())}.")
 
 
-def _run(missing: Sequence[Any], out: Path, data_root: Path | None, device: str, per_gpu: int) -> int:
+def _run(
+    missing: Sequence[Any], out: Path, data_root: Path | None, device: str, per_gpu: int, launcher: str, ray_address: str | None
+) -> int:
     """How many failed."""
     from ltpll.experiment import experiment_run
     from ltpll.paper.launch import launch, launch_side_by_side
+    from ltpll.paper.on_ray import launch_on_ray
 
     def watch(number: int, experiment: Any, run: Run) -> tuple[Callable[[Record], None], Callable[[], None]]:
         console.print(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}", markup=False, soft_wrap=True)
         return watch_epochs(run, experiment.epochs, False)
 
     try:
-        if per_gpu > 1:
+        if per_gpu > 1 or launcher == "ray":
             runs = [experiment_run(out, experiment) for experiment in missing]
             with Progress(TextColumn("{task.fields[said]}"), BarColumn(), TimeRemainingColumn(), console=console) as progress:
                 task = progress.add_task("", total=sum(experiment.epochs for experiment in missing), said="starting")
@@ -113,7 +120,12 @@ def _run(missing: Sequence[Any], out: Path, data_root: Path | None, device: str,
                     done = sum(run.done for run in runs)
                     progress.update(task, completed=sum(run.epochs_logged() for run in runs), said=f"{done} of {len(runs)} runs done")
 
-                outcomes = launch_side_by_side(missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show)
+                if launcher == "ray":
+                    outcomes = launch_on_ray(
+                        missing, out, data_root=data_root, device=device, per_gpu=per_gpu, address=ray_address, on_wait=show
+                    )
+                else:
+                    outcomes = launch_side_by_side(missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show)
         else:
             outcomes = launch(missing, out, data_root=data_root, device=device, watch=watch)
     except KeyboardInterrupt:

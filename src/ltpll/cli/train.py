@@ -1,73 +1,192 @@
-"""The train command: one benchmark experiment, with live progress, resumable."""
+"""The train command: a table of one's own or one benchmark experiment, with live progress, resumable."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ltpll.cli.config import read_config
 from ltpll.cli.console import console
+from ltpll.cli.own import source_of, train_on_table
 from ltpll.cli.progress import watch_epochs
+from ltpll.errors import InputError
 from ltpll.report.shape import check_record
 from ltpll.runs import Run
 
 Option = typer.Option
+TABLES = (".csv", ".tsv", ".parquet", ".mat")
+NOT_SETTINGS = ("engine", "measure_every", "data_root")  # they change how, not what
+# Where an option is not called as what it sets.
+OPTIONS = {
+    "feature_file": "--features",
+    "features": "--feature-column",
+    "class_columns": "--class-column",
+    "probability_columns": "--probability-column",
+    "annotators": "--from-annotators",
+}
+
+
+OWN, BENCHMARK, BOTH = "Own data", "Benchmarks", "Training"
+
+
+def own(help_: str, *names: str, **more: Any) -> Any:
+    return Option(*names, help=help_, rich_help_panel=OWN, show_default=False, **more)
+
+
+def benchmark(help_: str, *names: str) -> Any:
+    return Option(*names, help=help_, rich_help_panel=BENCHMARK, show_default=False)
+
+
+def both(help_: str, *names: str) -> Any:
+    return Option(*names, help=help_, rich_help_panel=BOTH, show_default=False)
 
 
 def train(
-    data: Annotated[str | None, typer.Argument(help="An image set that `ltpll data list` shows, such as cifar100.")] = None,
-    config: Annotated[Path | None, Option(help="A YAML file with the settings below; the command line overrides it.")] = None,
-    imbalance: Annotated[float | None, Option(help="Largest class over smallest; default 100.", show_default=False)] = None,
-    ambiguity: Annotated[float | None, Option(help="Probability that a wrong label joins a set; default 0.05.", show_default=False)] = None,
-    superclass: Annotated[bool | None, Option("--superclass/--uniform", help="Eight times as ambiguous inside a superclass.")] = None,
-    method: Annotated[str | None, Option(help="See `ltpll list`; default corr.", show_default=False)] = None,
-    rebalancer: Annotated[str | None, Option(help="See `ltpll list`; default records.", show_default=False)] = None,
-    extra: Annotated[list[str] | None, Option(help="See `ltpll list`; may be given several times.", show_default=False)] = None,
-    views: Annotated[str | None, Option(help="paper or flip-crop; default paper.", show_default=False)] = None,
-    width: Annotated[int | None, Option(help="Width of the ResNet-18's first stage; default 64.", show_default=False)] = None,
-    epochs: Annotated[int | None, Option(help="Default 800.", show_default=False)] = None,
-    batch_size: Annotated[int | None, Option(help="Default 256.", show_default=False)] = None,
-    lr: Annotated[float | None, Option(help="Default 0.01.", show_default=False)] = None,
-    seed: Annotated[int | None, Option(help="Draws subset, candidates and training; default 0.", show_default=False)] = None,
-    precision: Annotated[str, Option(help="float32, bfloat16, or auto: bfloat16 on CUDA.")] = "auto",
-    engine: Annotated[str, Option(help="eager, captured, compiled, or auto: captured on CUDA, else eager.")] = "auto",
+    data: Annotated[
+        str | None, typer.Argument(help="A table of your own (.csv, .tsv, .parquet, .mat), or an image set that `ltpll data list` shows.")
+    ] = None,
+    images: Annotated[Path | None, own("Folder of the pictures that the table's column `path` (or `id`) names.")] = None,
+    features: Annotated[Path | None, own("Features: .npy or .npz in the table's order, or a table with the same ids.")] = None,
+    feature_column: Annotated[list[str] | None, own("A column of the table to learn from; default: all other columns of numbers.")] = None,
+    candidates: Annotated[str | None, own("Column of the candidate sets: cat|fox, or a JSON list; default candidates.")] = None,
+    separator: Annotated[str | None, own("Between the candidates of a set; default |.")] = None,
+    class_column: Annotated[list[str] | None, own("Instead of sets: 0/1 columns, one a class; give each, or a prefix: 'is_*'.")] = None,
+    probability_column: Annotated[list[str] | None, own("Instead of sets: a probability for each class; with --top-k or --mass.")] = None,
+    top_k: Annotated[int | None, own("Candidates are the k likeliest classes.", min=1)] = None,
+    mass: Annotated[float | None, own("Candidates are as few classes as hold this probability.")] = None,
+    from_annotators: Annotated[str | None, own("A row is one annotation (task,worker,label): union, votes>=2 or top-3.")] = None,
+    id_column: Annotated[str | None, own("Column of ids; default id.", "--id")] = None,
+    path_column: Annotated[str | None, own("Column of paths below --images; default path.", "--path")] = None,
+    label: Annotated[str | None, own("Column of true labels, for judging alone; default label.")] = None,
+    split: Annotated[str | None, own("Column that says train or test; default split.")] = None,
+    side: Annotated[int | None, own("Pictures are scaled to squares of this many pixels; default 32.", min=4)] = None,
+    on_error: Annotated[str | None, own("What to do about pictures that cannot be read: stop (default) or skip.")] = None,
+    folds: Annotated[int | None, own("Classifiers to judge rows that they were not trained on; default 5, 0: none.", min=0)] = None,
+    model: Annotated[str | None, own("auto (default), mlp, small-cnn or resnet18.")] = None,
+    imbalance: Annotated[float | None, benchmark("Largest class over smallest; default 100.")] = None,
+    ambiguity: Annotated[float | None, benchmark("Probability that a wrong label joins a set; default 0.05.")] = None,
+    superclass: Annotated[bool | None, benchmark("Eight times as ambiguous inside a superclass.", "--superclass/--uniform")] = None,
+    width: Annotated[int | None, benchmark("Width of the ResNet-18's first stage; default 64.")] = None,
+    engine: Annotated[str | None, benchmark("eager, captured, compiled, or auto: captured on CUDA, else eager.")] = None,
+    measure_every: Annotated[int | None, benchmark("Epochs between looks at the test set; default 10.")] = None,
+    data_root: Annotated[Path | None, benchmark("Where prepared data lie; default $LTPLL_DATA.")] = None,
+    config: Annotated[Path | None, both("A YAML file with settings; the command line overrides it.")] = None,
+    method: Annotated[str | None, both("See `ltpll list`; default corr.")] = None,
+    rebalancer: Annotated[str | None, both("See `ltpll list`; default records for benchmarks, none for own data.")] = None,
+    extra: Annotated[list[str] | None, both("See `ltpll list`; may be given several times.")] = None,
+    views: Annotated[str | None, both("paper or flip-crop; default paper for benchmarks, flip-crop for own pictures.")] = None,
+    epochs: Annotated[int | None, both("Default 800 for benchmarks; for own data chosen by the number of rows.")] = None,
+    batch_size: Annotated[int | None, both("Default 256 for benchmarks; for own data chosen by the number of rows.")] = None,
+    lr: Annotated[float | None, both("Default 0.01 for benchmarks, 0.05 for own data.")] = None,
+    seed: Annotated[int | None, both("Decides everything that is drawn; default 0.")] = None,
+    precision: Annotated[str | None, both("float32 or bfloat16; default bfloat16 for benchmarks on CUDA, else float32.")] = None,
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
-    measure_every: Annotated[int, Option(min=1, help="Epochs between looks at the test set.")] = 10,
-    data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
-    out: Annotated[Path, Option(help="Folder for runs.")] = Path("ltpll-runs/images"),
+    out: Annotated[Path | None, Option(help="Own data: the run's folder. Benchmarks: the folder for runs.", show_default=False)] = None,
     tensorboard: Annotated[bool, Option("--tensorboard", help="Write TensorBoard events beside the run.")] = False,
     fresh: Annotated[bool, Option("--fresh", help="Train again even if the run is finished or under way.")] = False,
 ) -> None:
-    """Train one benchmark experiment; the same command again goes on where an interrupted one stopped."""
-    from ltpll.data.image_sets import load_image_set
-    from ltpll.engine import chosen_engine
-    from ltpll.experiment import Experiment, experiment_run
-    from ltpll.experiment import train as train_run
-    from ltpll.inputs import chosen_device
-
-    place = chosen_device(device)
-    device, engine = str(place), chosen_engine(engine, place)
-    given = {
-        "data": data,
-        "imbalance": imbalance,
-        "ambiguity": ambiguity,
-        "superclass": superclass,
+    """Train on a table of your own, or one benchmark experiment; the same command again goes on where an interrupted one stopped."""
+    training: dict[str, Any] = {
         "method": method,
         "rebalancer": rebalancer,
         "extras": tuple(extra) if extra else None,
         "views": views,
-        "width": width,
         "epochs": epochs,
         "batch_size": batch_size,
         "lr": lr,
         "seed": seed,
+        "precision": precision,
     }
-    settings = read_config(config) | {name: value for name, value in given.items() if value is not None}
-    if precision == "auto":
-        precision = settings.get("precision", "bfloat16" if device.startswith("cuda") else "float32")
-    experiment = Experiment.from_mapping(settings | {"precision": precision})
+    about_table = {
+        "images": images,
+        "feature_file": features,
+        "features": feature_column,
+        "candidates": candidates,
+        "separator": separator,
+        "class_columns": class_column,
+        "probability_columns": probability_column,
+        "top_k": top_k,
+        "mass": mass,
+        "annotators": from_annotators,
+        "id": id_column,
+        "path": path_column,
+        "label": label,
+        "split": split,
+        "side": side,
+        "on_error": on_error,
+    }
+    of_own = {"folds": folds, "model": model}
+    of_benchmarks = {
+        "imbalance": imbalance,
+        "ambiguity": ambiguity,
+        "superclass": superclass,
+        "width": width,
+        "engine": engine,
+        "measure_every": measure_every,
+        "data_root": data_root,
+    }
+    settings = read_config(config)
+    data = data or settings.pop("data", None)
+    if data is not None and _is_table(data):
+        _refuse(of_benchmarks, "draws or times benchmarks", data)
+        given = {name: value for name, value in (training | of_own).items() if value is not None}
+        table = Path(data).expanduser()
+        folder = out or Path("ltpll-runs") / table.stem
+        train_on_table(source_of(table, about_table), settings | given, folder, device=device, tensorboard=tensorboard, fresh=fresh)
+        return
+    _refuse(about_table | of_own, "is for a table of your own", data or "no table")
+    drawn: dict[str, Any] = {name: value for name, value in of_benchmarks.items() if name not in NOT_SETTINGS}
+    given = {name: value for name, value in (training | drawn).items() if value is not None}
+    _train_benchmark(
+        settings | ({"data": data} if data is not None else {}) | given,
+        device=device,
+        engine=engine or "auto",
+        measure_every=10 if measure_every is None else measure_every,
+        data_root=data_root,
+        out=out or Path("ltpll-runs/images"),
+        tensorboard=tensorboard,
+        fresh=fresh,
+    )
+
+
+def _is_table(data: str) -> bool:
+    """A file, or something that can only be meant as one."""
+    from ltpll.data.image_sets import IMAGE_SETS
+
+    return data not in IMAGE_SETS and (Path(data).suffix.lower() in TABLES or Path(data).expanduser().is_file())
+
+
+def _refuse(options: dict[str, Any], why: str, data: str) -> None:
+    wrong = next((name for name, value in options.items() if value is not None), None)
+    if wrong is not None:
+        option = OPTIONS.get(wrong, f"--{wrong.replace('_', '-')}")
+        raise InputError(f"{option} {why}, and there is {data} to train on: leave it out.")
+
+
+def _train_benchmark(
+    settings: dict[str, Any],
+    *,
+    device: str,
+    engine: str,
+    measure_every: int,
+    data_root: Path | None,
+    out: Path,
+    tensorboard: bool,
+    fresh: bool,
+) -> None:
+    from ltpll.data.image_sets import load_image_set
+    from ltpll.engine import chosen_engine
+    from ltpll.experiment import Experiment, experiment_run
+    from ltpll.experiment import train as train_run
+    from ltpll.inputs import at_least, chosen_device
+
+    at_least(measure_every, 1, "measure-every")
+    place = chosen_device(device)
+    device, engine = str(place), chosen_engine(engine, place)
+    settings.setdefault("precision", "bfloat16" if device.startswith("cuda") else "float32")
+    experiment = Experiment.from_mapping(settings)
     images = load_image_set(experiment.data, data_root)
     run = experiment_run(out, experiment)
     if fresh:

@@ -21,7 +21,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> None:
-    """Write columns of equal length as .csv, .tsv or .parquet.
+    """Write columns of equal length (sequences, or arrays of pyarrow) as .csv, .tsv or .parquet.
 
     The file appears under its name once it is complete; until then, and after a failure, an older one stays as it is.
     In text files, a cell that a spreadsheet would run as a formula gets an apostrophe in front of it, and nothing (None, NaN) is an
@@ -70,7 +70,10 @@ def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]
     found = {}
     for name, values in columns.items():
         try:
-            array = pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values), from_pandas=True)
+            if isinstance(values, pa.Array):
+                array = values
+            else:
+                array = pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values), from_pandas=True)
         except (pa.ArrowException, UnicodeError, OverflowError) as error:
             reason = (str(error).splitlines() or ["mixed types"])[0].rstrip(".")
             raise InputError(f"The column {name!r} cannot be written to {path} ({reason}): give values of one type.") from None

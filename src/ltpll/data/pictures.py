@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ def read_pictures(
     paths: Sequence[str],
     side: int,
     *,
-    on_error: Literal["stop", "skip"] = "stop",
+    on_error: str = "stop",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Pictures:
     """Pictures scaled until their longer side fits, and padded with black to squares; transparent ones are laid on white.

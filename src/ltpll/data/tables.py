@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,19 @@ class LabelTable:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
+        """Some of the examples, each at most once, in the given order."""
+        return LabelTable(
+            ids=self.ids[rows],
+            candidates=None if self.candidates is None else self.candidates.select(rows),
+            labels=None if self.labels is None else self.labels[rows],
+            splits=None if self.splits is None else self.splits[rows],
+            paths=None if self.paths is None else self.paths[rows],
+            features=None if self.features is None else self.features[rows],
+            feature_names=self.feature_names,
+            votes=None if self.votes is None else self.votes.select(rows, len(self)),
+        )
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -56,6 +70,15 @@ class Reading:
     annotators: str | None = None  # for a long table task,worker,label: union, votes>=2 or top-3
     features: tuple[str, ...] | None = None  # None: every other column that holds numbers throughout
     classes: tuple[str, ...] | None = None  # None: those that occur
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Reading:
+        """From plain values, as options and records hold them: lists for names, nothing for what is not given."""
+        known = {one.name for one in fields(cls)}
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
+        }
+        return cls(**given)
 
     def check(self) -> None:
         """Refuse what contradicts itself."""

@@ -21,6 +21,15 @@ class Votes:
     labels: npt.NDArray[np.int64]
     names: tuple[str, ...]  # of the annotators
 
+    def select(self, rows: npt.NDArray[np.int64], n_rows: int) -> Votes:
+        """The votes on some of the examples, which are numbered anew."""
+        position = np.full(n_rows, -1, dtype=np.int64)
+        position[rows] = np.arange(len(rows))
+        moved = position[self.rows]
+        kept = np.flatnonzero(moved >= 0)
+        kept = kept[np.argsort(moved[kept], kind="stable")]
+        return Votes(moved[kept], self.annotators[kept], self.labels[kept], self.names)
+
 
 class Rule(NamedTuple):
     """Which of the labels that an example was given are its candidates."""

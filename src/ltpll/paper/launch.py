@@ -73,11 +73,12 @@ def launch_side_by_side(
 ) -> list[Outcome]:
     """The same in several processes, one run at a time in each."""
     arguments = [(experiment, root, data_root, device, measure_every) for experiment in wanted]
-    done = in_processes(_launch_one, arguments, min(workers, len(wanted)), on_wait) if wanted else []
+    done = in_processes(launch_one, arguments, min(workers, len(wanted)), on_wait) if wanted else []
     return [outcome for outcomes in done for outcome in outcomes]
 
 
-def _launch_one(experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
+def launch_one(experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
+    """What one process of several does; nothing comes back for a run that was finished, or is trained elsewhere."""
     return launch([experiment], root, data_root=data_root, device=device, measure_every=measure_every)
 
 
