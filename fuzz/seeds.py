@@ -278,6 +278,16 @@ def array_seeds() -> list[bytes]:
 
 
 @cache
+def feature_seeds() -> list[bytes]:
+    """Features of two examples."""
+    matrix = np.asarray([[0.5, 1.0, -2.0], [0.0, 1e3, 4.0]])
+    plain, packed = io.BytesIO(), io.BytesIO()
+    np.save(plain, matrix.astype(np.float32))
+    np.savez_compressed(packed, features=matrix, other=matrix[0])
+    return [plain.getvalue(), packed.getvalue(), b"id,u,v\nb,1,2\na,3,4\n"]
+
+
+@cache
 def checkpoint_seeds() -> list[bytes]:
     """A trainer's checkpoint, and two saved classifiers."""
     import torch
@@ -454,6 +464,94 @@ def image_set_files() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = write_image_set(image_set, folder)
         return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@cache
+def own_files() -> dict[str, bytes]:
+    """The files of a finished run on own data, as its folder holds them."""
+    import pyarrow as pa
+
+    n, rows = 4, np.arange(4)
+    shares = np.asarray([0.9, 0.5, 0.75, 1.0], dtype=np.float32)
+    examples = {
+        "id": ["a", "b", "c", "d"],
+        "path": ["a.png", "b.png", "c.png", "d.png"],
+        "split": pa.array([None] * n, pa.string()),
+        "candidates": pa.array([[0, 1], [1], [2, 0], [1]], pa.list_(pa.int32())),
+        "true": pa.array([0, None, 2, 1], pa.int64()),
+        "label": np.asarray([0, 1, 2, 1]),
+        "confidence": shares,
+        "runner_up": np.asarray([1, 1, 0, 1]),
+        "margin": shares,
+        "inside_probability": shares,
+        "outside": np.asarray([2, 0, -1, 2]),
+        "outside_probability": shares[::-1].copy(),
+        "judged_by": ["own", "folds", "held out", "own"],
+    }
+    record = {
+        "format": "ltpll-run-1",
+        "key": "0123456789ab",
+        "config": {"experiment": "own", "method": "corr", "rebalancer": "none", "extras": ["mixup"]},
+        "environment": {"hardware": "a machine"},
+        "classes": ["ant", "bee", "cat"],
+        "class_prior": [0.5, 0.25, 0.25],
+        "rows": {"all": n, "trained": 3, "held_out": 1},
+        "skipped": [["x.png", "is empty"]],
+        "source": {
+            "table": "t.csv",
+            "images": None,
+            "features": None,
+            "side": 32,
+            "reading": {
+                "candidates": "candidates",
+                "separator": "|",
+                "class_columns": [],
+                "features": None,
+                "annotators": "union",
+                "mass": None,
+            },
+            "feature_names": ["x"],
+        },
+        "last": {"epoch": 2, "test": {"covering_rate": 0.5, "accuracy": 0.5, "balanced_accuracy": 0.5}, "target_recovery": 0.5},
+        "curves": {"epoch": [1, 2], "loss": [2.0, 1.0], "measured": [2], "covering_rate": [0.75], "target_recovery": [0.5]},
+    }
+    votes = {"row": rows, "annotator": ["u", "v", "u", "v"], "label": np.asarray([0, 1, 2, 1])}
+    return {
+        "result.json": json.dumps(record).encode(),
+        "examples.parquet": parquet(pa.table(examples), compression="none"),
+        "votes.parquet": parquet(pa.table(votes), compression="none"),
+        "pictures.parquet": parquet(pa.table({"row": [0, 1], "jpeg": [picture_seeds()[0], b"x"]}), compression="none"),
+    }
+
+
+def odd_columns(rng: random.Random, content: bytes) -> bytes:
+    """A Parquet file with a column of another type, of other numbers, or left out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(io.BytesIO(content))
+        i = rng.randrange(table.num_columns)
+        column, name = table.column(i), table.column_names[i]
+        kind = rng.randrange(6)
+        if kind == 0:
+            table = table.remove_column(i)
+        elif kind == 1:
+            table = table.set_column(
+                i, name, column.cast(rng.choice((pa.string(), pa.int8(), pa.float32(), pa.uint64(), pa.bool_())), safe=False)
+            )
+        elif kind == 2:
+            table = table.set_column(i, name, pa.nulls(len(table), column.type))
+        elif kind == 3:
+            table = table.set_column(i, name, table.column(rng.randrange(table.num_columns)))
+        elif kind == 4:
+            table = table.slice(rng.randrange(3), rng.randrange(4))
+        else:
+            table = table.set_column(i, name, pc.multiply(column, rng.choice((-1, 1000, 2**40))))
+        return parquet(table, compression="none")
+    except Exception:  # whatever is wrong with it, it is not for this mutation
+        return content
 
 
 def cells_mutation(separators: bytes, tokens: Sequence[bytes]) -> Callable[[random.Random, bytes], bytes]:

@@ -307,40 +307,38 @@ def run_archive(case: bytes, folder: Path) -> None:
         (read_voc2007 if option == 1 else read_cifar100)([path])
 
 
-@cache
-def _image_set_order() -> tuple[str, ...]:
-    return tuple(sorted(seeds.image_set_files()))
+class Bundle:
+    """A folder of files as one case: all of them one after the other, each with its length in front."""
+
+    def __init__(self, files: Callable[[], dict[str, bytes]], mutations: dict[str, Sequence[Mutation]]) -> None:
+        self.files, self.mutations = files, mutations
+
+    def seeds(self) -> list[bytes]:
+        return [self.joined(self.files())]
+
+    def joined(self, files: dict[str, bytes]) -> bytes:
+        return b"".join(struct.pack("<I", len(files[name])) + files[name] for name in sorted(self.files()))
+
+    def split(self, data: bytes) -> dict[str, bytes]:
+        files, position = {}, 0
+        for name in sorted(self.files()):
+            (size,) = struct.unpack("<I", data[position : position + 4].ljust(4, b"\0"))
+            files[name] = data[position + 4 : position + 4 + size]
+            position += 4 + size
+        return files
+
+    def mutate(self, rng: random.Random, data: bytes) -> bytes:
+        """One file changed, in a way that knows what it is or not."""
+        files = self.split(data)
+        name = rng.choice(sorted(files))
+        known = self.mutations.get(Path(name).suffix, ())
+        if known and rng.random() < 0.7:
+            return self.joined(files | {name: rng.choice(known)(rng, files[name])})
+        return self.joined(files | {name: mutated(rng, files[name], [files[name]], ())})
 
 
-def image_set_seeds() -> list[bytes]:
-    """All files of a prepared set one after the other, each with its length in front; the description's are put right when read."""
-    files = seeds.image_set_files()
-    return [b"".join(struct.pack("<I", len(files[name])) + files[name] for name in _image_set_order())]
-
-
-def _split(data: bytes) -> dict[str, bytes]:
-    files, position = {}, 0
-    for name in _image_set_order():
-        (size,) = struct.unpack("<I", data[position : position + 4].ljust(4, b"\0"))
-        files[name] = data[position + 4 : position + 4 + size]
-        position += 4 + size
-    return files
-
-
-def _joined(files: dict[str, bytes]) -> bytes:
-    return b"".join(struct.pack("<I", len(files[name])) + files[name] for name in _image_set_order())
-
-
-def meta_mutation(rng: random.Random, data: bytes) -> bytes:
-    files = _split(data)
-    return _joined(files | {"meta.json": json_mutation(rng, files["meta.json"])})
-
-
-def member_mutation(rng: random.Random, data: bytes) -> bytes:
-    files = _split(data)
-    name = rng.choice([name for name in _image_set_order() if name != "meta.json"])
-    change = zip_mutation if name.endswith(".npz") and rng.random() < 0.7 else lambda r, d: mutated(r, d, [d], (b"'|u1'", b"(9, 9)"))
-    return _joined(files | {name: change(rng, files[name])})
+IMAGE_SET = Bundle(seeds.image_set_files, {".json": [json_mutation], ".npz": [zip_mutation]})
+OWN_RUN = Bundle(seeds.own_files, {".json": [json_mutation], ".parquet": [seeds.odd_columns]})
 
 
 def run_image_set(case: bytes, folder: Path) -> None:
@@ -348,7 +346,7 @@ def run_image_set(case: bytes, folder: Path) -> None:
 
     home = folder / "voc2007"
     home.mkdir(exist_ok=True)
-    files = _split(case[1:])
+    files = IMAGE_SET.split(case[1:])
     if case[:1] != b"\1":  # sizes as they are, so that reading goes on to the arrays
         try:
             meta = json.loads(files["meta.json"])
@@ -362,6 +360,46 @@ def run_image_set(case: bytes, folder: Path) -> None:
     list_image_sets(folder)
     found = load_image_set("voc2007", folder, mmap=case[:1] == b"\2")
     assert len(found.x_train) == len(found.y_train)
+
+
+# ---- own data ---------------------------------------------------------------------------------------------------------
+
+
+def run_own(case: bytes, folder: Path) -> None:
+    """A finished run's folder, up to the tables and the page that are made of it, and how its table would be read again."""
+    from ltpll.own.cleaning import annotator_columns, class_columns, cleaned_columns, read_cleaned
+    from ltpll.own.page import page_of
+    from ltpll.own.prediction import source_like
+    from ltpll.report.own import render_own_page
+
+    home = folder / "run"
+    home.mkdir(exist_ok=True)
+    for name, content in OWN_RUN.split(case[1:]).items():
+        (home / name).write_bytes(content)
+    (home / "done").write_bytes(b"")
+    found = read_cleaned(home)
+    if case[:1] == b"\1":
+        source_like(found.record, Path("t.csv"), None, None, "stop")
+        return
+    cleaned_columns(found)
+    class_columns(found)
+    if found.votes is not None:
+        annotator_columns(found)
+    shown = render_own_page(page_of(home))
+    assert shown.count("<script") == shown.count("</script>") == 2
+
+
+def run_features(case: bytes, folder: Path) -> None:
+    from ltpll.own.examples import Source, read_examples
+
+    table = folder / "t.csv"
+    table.write_bytes(b"id,candidates\na,cat|dog\nb,dog\n")
+    start = case[1:3]
+    path = folder / ("f.npz" if start == b"PK" else "f.npy" if start == b"\x93N" else "f.csv")
+    path.write_bytes(case[1:])
+    found = read_examples(Source(table, Reading(), features=path))
+    assert found.x.shape[0] == 2
+    assert np.isfinite(found.x).all()
 
 
 TARGETS: dict[str, Target] = {
@@ -387,6 +425,8 @@ TARGETS: dict[str, Target] = {
         ),
         Target("annotation", run_annotation, lambda: [seeds.ANNOTATION], 1, seeds.ANNOTATION_TOKENS),
         Target("archive", run_archive, seeds.archive_seeds, 3, (b"../", b"ustar", b"0000644", b"x.bin")),
-        Target("image-set", run_image_set, image_set_seeds, 3, (), [meta_mutation, member_mutation]),
+        Target("image-set", run_image_set, IMAGE_SET.seeds, 3, (), [IMAGE_SET.mutate]),
+        Target("own-run", run_own, OWN_RUN.seeds, 2, (), [OWN_RUN.mutate]),
+        Target("features", run_features, seeds.feature_seeds, 1, (b"<f8", b"|O", b"features", b"\n", b",", b"id", b"nan"), [zip_mutation]),
     )
 }

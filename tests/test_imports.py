@@ -15,7 +15,7 @@ PACKAGE = Path(ltpll.__file__).parent
 LAYERS = [
     ["errors", "files", "randomness", "trial_kernels", "workers"],
     ["gpu"],
-    ["registry", "inputs", "sets"],
+    ["registry", "inputs", "sets", "settings"],
     ["candidates"],
     ["labels", "targets", "bound", "priors", "sinkhorn", "selection"],
     ["contract", "transduction"],

@@ -24,7 +24,7 @@ from fuzz.mutations import VALUES
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.cli.config import LARGEST, read_config
-from ltpll.data import set_files
+from ltpll.data import array_files
 from ltpll.data.tables import Reading, read_candidates, read_table
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment
@@ -192,7 +192,7 @@ def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_r
         ("data: cifar10\nimbalance: .inf", "imbalance is inf: it must be a number"),
         ("data: cifar10\nepochs: 1.5", "epochs is 1.5: it must be a whole number"),
         ("data: cifar10\nseed: -1", "seed is -1: it must be at least 0"),
-        (f"data: cifar10\nwidth: {'9' * 400}", "it must be a number"),
+        (f"data: cifar10\nwidth: {'9' * 400}", "it must be a whole number"),
         ("data: [cifar10]", "data is ['cifar10']: it must be text"),
         ("? [a]\n: 1", "in line 1: found unhashable key"),
         ("1: 2", "unknown entry 1"),
@@ -328,7 +328,7 @@ def test_arrays_that_claim_too_much_or_are_none_are_refused(tmp_path, content, p
 
 
 def test_an_array_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(set_files, "UNPACKED_LIMIT", 1000)
+    monkeypatch.setattr(array_files, "UNPACKED_LIMIT", 1000)
     (tmp_path / "a.npz").write_bytes(npz(candidates=np.zeros((100, 100))))
     assert "unpacks to more than" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
 
@@ -338,7 +338,7 @@ def test_a_member_that_is_no_array_is_refused(tmp_path):
 
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("notes", "text")
-    assert "not as an array" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
+    assert "something else than an array" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
 
 
 def test_a_class_number_that_asks_for_billions_of_classes_is_refused():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,6 +23,7 @@ from ltpll.randomness import seed_streams
 from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training
 from ltpll.runs import Record, Run
+from ltpll.settings import check_setting
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews
 
@@ -61,9 +61,7 @@ class Experiment:
         for key, value in values.items():
             if not isinstance(key, str) or key not in known:
                 raise InputError(f"The config has an unknown entry {shown(key)}; known: {', '.join(known)}.")
-            wanted = _wanted(key, known[key].default, value)
-            if wanted is not None:
-                raise InputError(f"The config's {key} is {shown(value)}: it must be {wanted}.")
+            check_setting(key, known[key].default, value)
         if "data" not in values:
             raise InputError("The config names no data: add a line such as `data: cifar100`.")
         # 100 and 100.0 are the same imbalance, and have to be the same run.
@@ -87,38 +85,6 @@ class Experiment:
 
     def part_options(self, name: str) -> Mapping[str, Any]:
         return self.options.get(name, {})
-
-
-def _wanted(key: str, default: Any, value: Any) -> str | None:
-    """What an entry of a config must be, if it is not."""
-    if isinstance(default, bool):
-        return None if isinstance(value, bool) else "true or false"
-    if isinstance(default, (int, float)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**63:  # false for NaN too
-            return "a number"
-        if isinstance(default, int) and value != int(value):
-            return "a whole number"
-        return "at least 0" if key == "seed" and value < 0 else None
-    if key == "extras":
-        return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
-    if key == "options":
-        plain = value is None or (isinstance(value, Mapping) and all(isinstance(of, Mapping) and _plain(of) for of in value.values()))
-        return None if plain else "settings of parts by name, such as {lw: {beta: 2}}"
-    return None if isinstance(value, str) else "text"
-
-
-def _plain(options: Mapping[Any, Any]) -> bool:
-    """Numbers, text and flat lists of them: deeper content of a small file can, where parts refer to others, unfold to gigabytes."""
-    return _are(list(options), str) and all(
-        value is None or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str) for value in options.values()
-    )
-
-
-def _are(values: Any, *kinds: type) -> bool:
-    """Whether this is a list of nothing else, in which no number is infinite."""
-    return isinstance(values, (list, tuple)) and all(
-        isinstance(value, kinds) and not (isinstance(value, float) and not math.isfinite(value)) for value in values
-    )
 
 
 @dataclass(frozen=True)

@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 import html
-import http.server
 import json
 import re
 import subprocess
 import sys
-import threading
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from browser import in_browser, needs_browser
+from browser import in_browser, is_owned, needs_browser, payloads
 from ltpll.errors import InputError
 from ltpll.report import page
 from ltpll.report.page import Comparison, render_page, write_page
 
-# What a class name, a path or a setting may try: to end a script or an attribute, to run code from a link, a picture or a style, templates
-# of jinja2 and of plotly, and plotly's own markup, which knows links.
-CALLS = "http://127.0.0.1:{port}/"
-PAYLOADS = (
-    "</script><script>OWNED</script>",
-    "<img src=x onerror=OWNED>",
-    '"><svg onload=OWNED>',
-    "' onmouseover='OWNED' x='",
-    '" autofocus onfocus=OWNED tabindex=1 "',
-    '<a href="javascript:OWNED">x</a>',
-    "javascript:OWNED",
-    "<iframe srcdoc='<script>parent.document.documentElement.dataset.owned=1</script>'></iframe>",
-    "<style>*{background:url(CALL)}</style><link rel=stylesheet href=CALL><img src=CALL>",
-    "<meta http-equiv=refresh content='0;url=CALL'><base href=CALL>",
-    '<a href="CALL"><b>x</b></a>',
-    "{{ 7 * 7 }}{% raw %}",
-    "%{fullData.name}<extra><a href='javascript:OWNED'>x</a></extra>",
-    "</title></textarea></noscript><script>OWNED</script>",
-    "\u2028OWNED//\u0000<!--<script>",
-)
 HOSTILE = "</script><!--<script><img src=x onerror=document.title='owned'><b>\"'&amp; %{y}"
 POSTHOC = "oracle-la-posthoc"
 
@@ -406,36 +384,14 @@ def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
     assert third.count('class="main-svg"') >= 5
 
 
-class Listener(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        self.send_error(404)
-
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture
-def listener():
-    """A server that a page could call, and what it was asked for."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
-        server.asked = []
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
 def attacked_study(port):
     """Every text of two settings' records is a payload: names of classes, methods, rows, settings, values, keys and machines."""
-    owned = "document.documentElement.dataset.owned=1;fetch('CALL')"
-    payloads = [one.replace("OWNED", owned).replace("CALL", CALLS.format(port=port)) for one in PAYLOADS]
-    text = "".join(payloads)
+    attacks = payloads(port)
+    text = "".join(attacks)
     records = []
     for number, rebalancer in enumerate(("none", "records")):
         one = record("proden", rebalancer, 0, posthoc=(POSTHOC,) if rebalancer == "none" else ())
-        one["key"], one["classes"] = f"{number}{text}", [payloads[0], '<a href="//x">y</a>', text]  # short enough to be drawn whole
+        one["key"], one["classes"] = f"{number}{text}", [attacks[0], '<a href="//x">y</a>', text]  # short enough to be drawn whole
         for part in ("last", "best"):  # a row's name stands in the table, in the legend and in the plots
             one[part] = {text if name == POSTHOC else name: value for name, value in one[part].items()}
         for best in one["best"].values():
@@ -444,24 +400,19 @@ def attacked_study(port):
         if one["posthoc"]:
             one["posthoc"], one["curves"]["accuracy"][text] = [text], one["curves"]["accuracy"].pop(POSTHOC)
         one["environment"] = {"hardware": text, "commit": text, text: text}
-        one["config"] |= {"method": text, "rebalancer": text if rebalancer == "records" else "none", "extras": payloads[:3]}
+        one["config"] |= {"method": text, "rebalancer": text if rebalancer == "records" else "none", "extras": attacks[:3]}
         records += [one, json.loads(json.dumps(one)) | {"key": f"{number}b"}]
-        records[-1]["config"] |= {"path": text, text: payloads}  # a second setting, so that there are filters
-    return records, payloads
-
-
-def owned_in(shown):
-    root = re.search(r"<html[^>]*>", shown)[0]
-    return "owned" in root
+        records[-1]["config"] |= {"path": text, text: attacks}  # a second setting, so that there are filters
+    return records, attacks
 
 
 @needs_browser
 def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tmp_path, listener):
     """Without its policy, so that it is the escaping that is tested; the policy has the next test to itself."""
-    records, payloads = attacked_study(listener.server_port)
-    compared = Comparison(payloads[0], payloads[:3], [(payloads[3:6], True)])
+    records, attacks = attacked_study(listener.server_port)
+    compared = Comparison(attacks[0], attacks[:3], [(attacks[3:6], True)])
     path = tmp_path / "page.html"
-    write_page(path, records, title="".join(payloads), intro=payloads, comparisons=[compared])
+    write_page(path, records, title="".join(attacks), intro=attacks, comparisons=[compared])
     moves = """
     for (const box of document.querySelectorAll(".nsewdrag")) {
       const { left, top, width, height } = box.getBoundingClientRect();
@@ -475,7 +426,7 @@ def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tm
     shown, _ = in_browser(path, tmp_path)
     drawn = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
     assert re.search(r'<html[^>]* data-moved="[1-9]', shown)  # plots were drawn, and the mouse over them shows names
-    assert not owned_in(shown)
+    assert not is_owned(shown)
     assert listener.asked == []
     for tag in ("<img", "<iframe", "<base", "<link rel=stylesheet", "<svg onload", "<a href"):
         assert tag not in drawn
@@ -487,7 +438,7 @@ def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tm
 @needs_browser
 def test_a_script_that_got_into_the_page_would_be_refused_by_its_policy(tmp_path, listener):
     path = tmp_path / "page.html"
-    call = CALLS.format(port=listener.server_port)
+    call = f"http://127.0.0.1:{listener.server_port}/"
     owned = "document.documentElement.dataset.owned=1"
     inside = (
         f"<script>{owned}</script><img src={call}a onerror={owned}><script src={call}b></script><iframe src={call}c></iframe>"
@@ -497,7 +448,7 @@ def test_a_script_that_got_into_the_page_would_be_refused_by_its_policy(tmp_path
     path.write_text(page_text.replace("<main>", f"<main>{inside}", 1), encoding="utf-8")
     assert inside in path.read_text(encoding="utf-8")
     shown, errors = in_browser(path, tmp_path)
-    assert not owned_in(shown)
+    assert not is_owned(shown)
     assert listener.asked == []
     assert "Content Security Policy" in errors
     assert 'class="main-svg"' in shown  # its own scripts run

@@ -217,7 +217,7 @@ def read_members(
 
 def missing(paths: Sequence[Path], key: str) -> InputError:
     names = " and ".join(str(path) for path in paths)
-    return InputError(f"There is no {key} in {names}: the archive is cut off or another one; download it again.")
+    return InputError(f"There is no {printable(key)[:200]} in {names}: the archive is cut off or another one; download it again.")
 
 
 def _read_one(path: Path, wanted: Callable[[str], str | None], limit: int, on_progress: Progress | None) -> Iterator[tuple[str, bytes]]:

@@ -25,10 +25,10 @@ def _problem(record: dict[str, Any]) -> str | None:
         return "no config, no last epoch or no best epoch"
     if not isinstance(config.get("method"), str) or not isinstance(config.get("rebalancer"), str):
         return "no method or no rebalancer in its config"
-    if not _whole(config.get("seed")) or not _texts(config.get("extras", [])):
+    if not is_whole(config.get("seed")) or not are_texts(config.get("extras", [])):
         return "no seed, or extras that are no names, in its config"
     posthoc = record.get("posthoc", [])
-    if not _texts(posthoc):
+    if not are_texts(posthoc):
         return "post-hoc rows that are no names"
     for row in ("test", *posthoc):
         if (problem := _row_problem(last.get(row), best.get(row), row)) is not None:
@@ -42,7 +42,7 @@ def _problem(record: dict[str, Any]) -> str | None:
         (record, "class_counts"),
         *((last[row], "mean_prediction") for row in ("test", *posthoc)),
     ):
-        if where.get(name) is not None and not _figures(where[name], n_classes, missing=name == "mean_prediction"):
+        if where.get(name) is not None and not are_figures(where[name], n_classes, missing=name == "mean_prediction"):
             return f"no number for each of its {n_classes} classes in {name}"
     counts = record.get("class_counts")
     if counts and (min(counts) < 0 or sum(counts) <= 0):
@@ -55,52 +55,52 @@ def _problem(record: dict[str, Any]) -> str | None:
 def _row_problem(last: Any, best: Any, row: str) -> str | None:
     if not isinstance(last, dict) or not isinstance(best, dict) or not isinstance(best.get(row), dict):
         return "no figures"
-    if not _number(last.get("balanced_accuracy")) or not _number(best[row].get("balanced_accuracy")):
+    if not is_number(last.get("balanced_accuracy")) or not is_number(best[row].get("balanced_accuracy")):
         return "no balanced accuracy"
-    if not all(group in last and (last[group] is None or _number(last[group])) for group in GROUPS):
+    if not all(group in last and (last[group] is None or is_number(last[group])) for group in GROUPS):
         return "no figures of the groups many, medium and few"
-    if not isinstance(last.get("per_class"), list) or not last["per_class"] or not _figures(last["per_class"], None, missing=True):
+    if not isinstance(last.get("per_class"), list) or not last["per_class"] or not are_figures(last["per_class"], None, missing=True):
         return "no figures of the classes"
     return None
 
 
 def _problem_beside(record: dict[str, Any], last: dict[str, Any], rows: Sequence[str]) -> str | None:
     """Of what may be missing."""
-    if last.get("target_recovery") is not None and not _number(last["target_recovery"]):
+    if last.get("target_recovery") is not None and not is_number(last["target_recovery"]):
         return "a target recovery that is no number"
-    if not _number(record.get("seconds", 0)):
+    if not is_number(record.get("seconds", 0)):
         return "seconds that are no number"
     if not isinstance(record.get("environment", {}), dict):
         return "an environment that is no list of entries"
     shots = record.get("shots")
-    if shots and not (isinstance(shots, dict) and _number(shots.get("many")) and _number(shots.get("few"))):
+    if shots and not (isinstance(shots, dict) and is_number(shots.get("many")) and is_number(shots.get("few"))):
         return "bounds of many and few that are no numbers"
     curves = record.get("curves", {})
     if not isinstance(curves, dict) or not isinstance(curves.get("accuracy", {}), dict):
         return "curves that are none"
     epochs = curves.get("epoch", [])
-    if not isinstance(epochs, list) or not all(_whole(epoch) for epoch in epochs):
+    if not isinstance(epochs, list) or not all(is_whole(epoch) for epoch in epochs):
         return "curves without epochs"
     lines = [curves.get(name) for name in CURVES] + [curves.get("accuracy", {}).get(row) for row in rows]
-    if not all(line is None or _figures(line, len(epochs), missing=True) for line in lines):
+    if not all(line is None or are_figures(line, len(epochs), missing=True) for line in lines):
         return "a curve without a number for each epoch"
     return None
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e100 and math.isfinite(value)
 
 
-def _whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def _texts(values: Any) -> bool:
+def are_texts(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def _figures(values: Any, n: int | None, *, missing: bool) -> bool:
+def are_figures(values: Any, n: int | None, *, missing: bool) -> bool:
     """Whether this is a list of n numbers; some may be missing."""
     if not isinstance(values, list) or (n is not None and len(values) != n):
         return False
-    return all(_number(value) or (missing and value is None) for value in values)
+    return all(is_number(value) or (missing and value is None) for value in values)
