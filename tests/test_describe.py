@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from ltpll.bound import ambiguity_degree
 from ltpll.candidates import Candidates
-from ltpll.cli import app
+from ltpll.cli import app, main
 from ltpll.data import class_sizes, uniform_candidates
 from ltpll.data.image_sets import write_image_set
 from ltpll.describe import Evidence, ambiguity_bounds, co_occurrence, describe, expected_repetition, judge, pairs, wrong_label_rate
@@ -609,3 +609,19 @@ def test_single_labels_are_suspected_of_another_separator(tmp_path):
     result = call(path)
     assert "--separator" in result.output
     assert "Nothing is ambiguous (sure)" in result.output
+
+
+def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_power(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "t.csv"
+    path.write_text("candidates,x\n\x1b[2Jcat|\x1b]0;owned\x07dog|[red]fox,1\n\x1b[2Jcat|\u202ecow,2\n", encoding="utf-8")
+    result = call(path, "--column", "candidates")
+    assert result.exit_code == 0, result.output
+    assert "[red]fox" in result.output
+    assert [letter for letter in result.output if not letter.isprintable() and letter != "\n"] == []
+    path.write_text("\x1b[2Jcandidates,\x1b]0;owned\x07\na,b\n")
+    monkeypatch.setattr("sys.argv", ["ltpll", "data", "describe", str(path), "--column", "sets"])
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr().err
+    assert "has no columns called 'sets'" in shown
+    assert "\x1b" not in shown

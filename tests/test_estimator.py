@@ -1,3 +1,4 @@
+import math
 import pickle
 import warnings
 
@@ -14,8 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from ltpll import Candidates, PartialLabelClassifier, PartialLabelTrainer, approximated_accuracy, covering_rate
+from ltpll.checkpoint import read_checkpoint, write_checkpoint
 from ltpll.data import four_squares, uniform_candidates
-from ltpll.errors import InputError
+from ltpll.errors import InputError, UnknownNameError
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from refusals import refusal
@@ -333,3 +335,36 @@ def test_an_oracle_can_be_told_what_it_knows():
     x, y, candidates = squares(ambiguity=0.2)
     fitted = quick(rebalancer="oracle-la-posthoc", options={"oracle-la-posthoc": {"class_frequencies": np.bincount(y).tolist()}})
     assert fitted.fit(x, candidates).score(x, y) > 0.85
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "c.safetensors"
+    x = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
+    PartialLabelClassifier(method="proden", epochs=1, device="cpu").fit(x, ["a", "b", "c"] * 4).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "fragment"),
+    [
+        (lambda tensors, values: values.update(shape=[10**12], n_features_in=10**12), "of another shape than (256, 1000000000000)"),
+        (lambda tensors, values: values.update(shape=[2.5]), "not one of a fitted classifier"),
+        (lambda tensors, values: values.update(n_features_in=math.inf), "not one of a fitted classifier"),
+        (lambda tensors, values: values.update(classes=["a", "b"]), "of another shape than (2, 256)"),
+        (lambda tensors, values: values.update(feature_names_in=["x"]), "not one of a fitted classifier"),
+        (lambda tensors, values: values["params"].update(method="nothing"), "There is no method 'nothing'"),
+        (lambda tensors, values: values["params"].update(method="pico", options={"pico": {"queue": 10**12}}), "is damaged"),
+        (lambda tensors, values: values["params"].update(model={}), "is damaged"),
+        (lambda tensors, values: values.update(policy="x" * 5000), "There is no view policy 'xxx"),
+        (lambda tensors, values: tensors.pop("views.mean"), "is damaged ('views.mean')"),
+        (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"] + 7}), "believes in classes that it does not have"),
+        (lambda tensors, values: tensors.update({"class_prior": tensors["class_prior"][:1]}), "other inputs or classes"),
+    ],
+)
+def test_a_saved_classifier_that_was_changed_is_refused(tmp_path, saved, change, fragment):
+    tensors, values = read_checkpoint(saved)
+    change(tensors, values)
+    write_checkpoint(tmp_path / "c.safetensors", tensors, values)
+    kind = UnknownNameError if "no method" in fragment else InputError
+    assert fragment in refusal(lambda: PartialLabelClassifier.load(tmp_path / "c.safetensors", device="cpu"), kind)

@@ -16,7 +16,7 @@ LAYERS = [
     ["errors", "randomness", "signals", "trial_kernels"],
     ["files", "workers"],
     ["gpu"],
-    ["registry", "inputs", "sets"],
+    ["registry", "inputs", "sets", "settings"],
     ["candidates"],
     ["labels", "targets", "bound", "priors", "sinkhorn", "selection"],
     ["contract", "transduction"],

@@ -166,7 +166,7 @@ def test_a_result_comes_back_with_its_config_and_key(tmp_path):
 def test_all_results_of_a_folder_come_in_the_order_of_their_paths(tmp_path):
     for name in ("b/2", "a", "b/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / f"{name}.json").write_text(json.dumps({"format": "ltpll-run-1", "name": name}))
+        (tmp_path / f"{name}.json").write_text(json.dumps({"format": "ltpll-run-1", "key": "", "config": {}, "name": name}))
     (tmp_path / "notes.txt").write_text("not a result")
     assert [record["name"] for record in results_under(tmp_path)] == ["a", "b/1", "b/2"]
 
@@ -182,8 +182,12 @@ def test_all_results_of_a_folder_come_in_the_order_of_their_paths(tmp_path):
         (b"3", "not a result file"),
         (b"{}", "not a result file"),
         (b'{"format": "other"}', "not a result file"),
+        (b'{"format": "ltpll-run-1"}', "has no config"),
+        (b'{"format": "ltpll-run-1", "key": "a", "config": [1]}', "has no config"),
+        (b'{"format": "ltpll-run-1", "key": 1, "config": {}}', "no key"),
+        (b"[" * 100_000, "cannot be read"),
     ],
-    ids=["empty", "cut", "cut later", "binary", "list", "number", "no format", "foreign"],
+    ids=["empty", "cut", "cut later", "binary", "list", "number", "no format", "foreign", "bare", "list for config", "no key", "deep"],
 )
 def test_a_damaged_or_foreign_result_is_refused_with_its_path(tmp_path, content, fragment):
     path = tmp_path / "result.json"

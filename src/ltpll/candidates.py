@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.errors import InputError, InputWarning
-from ltpll.sets import empty_row, read_matrix, read_series, read_sets, row_of
+from ltpll.errors import InputError, InputWarning, shown
+from ltpll.sets import MOST_CLASSES, empty_row, read_matrix, read_series, read_sets, row_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ class Candidates:
         if kind == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
             return cls.from_matrix(source, classes=classes, n_classes=n_classes)
         if not isinstance(source, Iterable):
-            raise InputError(f"Candidates cannot be read from {source!r}: give a 0/1 matrix, a list of sets or a pandas Series.")
+            raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a pandas Series.")
         return cls.from_sets(source, classes=classes, n_classes=n_classes)
 
     @classmethod
@@ -111,6 +111,11 @@ class Candidates:
             raise InputError(
                 f"Row {row} has the candidate {int(numbers[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}: "
                 "correct the row or raise n_classes."
+            )
+        if n_classes > MOST_CLASSES:
+            raise InputError(
+                f"There would be {n_classes:,} classes, numbered from 0, and more than {MOST_CLASSES:,} cannot be learned: "
+                "give labels that are no such numbers as text, or with the list of classes."
             )
         if n_classes < 2:
             raise InputError(f"There is only {n_classes} class: learning to tell classes apart needs at least two.")
@@ -259,14 +264,14 @@ class Candidates:
         if bool((self.sizes == self.sizes[0]).all()):
             by_row = self.labels.view(len(self), -1)
             if bool((by_row == by_row[0]).all()):
-                names = ", ".join(str(self.classes[label]) for label in self.row(0))
+                names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
                 raise InputError(
                     f"All {len(self)} rows have the same candidates ({names}): nothing tells the classes apart; "
                     "check how the sets were read."
                 )
         never = torch.nonzero(self.counts() == 0).flatten().tolist()
         if never:
-            names = ", ".join(repr(self.classes[label]) for label in never[:5]) + (", …" if len(never) > 5 else "")
+            names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (", …" if len(never) > 5 else "")
             warnings.warn(
                 f"{len(never)} of {self.n_classes} classes are never a candidate ({names}): they cannot be learned; "
                 "remove them from the classes if they were not meant.",

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
-from ltpll.errors import CheckpointWarning, InputError
+from ltpll.errors import CheckpointWarning, InputError, first_line
 from ltpll.files import remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
@@ -53,13 +53,17 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
                 raise _UnusableError(f"{path} is not a checkpoint of this program", "delete it or choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         values = json.loads(metadata["values"])
+        if not isinstance(values, dict):
+            raise ValueError("its values have no names")
         if metadata["checksum"] != _checksum(tensors, metadata["values"]):
             raise ValueError("its checksum differs from that of its content")
         return tensors, values
     except FileNotFoundError:
         raise InputError(f"There is no checkpoint {path}.") from None
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise _UnusableError(f"The checkpoint {path} is damaged ({error})", "delete it to start again") from None
+    except _UnusableError:
+        raise
+    except Exception as error:  # of safetensors, of its header's JSON or of a type that torch has not
+        raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})", "delete it to start again") from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
@@ -131,6 +135,14 @@ def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor
     return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
+def check_fits(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that are not the modules' own in names and shapes; the modules may be on the device "meta", without any memory."""
+    expected = {key: value.shape for name, module in modules.items() for key, value in with_prefix(name, module.state_dict()).items()}
+    for key, shape in expected.items():
+        if key not in tensors or tensors[key].shape != shape:
+            raise ValueError(f"its {key} is missing or of another shape than {tuple(shape)}")
+
+
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """An optimizer's state (momenta), by number of parameter; its settings are the trainer's to set."""
     found: dict[str, Tensor] = {}
@@ -141,7 +153,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Tensor]] = {}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for name, tensor in under_prefix("optimizer", tensors).items():
         number, key = name.split(".", 1)
+        if tensor.ndim and tensor.shape != parameters[int(number)].shape:
+            raise ValueError(f"the optimizer's {name} has another shape than its parameter")
         state.setdefault(int(number), {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
+
+LONGEST = 60
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxset, _SHORT.maxdict, _SHORT.maxstring = 2, 4, 4, 4, 4, LONGEST
+
+
+def shown(value: object, longest: int = LONGEST) -> str:
+    """A value in a message: as Python writes it, on one line and not too long, however much a file has put into it."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= longest else value[: longest - 1] + "…")
+    text = " ".join(_SHORT.repr(value).split())
+    return text if len(text) <= 2 * longest else text[: 2 * longest - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Text of a file's on its way to a terminal, which would obey some of what cannot be seen."""
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text)
+
+
+def first_line(error: BaseException) -> str:
+    """What a library says of a damaged file, as a piece of a sentence."""
+    text = (str(error).splitlines() or [""])[0].strip().rstrip(".")
+    return printable(text or type(error).__name__)[:200]
 
 
 class InputError(ValueError):

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
-from ltpll.checkpoint import read_checkpoint, under_prefix, with_prefix, write_checkpoint
+from ltpll.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.contract import Extra, Method, Rebalancer, linear_head
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line
 from ltpll.extras import EXTRAS
 from ltpll.inputs import as_inputs, chosen_device, rows_at_once
 from ltpll.labels import read_labels
@@ -290,29 +290,62 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         try:
             self = cls(**{**values["params"], "device": device})
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
-            self.n_features_in_, self.history_ = values["n_features_in"], values["history"]
-            names = values["feature_names_in"]
-            figures = under_prefix("views", tensors)
-            columns = under_prefix("believed", tensors)
-        except (KeyError, TypeError):
-            raise InputError(f"{path} is a checkpoint, but not one of a fitted classifier.") from None
+            self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
+            names, policy = list(values["feature_names_in"]), values["policy"]
+            whole = (
+                all(type(size) is int and size > 0 for size in self.input_shape_)
+                and len(self.input_shape_) in (1, 3)
+                and self.classes_.ndim == 1
+            )
+            whole = (
+                whole
+                and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
+                and len(names) in (0, self.n_features_in_)
+            )
+        except (KeyError, TypeError, ValueError, OverflowError):
+            whole = False
+        if not whole:
+            raise InputError(f"{path} is a checkpoint, but not one of a fitted classifier.")
         if names:
             self.feature_names_in_ = np.asarray(names, dtype=object)
-        views: ViewSource = FeatureViews(figures["mean"], figures["std"])
-        if values["policy"]:
-            views = ImageViews(values["policy"], tuple(figures["mean"].tolist()), tuple(figures["std"].tolist()))
+        try:
+            with torch.device("meta"):  # parts without memory first: a damaged file may describe larger ones than it holds
+                check_fits(self._built(), tensors)
+            self._restore(tensors, policy, chosen_device(device))
+        except InputError:
+            raise
+        except Exception as error:  # of torch about a state of another shape or kind, or of what is not there
+            raise InputError(f"The classifier in {path} is damaged ({first_line(error)}): save it again.") from None
+        return self
+
+    def _built(self) -> dict[str, nn.Module]:
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
         method, rebalancer, _ = self._parts(model, len(self.classes_))
         method.attach(model)
-        where = chosen_device(device)
-        passes = Passes(model.to(where), where, self.precision, "eager")
-        self._predictor = Predictor(passes, method.to(where), rebalancer.to(where), views)
-        self.model_, self.n_iter_, self.device_ = model, len(self.history_), str(where)
+        return {"model": model, "method": method, "rebalancer": rebalancer}
+
+    def _restore(self, tensors: Mapping[str, Tensor], policy: str | None, where: torch.device) -> None:
+        """Build the parts as they were fitted, and load what they had learned."""
+        mean, std = tensors["views.mean"], tensors["views.std"]
+        first, confidence, second, margin = (tensors[f"believed.{i}"].numpy() for i in range(4))
         self.class_prior_ = tensors["class_prior"].numpy()
-        self._transduced = tuple(columns[str(i)].numpy() for i in range(len(columns)))
-        for name, module in self._modules().items():
+        n_classes, n_rows = len(self.classes_), len(first)
+        if self.class_prior_.shape != (n_classes,) or not mean.numel() == std.numel() == self.input_shape_[0]:
+            raise ValueError("its figures are of other inputs or classes")
+        if not first.shape == confidence.shape == second.shape == margin.shape == (n_rows,):
+            raise ValueError("its labels have several lengths")
+        if n_rows and not 0 <= min(first.min(), second.min()) <= max(first.max(), second.max()) < n_classes:
+            raise ValueError("it believes in classes that it does not have")
+        self._transduced = (first, confidence, second, margin)
+        views: ViewSource = FeatureViews(mean, std)
+        if policy:
+            views = ImageViews(policy, tuple(mean.tolist()), tuple(std.tolist()))
+        parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
+        for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
-        return self
+        passes = Passes(parts["model"], where, self.precision, "eager")
+        self._predictor = Predictor(passes, parts["method"], parts["rebalancer"], views)
+        self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {"model": self.model_, "method": self._predictor.method, "rebalancer": self._predictor.rebalancer}

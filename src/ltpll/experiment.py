@@ -15,7 +15,7 @@ from ltpll.candidates import Candidates
 from ltpll.data import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.data.image_sets import ImageSet, load_image_set
 from ltpll.distributed import World
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.inputs import chosen_device
@@ -25,6 +25,7 @@ from ltpll.randomness import seed_streams
 from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training
 from ltpll.runs import Record, Run
+from ltpll.settings import check_setting
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews
 
@@ -60,19 +61,15 @@ class Experiment:
         """From a config file's content; an unknown key is refused by name."""
         known = {one.name: one for one in fields(cls)}
         for key, value in values.items():
-            if key not in known:
-                raise InputError(f"The config has an unknown entry {key!r}; known: {', '.join(known)}.")
-            default = known[key].default
-            number = isinstance(default, (int, float)) and not isinstance(default, bool)
-            if number and (isinstance(value, bool) or not isinstance(value, (int, float))):
-                raise InputError(f"The config's {key} is {value!r}: it must be a number.")
-            if isinstance(default, (str, bool)) and not isinstance(value, type(default)):
-                raise InputError(f"The config's {key} is {value!r}: it must be {'text' if isinstance(default, str) else 'true or false'}.")
+            if not isinstance(key, str) or key not in known:
+                raise InputError(f"The config has an unknown entry {shown(key)}; known: {', '.join(known)}.")
+            check_setting(key, known[key].default, value)
         if "data" not in values:
             raise InputError("The config names no data: add a line such as `data: cifar100`.")
         # 100 and 100.0 are the same imbalance, and have to be the same run.
-        floats = {key: float(value) for key, value in values.items() if isinstance(known[key].default, float)}
-        return cls(**{**values, **floats, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
+        kinds: dict[str, Any] = {name: type(one.default) for name, one in known.items()}
+        numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
+        return cls(**{**values, **numbers, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
@@ -118,7 +115,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         labels = images.y_train[rows]
         if experiment.superclass:
             if images.superclass is None:
-                raise InputError(f"The image set {images.name!r} has no superclasses: leave `superclass` out.")
+                raise InputError(f"The image set {shown(images.name)} has no superclasses: leave `superclass` out.")
             candidates = superclass_candidates(labels, images.superclass, experiment.ambiguity, seed=seeds["candidates"])
         else:
             candidates = uniform_candidates(labels, n_classes, experiment.ambiguity, seed=seeds["candidates"])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 
 COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -78,14 +78,18 @@ def _of_plain(array: npt.NDArray[Any], classes: Sequence[Hashable] | None) -> La
 
     try:
         check_classification_targets(array)
+        names, numbers = np.unique(array, return_inverse=True)
+    except TypeError:
+        raise InputError(
+            "Some labels are text and others are numbers or nothing: use one kind throughout, and fill in what is missing."
+        ) from None
     except ValueError as error:
         raise InputError(str(error)) from None
-    names, numbers = np.unique(array, return_inverse=True)
     if classes is not None:
         number = {name: i for i, name in enumerate(classes)}
         unknown = [name for name in names.tolist() if name not in number]
         if unknown:
-            raise InputError(f"There is no class {unknown[0]!r}; the classes are {', '.join(map(str, list(classes)[:10]))}.")
+            raise InputError(f"There is no class {shown(unknown[0])}; the classes are {', '.join(map(str, list(classes)[:10]))}.")
         numbers = np.asarray([number[name] for name in names.tolist()])[numbers]
         names = np.asarray(list(classes))
     indptr = np.arange(len(array) + 1)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
-from ltpll.errors import InputError, UnknownNameError
+from ltpll.errors import InputError, UnknownNameError, shown
 
 T = TypeVar("T")
 
@@ -18,8 +18,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     """The error for a name that is not among the known ones: it guesses what was meant and lists them."""
     names = sorted(known)
     guess = get_close_matches(str(name), names, n=1)
-    hint = f" Did you mean {guess[0]!r}?" if guess else ""
-    return UnknownNameError(f"There is no {kind} {name!r}.{hint} Available: {', '.join(names)}.")
+    hint = f" Did you mean {shown(guess[0])}?" if guess else ""
+    return UnknownNameError(f"There is no {kind} {shown(name)}.{hint} Available: {', '.join(names)}.")
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
@@ -39,7 +39,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             raise InputError(f"{cls.__name__} has no name: set the class attribute `name` to register it as a {self.kind}.")
         taken = self._classes.get(name)
         if taken is not None and taken is not cls:
-            raise InputError(f"The {self.kind} name {name!r} is taken by {taken.__module__}.{taken.__qualname__}.")
+            raise InputError(f"The {self.kind} name {shown(name)} is taken by {taken.__module__}.{taken.__qualname__}.")
         self._classes[name] = cls
         return cls
 
@@ -61,12 +61,12 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         unknown = sorted(set(options) - set(parameters))
         if unknown:
             known = ", ".join(sorted(set(parameters) - set(context or {}))) or "none"
-            raise InputError(f"The {self.kind} {name!r} has no option {unknown[0]!r}; its options: {known}.")
+            raise InputError(f"The {self.kind} {shown(name)} has no option {shown(unknown[0])}; its options: {known}.")
         offered = {key: value for key, value in (context or {}).items() if key in parameters}
         arguments = {**offered, **options}
         missing = [key for key, p in parameters.items() if p.default is p.empty and key not in arguments]
         if missing:
-            raise InputError(f"The {self.kind} {name!r} needs {missing[0]!r}, which is not known here.")
+            raise InputError(f"The {self.kind} {shown(name)} needs {shown(missing[0])}, which is not known here.")
         return cls(**arguments)
 
     def __getitem__(self, name: str) -> type[T]:

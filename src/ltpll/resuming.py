@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import (
+    ANOTHER,
     Tensors,
     Values,
     add_checkpoint,
@@ -23,6 +24,7 @@ from ltpll.checkpoint import (
 )
 from ltpll.contract import Extra, Method, Rebalancer
 from ltpll.distributed import World
+from ltpll.errors import InputError, first_line, shown
 from ltpll.feed import Feed
 from ltpll.finite import Guard, all_finite, not_finite
 from ltpll.targets import Targets
@@ -93,6 +95,12 @@ class Resumable:
     def load(self, path: Path | str) -> None:
         """Go on from a checkpoint of the same parts and the same data, or from the one before it; call `prepare` first."""
         tensors, values = usable_checkpoint(Path(path), self._against)
+        try:
+            self._restore(tensors, values)
+        except Exception as error:  # of torch about a state of another kind, or of what is not there
+            raise InputError(f"The checkpoint {path} does not fit this training ({first_line(error)}): {ANOTHER}.") from None
+
+    def _restore(self, tensors: Tensors, values: Values) -> None:
         self.epoch = int(values["epoch"])
         self.history = list(values["history"])
         self._feed.load(int(values["step"]), under_prefix("epoch", tensors))
@@ -122,14 +130,17 @@ class Resumable:
 
     def _against(self, tensors: Tensors, values: Values) -> str:
         """Why a checkpoint is not one of this training; empty if it is."""
+        counts = [values.get(name) for name in ("epoch", "step")]
+        if not all(isinstance(count, int) and count >= 0 for count in counts) or not isinstance(values.get("history"), list):
+            return "does not say how far it is"
         if values.get("parts") != self._part_names():
-            return f"is of {values.get('parts')}, not of {self._part_names()}"
-        if values["device"] != self.device.type:
-            return f"was made on {values['device']}, whose random numbers {self.device.type} cannot continue"
-        if values["data"] != self._fingerprint():
+            return f"is of {shown(values.get('parts'))}, not of {self._part_names()}"
+        if values.get("device") != self.device.type:
+            return f"was made on {shown(values.get('device'))}, whose random numbers {self.device.type} cannot continue"
+        if values.get("data") != self._fingerprint():
             return "belongs to other training data"
-        if values["step"] and values["feed"] != self._feed.settings:
-            return f"was made in the middle of an epoch with {values['feed']}, not {self._feed.settings}"
+        if values["step"] and values.get("feed") != self._feed.settings:
+            return f"was made in the middle of an epoch with {shown(values.get('feed'))}, not {self._feed.settings}"
         ours = self._state()
         for name in sorted((ours.keys() | tensors.keys()) - {"dropped"}):
             if name.startswith(("epoch.", "initial.")):

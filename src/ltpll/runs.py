@@ -139,7 +139,11 @@ class Run:
 
     def records(self) -> list[Record]:
         """The stream so far."""
-        return [json.loads(line) for line in self._lines()]
+        try:
+            return [json.loads(line) for line in self._lines()]
+        except (OSError, ValueError, RecursionError):
+            path = self.folder / "metrics.jsonl"
+            raise InputError(f"The log {path} is missing or damaged: delete the run's folder and train it again.") from None
 
     def keep_log(self, n: int) -> None:
         """Cut the stream back to its first n records: those behind the last checkpoint will be made again."""
@@ -186,10 +190,12 @@ def read_result(path: Path) -> Record:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"There is no result file {path}.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"The result file {path} cannot be read ({error}): delete it and run again.") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is not a result file of this program.")
+    if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
+        raise InputError(f"The result file {path} is damaged (it has no config or no key): delete it and run again.")
     return record
 
 

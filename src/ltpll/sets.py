@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
+
+MOST_CLASSES = 1_000_000  # a number in a small file can ask for billions
 
 
 class Flat(NamedTuple):
@@ -64,7 +66,7 @@ def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | 
 
     nested = next((k for k, label in enumerate(flat) if isinstance(label, (list, dict, set, np.ndarray))), None)
     if nested is not None:
-        raise InputError(f"Row {row_of(nested, indptr)} has the candidate {flat[nested]!r}, which is no name: give flat lists.")
+        raise InputError(f"Row {row_of(nested, indptr)} has the candidate {shown(flat[nested])}, which is no name: give flat lists.")
     names = _sorted_names(flat, indptr) if classes is None else _checked_names(classes)
     _check_number_of_names(names, n_classes)
     return Flat(indptr, _numbers_of_names(flat, names, indptr), len(names), names)
@@ -110,7 +112,7 @@ def _as_labels(row: Any, i: int) -> Sequence[Any] | Set[Any]:
     """One row as a collection of labels."""
     if isinstance(row, (str, bytes)):
         raise InputError(
-            f"Row {i} is the string {row!r}, not a set of labels: pass lists of names, or a pandas Series to have strings split."
+            f"Row {i} is the string {shown(row)}, not a set of labels: pass lists of names, or a pandas Series to have strings split."
         )
     if isinstance(row, (Tensor, np.ndarray)):
         return row.ravel().tolist()
@@ -119,7 +121,7 @@ def _as_labels(row: Any, i: int) -> Sequence[Any] | Set[Any]:
     try:
         return list(row)
     except TypeError:
-        raise InputError(f"Row {i} is {row!r}, not a set or list of labels: a known label is a list of one.") from None
+        raise InputError(f"Row {i} is {shown(row)}, not a set or list of labels: a known label is a list of one.") from None
 
 
 def row_of(position: int, indptr: npt.NDArray[Any]) -> int:
@@ -145,7 +147,7 @@ def _checked_names(classes: Sequence[Hashable], n_columns: int | None = None) ->
     names = tuple(classes)
     if len(set(names)) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InputError(f"The class name {twice!r} stands twice in the list of classes: names must be distinct.")
+        raise InputError(f"The class name {shown(twice)} stands twice in the list of classes: names must be distinct.")
     if n_columns is not None and len(names) != n_columns:
         raise InputError(f"There are {len(names)} class names for {n_columns} columns of the candidate matrix: give one name a column.")
     return names
@@ -157,17 +159,16 @@ def _check_number_of_names(names: tuple[Hashable, ...], n_classes: int | None) -
 
 
 def _unknown_name(row: int, name: Any, names: tuple[Hashable, ...]) -> str:
-    shown = ", ".join(repr(one) for one in names[:5]) + (", …" if len(names) > 5 else "")
-    return (
-        f"Row {row} has the candidate {name!r}, which is not one of the {len(names)} classes ({shown}): correct the row or add the class."
-    )
+    some = ", ".join(shown(one) for one in names[:5]) + (", …" if len(names) > 5 else "")
+    which = f"which is not one of the {len(names)} classes ({some})"
+    return f"Row {row} has the candidate {shown(name)}, {which}: correct the row or add the class."
 
 
 def _sorted_names(flat: list[Any], indptr: npt.NDArray[Any]) -> tuple[Hashable, ...]:
     odd = next((k for k, label in enumerate(flat) if not isinstance(label, str)), None)
     if odd is not None:
         raise InputError(
-            f"Row {row_of(odd, indptr)} has the candidate {flat[odd]!r}, which is no string, while others are names: "
+            f"Row {row_of(odd, indptr)} has the candidate {shown(flat[odd])}, which is no string, while others are names: "
             "use names everywhere, or give the list of classes."
         )
     return tuple(sorted(set(flat)))
@@ -198,7 +199,7 @@ def _class_numbers(flat: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[Any
     if len(wrong):
         first = int(wrong[0])
         raise InputError(
-            f"Row {row_of(first, indptr)} has the candidate {flat[first]!r}, which is no class number: "
+            f"Row {row_of(first, indptr)} has the candidate {shown(flat[first])}, which is no class number: "
             "use whole numbers from 0, or give the list of classes."
         )
     return numbers

@@ -7,6 +7,9 @@ import gzip
 import hashlib
 import http.server
 import random
+import shutil
+import ssl
+import subprocess
 import sys
 import tarfile
 import threading
@@ -182,6 +185,9 @@ def test_a_path_without_a_file_is_named(tmp_path, there):
 BODY = tar_bytes({"d/x": random.Random(3).randbytes(3 << 20)})
 
 
+MOVED = {"moved": "/good/a.tar", "moved-open": "http://example.invalid/a.tar", "moved-here": "http://127.0.0.1:{port}/good/a.tar"}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.asked.append((self.path, self.headers["Accept-Encoding"]))
@@ -189,9 +195,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if kind == "missing":
             self.send_error(404)
             return
-        if kind in ("moved", "moved-open"):
+        if kind in MOVED:
             self.send_response(302)
-            self.send_header("Location", "/good/a.tar" if kind == "moved" else "http://example.invalid/a.tar")
+            self.send_header("Location", MOVED[kind].format(port=self.server.server_port))
             self.end_headers()
             return
         body = BODY[:-1] + b"?" if kind == "wrong" else BODY
@@ -293,6 +299,60 @@ def test_downloads_that_cannot_be_written_are_refused(server, tmp_path):
     (tmp_path / "downloads").write_text("a file")
     message = refusal(lambda: fetch(source(server, "good"), tmp_path / "downloads"))
     assert f"cannot be written to {tmp_path / 'downloads'}" in message
+
+
+def test_a_server_that_does_not_stop_sending_is_left(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "DOWNLOAD_LIMIT", 1 << 20)
+    message = refusal(lambda: fetch(source(server, "good"), tmp_path / "downloads"))
+    assert "sends more than" in message
+    assert left(tmp_path) == []
+
+
+@pytest.fixture
+def tls(server, tmp_path_factory):
+    """The server behind a certificate that nobody has signed but itself."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=test",
+    ]
+    subprocess.run(
+        [*made, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.url = server.url.replace("http:", "https:")
+    server.certificate = certificate
+    return server
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_a_certificate_that_nobody_vouches_for_is_not_accepted(tls, tmp_path):
+    message = refusal(lambda: fetch(source(tls, "good"), tmp_path / "downloads"))
+    assert "the server's certificate is not accepted" in message
+    assert left(tmp_path) == []
+    assert tls.asked == []
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_over_tls_nobody_leads_back_into_the_open_even_on_this_machine(tls, tmp_path, monkeypatch):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tls.certificate))
+    assert fetch(source(tls, "moved"), tmp_path / "downloads").path.read_bytes() == BODY
+    message = refusal(lambda: fetch(source(tls, "moved-here"), tmp_path / "other"))
+    assert f"http://127.0.0.1:{tls.server_port}/good/a.tar is not https" in message
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

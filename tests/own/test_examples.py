@@ -47,7 +47,7 @@ def test_a_table_of_features_is_joined_by_id(table, tmp_path):
         (np.zeros((2, 4)), "has 2 rows, but the table has 3"),
         (np.zeros(3), "shape (3,)"),
         (np.full((3, 1), np.nan), "NaN"),
-        (np.asarray([[None], [1], [2]], dtype=object), "cannot be read"),
+        (np.asarray([[None], [1], [2]], dtype=object), "without objects"),
         (np.asarray([["p"], ["q"], ["r"]]), "not numbers"),
     ],
 )
@@ -60,7 +60,12 @@ def test_damaged_and_foreign_files_of_features_are_refused(table, tmp_path):
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY nonsense")
     (tmp_path / "x.pt").write_bytes(b"")
     np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
-    for name, words in (("x.npy", "cannot be read"), ("x.pt", "not from x.pt"), ("two.npz", "call the one"), ("no.npy", "no file")):
+    for name, words in (
+        ("x.npy", "holds no plain arrays, or is cut off"),
+        ("x.pt", "not from x.pt"),
+        ("two.npz", "call the one"),
+        ("no.npy", "no file"),
+    ):
         assert words in refusal(lambda name=name: read_examples(Source(table, Reading(), features=tmp_path / name)))
 
 

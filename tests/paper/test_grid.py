@@ -69,7 +69,10 @@ def test_a_finished_run_counts_whatever_its_precision_and_however_numbers_are_wr
 def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     def write(path, **settings):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"format": "ltpll-run-1", **record(**settings)}))
+        path.write_text(json.dumps({"format": "ltpll-run-1", "key": path.parent.name, **record(**settings), **figures}))
+
+    judged = {"balanced_accuracy": 0.5, "per_class": [0.5], "many": 0.5, "medium": None, "few": None}
+    figures = {"last": {"test": judged}, "best": {"test": {"test": judged}}}
 
     write(tmp_path / "runs" / "a" / "result.json", seed=0)
     (tmp_path / "runs" / "a" / "done").touch()

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from browser import in_browser, needs_browser
+from browser import in_browser, is_owned, needs_browser, payloads
 from ltpll.errors import InputError
 from ltpll.report.own import Contents, Example, render_own_page, write_own_page
 
@@ -142,9 +142,12 @@ def test_the_page_is_made_without_torch():
 
 
 @needs_browser
-def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_text(tmp_path):
+def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_text(tmp_path, listener):
     page = contents(HOSTILE)
+    attack = "".join(payloads(listener.server_port))
     page = replace(page, title="unchanged", examples=[replace(page.examples[0], id=HOSTILE), *page.examples[1:]])
+    page = replace(page, facts=[(attack, attack)], config={attack: attack}, class_names=[*page.class_names[:2], attack])
+    page = replace(page, annotators={**page.annotators, "annotator": [attack, "w2"]})
     path = tmp_path / "page.html"
     steps = """
     const seen = [];
@@ -164,6 +167,8 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
     assert "<title>unchanged</title>" in shown
+    assert not is_owned(shown)
+    assert listener.asked == []
     seen = json.loads(html.unescape(re.search(r'data-seen="(.*?)"', shown)[1]))
     # Of thirty examples five are suspicious; ids with a 2 whose set has the class are 21, 23, 25, 27 and 29.
     assert seen == [

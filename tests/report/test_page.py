@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from browser import in_browser, needs_browser
+from browser import in_browser, is_owned, needs_browser, payloads
 from ltpll.errors import InputError
 from ltpll.report import page
 from ltpll.report.page import Comparison, render_page, write_page
@@ -35,7 +35,7 @@ def record(method="proden", rebalancer="none", seed=0, *, posthoc=(), n_classes=
     last = {name: judged(rng, n_classes) for name in names} | {
         "epoch": epochs,
         "target_recovery": 0.5 + seed / 10,
-        "mean_target": [0.5, 0.3, 0.2],
+        "mean_target": [0.5, 0.3, 0.2, 0.0][:n_classes],
     }
     best = {name: {name: judged(rng, n_classes), "epoch": 2} for name in names}
     curves = {
@@ -45,14 +45,14 @@ def record(method="proden", rebalancer="none", seed=0, *, posthoc=(), n_classes=
         "mean_target_distance": rng.random(epochs).round(6).tolist(),
     }
     if rebalancer == "records":
-        last["prior"] = [0.6, 0.3, 0.1]
+        last["prior"] = [0.6, 0.3, 0.1, 0.0][:n_classes]
         curves["prior_distance"] = rng.random(epochs).round(6).tolist()
     return {
         "key": f"{method}-{rebalancer}-{seed}",
         "config": {"method": method, "rebalancer": rebalancer, "seed": seed, "epochs": epochs},
         "environment": {"hardware": "a machine", "commit": "abc", "torch": "2.0", "threads": 1},
-        "class_counts": [20, 90, 5],
-        "classes": ["ant", "bee", "cat"],
+        "class_counts": [20, 90, 5, 4][:n_classes],
+        "classes": ["ant", "bee", "cat", "dog"][:n_classes],
         "shots": {"many": 50, "few": 10},
         "seconds": 1.5,
         "posthoc": list(posthoc),
@@ -382,6 +382,76 @@ def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
     assert 'aria-pressed="false"' in first
     assert 'aria-pressed="false"' not in third
     assert third.count('class="main-svg"') >= 5
+
+
+def attacked_study(port):
+    """Every text of two settings' records is a payload: names of classes, methods, rows, settings, values, keys and machines."""
+    attacks = payloads(port)
+    text = "".join(attacks)
+    records = []
+    for number, rebalancer in enumerate(("none", "records")):
+        one = record("proden", rebalancer, 0, posthoc=(POSTHOC,) if rebalancer == "none" else ())
+        one["key"], one["classes"] = f"{number}{text}", [attacks[0], '<a href="//x">y</a>', text]  # short enough to be drawn whole
+        for part in ("last", "best"):  # a row's name stands in the table, in the legend and in the plots
+            one[part] = {text if name == POSTHOC else name: value for name, value in one[part].items()}
+        for best in one["best"].values():
+            if POSTHOC in best:
+                best[text] = best.pop(POSTHOC)
+        if one["posthoc"]:
+            one["posthoc"], one["curves"]["accuracy"][text] = [text], one["curves"]["accuracy"].pop(POSTHOC)
+        one["environment"] = {"hardware": text, "commit": text, text: text}
+        one["config"] |= {"method": text, "rebalancer": text if rebalancer == "records" else "none", "extras": attacks[:3]}
+        records += [one, json.loads(json.dumps(one)) | {"key": f"{number}b"}]
+        records[-1]["config"] |= {"path": text, text: attacks}  # a second setting, so that there are filters
+    return records, attacks
+
+
+@needs_browser
+def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tmp_path, listener):
+    """Without its policy, so that it is the escaping that is tested; the policy has the next test to itself."""
+    records, attacks = attacked_study(listener.server_port)
+    compared = Comparison(attacks[0], attacks[:3], [(attacks[3:6], True)])
+    path = tmp_path / "page.html"
+    write_page(path, records, title="".join(attacks), intro=attacks, comparisons=[compared])
+    moves = """
+    for (const box of document.querySelectorAll(".nsewdrag")) {
+      const { left, top, width, height } = box.getBoundingClientRect();
+      const where = { bubbles: true, clientX: left + width / 2, clientY: top + height / 2 };
+      for (const kind of ["mouseover", "mousemove"]) box.dispatchEvent(new MouseEvent(kind, where));
+    }
+    document.documentElement.dataset.moved = document.querySelectorAll(".hoverlayer text").length;
+    """
+    text = re.sub(r"<meta http-equiv=\"Content-Security-Policy\".*?>", "", path.read_text(encoding="utf-8"), count=1)
+    path.write_text(text.replace("</body>", f"<script>{moves}</script></body>"), encoding="utf-8")
+    shown, _ = in_browser(path, tmp_path)
+    drawn = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
+    assert re.search(r'<html[^>]* data-moved="[1-9]', shown)  # plots were drawn, and the mouse over them shows names
+    assert not is_owned(shown)
+    assert listener.asked == []
+    for tag in ("<img", "<iframe", "<base", "<link rel=stylesheet", "<svg onload", "<a href"):
+        assert tag not in drawn
+    assert not re.search(r"<a [^>]*href=|y</a>", drawn)  # plotly would make links of names that hold one
+    assert not re.search(r"<[a-z]+ [^<>]*\bon[a-z]+=", re.sub(r'"[^"]*"', '""', drawn))
+    assert "{{ 7 * 7 }}" in "".join(Page(text).text)
+
+
+@needs_browser
+def test_a_script_that_got_into_the_page_would_be_refused_by_its_policy(tmp_path, listener):
+    path = tmp_path / "page.html"
+    call = f"http://127.0.0.1:{listener.server_port}/"
+    owned = "document.documentElement.dataset.owned=1"
+    inside = (
+        f"<script>{owned}</script><img src={call}a onerror={owned}><script src={call}b></script><iframe src={call}c></iframe>"
+        f"<link rel=stylesheet href={call}d><object data={call}e></object><svg onload={owned}></svg><form action={call}f id=f></form>"
+    )
+    page_text = render(study(1))
+    path.write_text(page_text.replace("<main>", f"<main>{inside}", 1), encoding="utf-8")
+    assert inside in path.read_text(encoding="utf-8")
+    shown, errors = in_browser(path, tmp_path)
+    assert not is_owned(shown)
+    assert listener.asked == []
+    assert "Content Security Policy" in errors
+    assert 'class="main-svg"' in shown  # its own scripts run
 
 
 @needs_browser

@@ -21,7 +21,7 @@ from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import train
-from ltpll.errors import InputError, InputWarning, LostProcessError
+from ltpll.errors import InputError, InputWarning, LostProcessError, printable
 from ltpll.signals import Terminated, exit_on_sigterm
 
 app = typer.Typer(
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _fail(sentence: str, status: int = 2) -> None:
-    _say(f"error: {sentence}")
+    _say(f"error: {printable(sentence)}")
     sys.exit(status)
 
 

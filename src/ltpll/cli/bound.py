@@ -31,9 +31,11 @@ def bound(
     measured = None
     if run is not None:
         record = record_of(run)
-        counts = record["class_counts"]
+        counts, last = record.get("class_counts"), record.get("last")
+        if not isinstance(counts, list) or not counts or not all(type(count) is int for count in counts) or not isinstance(last, dict):
+            raise InputError(f"The record of {run} does not say how many examples each class has: give --n, --classes and --eta instead.")
         n, classes = n or sum(counts), classes or len(counts)
-        measured = record["last"].get("prior_distance")
+        measured = last["prior_distance"] if isinstance(last.get("prior_distance"), float) else None
         if eta is None:
             drawn = drawn_sets(record["config"], data_root)
             eta = ambiguity_degree(drawn.candidates, drawn.labels)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ltpll.cli.console import console
-from ltpll.errors import InputError
+from ltpll.errors import InputError, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -162,7 +162,7 @@ def _show_pairs(found: Description) -> None:
 
 def _short(name: Any, most: int) -> str:
     """A class name that leaves a line of 80 columns room for its numbers."""
-    text = " ".join(str(name).split())
+    text = printable(" ".join(str(name).split()))
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ltpll.cli.console import console
+from ltpll.errors import printable
 from ltpll.runs import Record
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ SHOWN = 8  # lines of a small table
 
 
 def say(sentence: str) -> None:
-    console.print(sentence, markup=False, soft_wrap=True)
+    console.print(printable(sentence), markup=False, soft_wrap=True)
 
 
 # ---- train ------------------------------------------------------------------------------------------------------------
@@ -228,7 +229,8 @@ def _show_classes(columns: dict[str, Any]) -> None:
     for c in order[:SHOWN]:
         shares = [f"{columns[name][c]:.1%}" for name in ("estimated_prior", "distractor_rate")]
         counts = [f"{columns[name][c]:,}" for name in ("candidate_in", "label_of")]
-        table.add_row(Text(str(columns["class"][c])), shares[0], *counts, shares[1], Text(str(columns["most_often_instead"][c] or "")))
+        believed, instead = (Text(printable(str(columns[which][c] or ""))) for which in ("class", "most_often_instead"))
+        table.add_row(believed, shares[0], *counts, shares[1], instead)
     console.print(table)
     if len(order) > SHOWN:
         say(f"and {len(order) - SHOWN:,} smaller classes")

@@ -10,6 +10,7 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
+from ltpll.report.shape import check_record
 from ltpll.runs import Record, finished_in, read_result
 
 Option = typer.Option
@@ -34,6 +35,8 @@ def report(
         console.print(f"Report: {out.resolve()}", markup=False, soft_wrap=True)
         return
     records = [record for path in paths for record in _records(path)]
+    for record in records:
+        check_record(record)
     unique = {record["key"]: record for record in records}
     compared = []
     if paper:

@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from ltpll.cli.config import read_config
 from ltpll.cli.console import console
 from ltpll.cli.own import source_of, train_on_table
 from ltpll.cli.progress import watch_epochs
 from ltpll.errors import InputError, LostProcessError
+from ltpll.report.shape import check_record
 from ltpll.runs import Run
 
 Option = typer.Option
@@ -129,7 +131,7 @@ def train(
         "measure_every": measure_every,
         "data_root": data_root,
     }
-    settings = _read_config(config)
+    settings = read_config(config)
     data = data or settings.pop("data", None)
     if data is not None and _is_table(data):
         _refuse(of_benchmarks, "draws or times benchmarks", data)
@@ -231,36 +233,18 @@ def _train_benchmark(
         _print_result(run)
 
 
-def _read_config(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        import yaml
-    except ImportError:
-        raise InputError("A config file needs PyYAML, which is not installed: pip install pyyaml.") from None
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no config file {path}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"The config file {path} cannot be read: {reason}.") from None
-    if not isinstance(content, dict):
-        raise InputError(f"The config file {path} must hold `name: value` lines.")
-    return content
-
-
 def _print_result(run: Run) -> None:
     result = run.result()
-    for row in ("test", *result["posthoc"]):
+    check_record(result)
+    for row in ("test", *result.get("posthoc", ())):
         last, best = result["last"][row], result["best"][row]
         name = result["config"]["rebalancer"] if row == "test" else row
         console.print(
             f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
-            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best['epoch']}, chosen on the test set)"
+            f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, chosen on the test set)"
         )
     if result.get("skipped"):
         console.print(f"{result['skipped']} batches were dropped, since their loss, outputs or gradients were not finite")
-    if "target_recovery" in result["last"]:
+    if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
-    console.print(f"{result['seconds']:.0f} s, {result['views_per_second']} views/s in the median epoch")
+    console.print(f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch")

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line, printable, shown
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes are done, and how many there are (0 where that is not known)."""
@@ -45,6 +45,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
 
 CHUNK = 1 << 20
 OTHERWISE = "get the file by other means and give it with --archive PATH"
+DOWNLOAD_LIMIT = 1 << 30  # bytes; the largest published archive has 440 MiB
 TIMEOUT = 30  # seconds without a byte from the server
 # The largest real member is CIFAR-100's train.bin with 147 MiB, the largest real archive unpacks to 440 MiB of 20,000 members.
 MEMBER_LIMIT = 256 << 20
@@ -119,7 +120,10 @@ def fetch(source: Source, downloads: Path, on_progress: Progress | None = None) 
 
     def look_at(response: Any, **_: Any) -> None:
         if response.is_redirect:
-            _refuse_plain_http(urljoin(response.url, response.headers["location"]))
+            target = urljoin(response.url, response.headers["location"])
+            _refuse_plain_http(target)
+            if urlsplit(response.url).scheme == "https" and urlsplit(target).scheme != "https":
+                raise _not_https(target)  # not even to this machine, whose services a stranger should not call
 
     downloader = pooch.HTTPDownloader(
         progressbar=_Bar(source.file_name, on_progress),
@@ -155,7 +159,11 @@ def fetch(source: Source, downloads: Path, on_progress: Progress | None = None) 
 def _refuse_plain_http(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")):
-        raise InputError(f"The address {url} is not https, and nothing is downloaded in the open: {OTHERWISE}.")
+        raise _not_https(url)
+
+
+def _not_https(url: str) -> InputError:
+    return InputError(f"The address {printable(url)[:200]} is not https, and nothing is downloaded in the open: {OTHERWISE}.")
 
 
 def _reason(error: OSError) -> str:
@@ -179,6 +187,8 @@ class _Bar:
 
     def update(self, n: int) -> None:
         self.done += n
+        if self.done > DOWNLOAD_LIMIT:
+            raise InputError(f"The server sends more than {DOWNLOAD_LIMIT >> 30} GiB, so it is no published archive: {OTHERWISE}.")
         if self.on_progress:
             self.on_progress(self.what, min(self.done, self.total) if self.total else self.done, self.total)
 
@@ -207,7 +217,7 @@ def read_members(
 
 def missing(paths: Sequence[Path], key: str) -> InputError:
     names = " and ".join(str(path) for path in paths)
-    return InputError(f"There is no {key} in {names}: the archive is cut off or another one; download it again.")
+    return InputError(f"There is no {printable(key)[:200]} in {names}: the archive is cut off or another one; download it again.")
 
 
 def _read_one(path: Path, wanted: Callable[[str], str | None], limit: int, on_progress: Progress | None) -> Iterator[tuple[str, bytes]]:
@@ -237,32 +247,30 @@ def _read_one(path: Path, wanted: Callable[[str], str | None], limit: int, on_pr
     except InputError:
         raise
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, struct.error, ValueError, LookupError, OverflowError) as error:
-        raise InputError(f"The archive {path} is damaged or no tar file ({_first_line(error)}): download it again.") from None
+        raise InputError(f"The archive {path} is damaged or no tar file ({first_line(error)}): download it again.") from None
     except OSError as error:
-        raise InputError(f"The archive {path} cannot be read: {error.strerror or _first_line(error)}.") from None
+        raise InputError(f"The archive {path} cannot be read: {error.strerror or first_line(error)}.") from None
 
 
 def _refuse_strange(member: tarfile.TarInfo, path: Path, limit: int) -> None:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise InputError(f"The archive {path} holds {member.name!r}, a path outside the archive's own folder: it is not a published one.")
+        raise InputError(
+            f"The archive {path} holds {shown(member.name)}, a path outside the archive's own folder: it is not a published one."
+        )
     if not member.isreg():
         raise InputError(
-            f"In the archive {path}, {member.name!r} is a link, a folder or a device instead of a file: it is not a published one."
+            f"In the archive {path}, {shown(member.name)} is a link, a folder or a device instead of a file: it is not a published one."
         )
     if not 0 <= member.size <= limit:
         raise InputError(
-            f"In the archive {path}, {member.name!r} claims {member.size} bytes, more than the {limit} that are allowed: "
+            f"In the archive {path}, {shown(member.name)} claims {member.size} bytes, more than the {limit} that are allowed: "
             "it is not a published one."
         )
 
 
 def _too_large(path: Path) -> InputError:
     return InputError(f"The archive {path} unpacks to more than {TOTAL_LIMIT >> 30} GiB: it is not one of the published ones.")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 class _Bounded:

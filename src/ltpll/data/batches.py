@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line, printable, shown
 
 BLOCK = 4 << 20
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -68,11 +68,11 @@ class Table(ABC):
         if self.names.count(name) == 1:
             return self.names.index(name)
         if name in self.names:
-            raise InputError(f"{self.path} has several columns called {name!r}: rename all but one.")
+            raise InputError(f"{self.path} has several columns called {shown(name)}: rename all but one.")
         guess = get_close_matches(name.lower(), [one.lower() for one in self.names], n=1)
         meant = next((one for one in self.names if guess and one.lower() == guess[0]), None)
         raise InputError(
-            f"{self.path} has no column called {name!r}{f' (did you mean {meant!r}?)' if meant else ''}: "
+            f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
             f"it has {listed(self.names)}{self._hint()}."
         )
 
@@ -83,7 +83,8 @@ class Table(ABC):
 
 def listed(names: Sequence[str], most: int = 20) -> str:
     """Names in a message, on one line."""
-    return ", ".join(" ".join(name.split())[:60] for name in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
+    return some + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def check_file(path: Path) -> None:
@@ -178,7 +179,7 @@ class TextTable(Table):
                 f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
                 'most often a quote (") is opened and never closed.'
             )
-        return InputError(f"{self.path} cannot be read as a table ({reason.splitlines()[0].rstrip('.')}).")
+        return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
 
 
 class _Rows(io.RawIOBase):
@@ -236,7 +237,7 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
         try:
             names = next((row for row in csv.reader(lines(), delimiter=delimiter, strict=True) if any(cell.strip() for cell in row)), None)
         except csv.Error as error:
-            raise InputError(f"{path} cannot be read as a table: its first line is no header ({error}).") from None
+            raise InputError(f"{path} cannot be read as a table: its first line is no header ({first_line(error)}).") from None
     if names is None:
         raise InputError(f"{path} has no rows below a header that names the columns: its lines are all empty.")
     text = "".join(names)
@@ -295,5 +296,4 @@ def _opened(path: Path) -> Iterator[Any]:
         with pq.ParquetFile(path) as file:
             yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise InputError(f"{path} cannot be read as Parquet ({reason}): it is cut off or damaged; write it again.") from None
+        raise InputError(f"{path} cannot be read as Parquet ({first_line(error)}): it is cut off or damaged; write it again.") from None

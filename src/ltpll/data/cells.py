@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.batches import Batch, Table
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 
 Array = npt.NDArray[Any]
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # what people and programs write where a number is missing
@@ -22,11 +22,6 @@ class NotNumbersError(Exception):
         self.position = position
 
 
-def shown(text: str) -> str:
-    """A cell in a message: quoted, on one line, and not too long."""
-    return repr(text if len(text) <= 60 else text[:59] + "…")
-
-
 def strings(column: Any) -> Any:
     """Any plain pyarrow array as an array of strings, empty where there is nothing."""
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -34,6 +29,8 @@ def strings(column: Any) -> Any:
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())  # few functions are there for halves
     if pa.types.is_floating(column.type):
         # Whole numbers with a gap are written as floats, by pandas for one: 1.0 means 1.
         column = pc.if_else(pc.is_nan(column), None, column)
@@ -48,13 +45,17 @@ def texts(table: Table, batch: Batch, index: int) -> Any:
 
     column = batch.columns[index]
     if pa.types.is_nested(column.type):
-        raise InputError(f"The column {table.names[index]!r} of {table.path} holds lists or records, not text: give one value a cell.")
+        raise InputError(f"The column {shown(table.names[index])} of {table.path} holds lists or records, not text: give one value a cell.")
     try:
         return strings(column)
+    except pa.ArrowNotImplementedError:
+        raise InputError(
+            f"The column {shown(table.names[index])} of {table.path} holds {column.type}, not text: write it as text."
+        ) from None
     except pa.ArrowInvalid:
         position = next((i for i, cell in enumerate(column.to_pylist()) if isinstance(cell, bytes) and not _is_utf8(cell)), 0)
         where = table.row(batch.first + position)
-        raise InputError(f"{where} is no text in UTF-8 in the column {table.names[index]!r}: save the file as UTF-8.") from None
+        raise InputError(f"{where} is no text in UTF-8 in the column {shown(table.names[index])}: save the file as UTF-8.") from None
 
 
 def _is_utf8(cell: bytes) -> bool:
@@ -110,13 +111,13 @@ class TextColumn:
         values, name = self.values(), self.table.names[self.index]
         empty = next((i for i, value in enumerate(values) if not value.strip()), None)
         if empty is not None:
-            raise InputError(f"{self.table.row(empty)} has nothing in the column {name!r}: name every example.")
+            raise InputError(f"{self.table.row(empty)} has nothing in the column {shown(name)}: name every example.")
         if len(set(values)) != len(values):
             rows: dict[str, int] = {}
             for i, value in enumerate(values):
                 if rows.setdefault(value, i) != i:
                     raise InputError(
-                        f"{self.table.row(i)} has {shown(value)} in the column {name!r}, as row {rows[value] + 1} has: "
+                        f"{self.table.row(i)} has {shown(value)} in the column {shown(name)}, as row {rows[value] + 1} has: "
                         "every example needs a name of its own; rename or drop one, or add a column of ids."
                     )
         return values
@@ -180,7 +181,7 @@ def no_number(table: Table, batch: Batch, index: int, position: int, what: str) 
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
     holds = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is no finite number,"
     return InputError(
-        f"{table.row(batch.first + position)} {holds} in the {what} column {table.names[index]!r}: "
+        f"{table.row(batch.first + position)} {holds} in the {what} column {shown(table.names[index])}: "
         "correct the cell, drop the row, or leave the column out."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.batches import check_file
+from ltpll.data.mat_arrays import UNPACKED_LIMIT, DamagedError, NewerError, NotNumbersError, read_arrays
 from ltpll.errors import InputError
+from ltpll.sets import MOST_CLASSES
 
 NAMES = ("data", "partial_target", "target")
 
@@ -27,7 +30,13 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
     if "data" not in found:
         raise InputError(f"{path} has no array called 'data': save the features under that name, one row an example.")
     data = found["data"]
-    data = data.toarray() if hasattr(data, "toarray") else data
+    if hasattr(data, "toarray"):
+        if 4 * math.prod(data.shape) > UNPACKED_LIMIT:
+            raise InputError(
+                f"The sparse array 'data' of {path} has shape {data.shape}, too much to keep as plain numbers: choose fewer features."
+            )
+        with np.errstate(over="ignore"):
+            data = data.astype(np.float32).toarray()
     if data.ndim != 2 or data.size == 0:
         raise InputError(f"The array 'data' of {path} has shape {data.shape}: it needs rows of examples, and one or more values in each.")
     with np.errstate(over="ignore"):
@@ -44,24 +53,15 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    from scipy.io import loadmat
-
     check_file(path)
     try:
-        found: dict[str, Any] = loadmat(path, variable_names=NAMES)
-        for name in NAMES:
-            if hasattr(found.get(name), "check_format"):
-                found[name].check_format(full_check=True)  # positions outside a sparse matrix would be read as they are
-    except NotImplementedError:
+        return read_arrays(path.read_bytes(), NAMES)
+    except NewerError:
         raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
-    # A damaged file makes the reader fail in ways that nobody has listed.
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        raise InputError(f"{path} cannot be read as a MATLAB file ({reason}): it is cut off or damaged.") from None
-    for name in NAMES:
-        if name in found and found[name].dtype.kind not in "biuf":
-            raise InputError(f"The array {name!r} of {path} holds cells, text or objects: save plain numbers.")
-    return found
+    except NotNumbersError as error:
+        raise InputError(f"The array {error.name!r} of {path} holds cells, text or objects: save plain numbers.") from None
+    except DamagedError as error:
+        raise InputError(f"{path} cannot be read as a MATLAB file ({error}): it is cut off or damaged.") from None
 
 
 def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:
@@ -70,6 +70,8 @@ def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> An
 
     if n not in matrix.shape or matrix.ndim != 2:
         raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}, but 'data' has {n} rows: one side must be {n}.")
+    if max(matrix.shape) > max(n, MOST_CLASSES):
+        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}: that is more than {MOST_CLASSES:,} classes.")
     upright = matrix.shape[1] != n
     if matrix.shape == (n, n) and other is not None and other.shape == (n, n):
         # As many classes as examples: every example has one true label, which tells rows from columns.
@@ -87,9 +89,10 @@ def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> An
 
 def _labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArray[np.int64]:
     """True classes from a 0/1 matrix, or from one number an example, which MATLAB counts from 1."""
-    if 1 in target.shape and n in target.shape and n > 1:
+    if target.ndim == 2 and 1 in target.shape and n in target.shape and n > 1:
         values = np.asarray(target.toarray() if hasattr(target, "toarray") else target).ravel()
-        numbers = values.astype(np.int64)
+        with np.errstate(invalid="ignore"):
+            numbers = values.astype(np.int64)
         if not np.array_equal(numbers, values) or numbers.min() < 0:
             raise InputError(f"The array 'target' of {path} holds numbers that are no classes: give whole numbers from 1.")
         labels = numbers - 1 if numbers.min() > 0 else numbers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line, shown
 from ltpll.inputs import at_least
 
 if TYPE_CHECKING:
@@ -73,11 +73,13 @@ def read_pictures(
             problems |= {i: reason for i, reason in zip(rows, pool.map(read, rows), strict=True) if reason is not None}
             if problems and on_error == "stop":
                 i, reason = next(iter(problems.items()))
-                raise InputError(f"The picture {str(paths[i])!r} in {folder} (row {i + 1}) {reason}: replace it, or skip such pictures.")
+                raise InputError(
+                    f"The picture {shown(str(paths[i]), 200)} in {folder} (row {i + 1}) {reason}: replace it, or skip such pictures."
+                )
             if on_progress is not None:
                 on_progress(rows.stop, n)
     if n and len(problems) == n:
-        raise InputError(f"None of the {n} pictures in {folder} can be read; the first, {str(paths[0])!r}, {problems[0]}.")
+        raise InputError(f"None of the {n} pictures in {folder} can be read; the first, {shown(str(paths[0]), 200)}, {problems[0]}.")
     kept = np.asarray([i for i in range(n) if i not in problems], dtype=np.int64)
     return Pictures(images if not problems else images[kept], kept, [(str(paths[i]), reason) for i, reason in problems.items()])
 
@@ -91,7 +93,9 @@ def _inside(root: Path, folder: Path, path: str, i: int) -> Path:
     except (OSError, ValueError, RuntimeError):  # a loop of links, a NUL byte: nothing that could be read
         return root / "\0"
     if leaves or not found.is_relative_to(root):
-        raise InputError(f"The path {path!r} (row {i + 1}) leads out of {folder}: give paths relative to that folder, without '..'.")
+        raise InputError(
+            f"The path {shown(path, 200)} (row {i + 1}) leads out of {folder}: give paths relative to that folder, without '..'."
+        )
     return found
 
 
@@ -121,11 +125,7 @@ def read_picture(path: Path, side: int) -> npt.NDArray[np.uint8]:
         raise _ProblemError(f"has more than {PIXEL_LIMIT // 10**6} million pixels") from None
     # Decoders of damaged files fail in ways that nobody has listed.
     except Exception as error:
-        raise _ProblemError(f"is cut off or damaged ({_line(error)})") from None
-
-
-def _line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")[:100]
+        raise _ProblemError(f"is cut off or damaged ({first_line(error)})") from None
 
 
 def _formats() -> list[str]:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.data.batches import Batch, Table
-from ltpll.data.cells import Names, NotNumbersError, no_number, numbers, shown, strings, texts
-from ltpll.errors import InputError
+from ltpll.data.cells import Names, NotNumbersError, no_number, numbers, strings, texts
+from ltpll.errors import InputError, shown
 from ltpll.sets import row_of
 
 SEPARATORS = ("|", ";", ",", "/", "\t")
@@ -70,9 +70,18 @@ class SetColumn(_Collected):
         if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
             self._lists = True
             if pa.types.is_nested(column.type.value_type):
-                raise InputError(f"The column {self.table.names[self.index]!r} of {self.table.path} holds lists of lists: give flat lists.")
+                raise InputError(
+                    f"The column {shown(self.table.names[self.index])} of {self.table.path} holds lists of lists: give flat lists."
+                )
             sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-            self._add_names(pc.utf8_trim_whitespace(strings(column.flatten())), sizes)
+            try:
+                flat = strings(column.flatten())
+            except pa.ArrowException:
+                raise InputError(
+                    f"The column {shown(self.table.names[self.index])} of {self.table.path} holds lists of {column.type.value_type}, "
+                    "some of which are no text: write the names as text in UTF-8."
+                ) from None
+            self._add_names(pc.utf8_trim_whitespace(flat), sizes)
             return
         cells = pc.utf8_trim_whitespace(texts(self.table, batch, self.index))
         lists = pc.and_(pc.starts_with(cells, "["), pc.ends_with(cells, "]"))
@@ -159,7 +168,7 @@ class ClassColumns(_Collected):
         if len(wrong):
             cell = texts(self.table, batch, index)[int(wrong[0])].as_py()
             raise InputError(
-                f"{self.table.row(batch.first + int(wrong[0]))} holds {shown(cell)} in the class column {self.table.names[index]!r}, "
+                f"{self.table.row(batch.first + int(wrong[0]))} holds {shown(cell)} in the class column {shown(self.table.names[index])}, "
                 "where only 0 and 1 are allowed: correct the cell, or read the columns as probabilities."
             )
         return values
@@ -191,7 +200,7 @@ class ProbabilityColumns(ClassColumns):
         if len(wrong):
             raise InputError(
                 f"{self.table.row(batch.first + int(wrong[0]))} holds {values[wrong[0]]:.6g} in the probability column "
-                f"{self.table.names[index]!r}: probabilities lie between 0 and 1; turn scores into probabilities first."
+                f"{shown(self.table.names[index])}: probabilities lie between 0 and 1; turn scores into probabilities first."
             )
         return values
 
@@ -243,8 +252,8 @@ def as_candidates(table: Table, sets: Sets, classes: Sequence[str] | None) -> Ca
 def no_class(name: str, names: Sequence[str]) -> str:
     """The end of a sentence about a name that is none of the classes."""
     guess = get_close_matches(name, names, n=1)
-    meant = f" (did you mean {guess[0]!r}?)" if guess else ""
-    some = ", ".join(repr(one) for one in names[:5]) + (", …" if len(names) > 5 else "")
+    meant = f" (did you mean {shown(guess[0])}?)" if guess else ""
+    some = ", ".join(shown(one) for one in names[:5]) + (", …" if len(names) > 5 else "")
     return f"{shown(name)}, which is not one of the {len(names)} classes{meant}: correct it; the classes are {some}"
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ltpll.candidates import Candidates
-from ltpll.data.batches import SUFFIXES, Batch, Table, check_file, listed, open_table
+from ltpll.data.array_files import read_array
+from ltpll.data.batches import SUFFIXES, Batch, Table, listed, open_table
 from ltpll.data.cells import texts
 from ltpll.data.image_sets import IMAGE_SETS
 from ltpll.data.set_columns import SetColumn, as_candidates
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 
 
 def read_candidates(path: Path, column: str | None, separator: str) -> Candidates:
@@ -24,9 +21,9 @@ def read_candidates(path: Path, column: str | None, separator: str) -> Candidate
         known = ", ".join(IMAGE_SETS)
         raise InputError(f"{path} is no image set ({known}), no run's folder and no .csv, .tsv, .parquet, .npz or .npy file.")
     if kind in (".npz", ".npy"):
-        if not path.is_file():
-            check_file(path)
-        return Candidates.from_matrix(_read_array(path, column))
+        if kind == ".npy" and column is not None and path.is_file():
+            raise InputError(f"{path} holds one array without a name: leave --column out.")
+        return Candidates.from_matrix(read_array(path, _named(path, column)))
     table = open_table(path)
     reader = SetColumn(table, _chosen(table, column, separator), separator)
     for batch in table.batches([reader.index]):
@@ -65,30 +62,16 @@ def _has_sets(table: Table, batch: Batch, index: int, separator: str) -> bool:
 
 def _which(path: Path, what: str, names: Sequence[str], asked: str | None) -> str:
     if asked is not None:
-        return f"{path} has {'several' if asked in names else 'no'} {what}s called {asked!r}: it has {listed(names)}."
+        return f"{path} has {'several' if asked in names else 'no'} {what}s called {shown(asked)}: it has {listed(names)}."
     return f"{path} has the {what}s {listed(names)}: say with --column which of them holds the sets."
 
 
-def _read_array(path: Path, name: str | None) -> Any:
-    try:
-        return _named_array(path, np.load(path, allow_pickle=False), name)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        # numpy's own sentence would tell the user how to run what a stranger has put into the file.
-        raise InputError(
-            f"{path} holds no plain arrays, or is cut off: write it with numpy.save or numpy.savez, without objects."
-        ) from None
+def _named(path: Path, name: str | None) -> Callable[[Sequence[str]], str]:
+    def choose(names: Sequence[str]) -> str:
+        if name is None and len(names) == 1:
+            return names[0]
+        if name not in names:
+            raise InputError(_which(path, "array", names, name))
+        return str(name)
 
-
-def _named_array(path: Path, content: Any, name: str | None) -> Any:
-    if isinstance(content, np.ndarray):
-        if name is not None:
-            raise InputError(f"{path} holds one array without a name: leave --column out.")
-        return content
-    with content:
-        if name is None and len(content.files) == 1:
-            name = content.files[0]
-        if name not in content.files:
-            raise InputError(_which(path, "array", content.files, name))
-        return content[name]
+    return choose

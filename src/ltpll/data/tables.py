@@ -17,7 +17,7 @@ from ltpll.data.matlab import read_mat
 from ltpll.data.set_columns import ClassColumns, ProbabilityColumns, SetColumn, as_candidates, as_labels, class_order, no_class
 from ltpll.data.set_files import read_candidates
 from ltpll.data.votes import Votes, drop_repeated, sets_from_votes, vote_rule
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.inputs import at_least
 
 __all__ = ["LabelTable", "Reading", "Votes", "read_candidates", "read_table"]
@@ -99,7 +99,7 @@ class Reading:
             vote_rule(self.annotators)
         if self.classes is not None and len(set(self.classes)) != len(self.classes):
             twice = next(name for i, name in enumerate(self.classes) if name in self.classes[:i])
-            raise InputError(f"The class name {twice!r} stands twice in the list of classes: names must be distinct.")
+            raise InputError(f"The class name {shown(twice)} stands twice in the list of classes: names must be distinct.")
 
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column that may be missing as long as nobody gave it a name of its own."""
@@ -184,11 +184,11 @@ def _class_columns(table: Table, asked: Sequence[str]) -> tuple[list[int], list[
         prefix = asked[0][:-1]
         columns = [name for name in table.names if name.startswith(prefix) and name != prefix]
         if not columns:
-            raise InputError(f"{table.path} has no columns that start with {prefix!r}: it has {listed(table.names)}.")
+            raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {listed(table.names)}.")
         return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
     twice = next((name for i, name in enumerate(asked) if name in asked[:i]), None)
     if twice is not None:
-        raise InputError(f"The column {twice!r} is given twice: name each class once.")
+        raise InputError(f"The column {shown(twice)} is given twice: name each class once.")
     return [table.column(name) for name in asked], list(asked)
 
 
@@ -196,11 +196,13 @@ def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> FeatureC
     if reading.features is not None:
         twice = next((name for i, name in enumerate(reading.features) if name in reading.features[:i]), None)
         if twice is not None:
-            raise InputError(f"The feature column {twice!r} is given twice: name each once.")
+            raise InputError(f"The feature column {shown(twice)} is given twice: name each once.")
         indices = [table.column(name) for name in reading.features]
         used = next((table.names[index] for index in indices if index in taken), None)
         if used is not None:
-            raise InputError(f"The column {used!r} of {table.path} says what an example is, so it is no feature: leave it out of them.")
+            raise InputError(
+                f"The column {shown(used)} of {table.path} says what an example is, so it is no feature: leave it out of them."
+            )
         return FeatureColumns(table, indices, chosen=True) if indices else None
     # An index that pandas wrote numbers the rows, and would give them away; a column of sets stays one where others are read.
     left = [reading.candidates, "", "Unnamed: 0", "__index_level_0__"]
@@ -231,7 +233,9 @@ def _read_annotations(table: Table, reading: Reading, on_progress: Progress | No
         nothing = texts[what].names.number.get("")
         if nothing is not None:
             row = int(np.flatnonzero(codes[what] == nothing)[0])
-            raise InputError(f"{table.row(row)} has nothing in the column {table.names[texts[what].index]!r}: fill it in or drop the row.")
+            raise InputError(
+                f"{table.row(row)} has nothing in the column {shown(table.names[texts[what].index])}: fill it in or drop the row."
+            )
     tasks = texts["task"].names.names
     first = np.unique(codes["task"], return_index=True)[1]
     about: dict[str, npt.NDArray[np.object_] | None] = {"path": None, "split": None}
@@ -240,7 +244,9 @@ def _read_annotations(table: Table, reading: Reading, on_progress: Progress | No
         if len(differs):
             row = int(differs[0])
             name = table.names[texts[what].index]
-            raise InputError(f"{table.row(row)} gives the task {tasks[codes['task'][row]]!r} another {name!r} than before: use one a task.")
+            raise InputError(
+                f"{table.row(row)} gives the task {shown(tasks[codes['task'][row]])} another {shown(name)} than before: use one a task."
+            )
         about[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
 
     names = texts["label"].names.names
@@ -256,8 +262,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: Progress | No
     empty = np.flatnonzero(np.diff(indptr) == 0)
     if len(empty):
         raise InputError(
-            f"The task {tasks[empty[0]]!r} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} tasks "
-            "have none): ask for fewer, or take the labels given most often, as with top-1."
+            f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} "
+            "tasks have none): ask for fewer, or take the labels given most often, as with top-1."
         )
     candidates = Candidates.from_flat(indptr, labels, len(classes), classes)
     return LabelTable(np.asarray(tasks, dtype=object), candidates, None, about["split"], about["path"], None, (), votes)
@@ -276,7 +282,7 @@ def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> Lab
     if reading.features is not None and reading.features != chosen:
         unknown = next((name for name in reading.features if name not in names), None)
         if unknown is not None:
-            raise InputError(f"{path} has no feature called {unknown!r}: its features are {names[0]} to {names[-1]}.")
+            raise InputError(f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}.")
         chosen = reading.features
         features = features[:, [names.index(name) for name in chosen]]
     candidates = None

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.data.archives import Progress, missing, read_members
 from ltpll.data.image_sets import ImageSet
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.inputs import at_least
 
 CLASSES = (
@@ -134,7 +134,7 @@ def read_annotation(content: bytes, image: str) -> list[Thing]:
 def _label(element: ElementTree.Element, file: str) -> int:
     name = (element.findtext("name") or "").strip()
     if name not in CLASSES:
-        raise InputError(f"{file} names the class {name!r}, which is not one of VOC's 20: use the archive as it was published.")
+        raise InputError(f"{file} names the class {shown(name)}, which is not one of VOC's 20: use the archive as it was published.")
     return CLASSES.index(name)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,9 @@ def vote_rule(text: str) -> Rule:
         if found and int(found[1]) >= 1:
             return Rule("votes" if kind == "votes" else "top", int(found[1]))
         if found:
-            raise InputError(f"The rule {text!r} asks for less than one: give a whole number of at least 1, as in votes>=2 or top-3.")
-    several = len(re.findall(r"union|votes|top-", plain)) > 1
-    raise InputError(
-        f"{text!r} is {'several rules' if several else 'no rule'} for turning annotations into sets: give one of union, votes>=2 and top-3."
-    )
+            raise InputError(f"The rule {shown(text)} asks for less than one: give a whole number of at least 1, as in votes>=2 or top-3.")
+    what = "several rules" if len(re.findall(r"union|votes|top-", plain)) > 1 else "no rule"
+    raise InputError(f"{shown(text)} is {what} for turning annotations into sets: give one of union, votes>=2 and top-3.")
 
 
 def drop_repeated(

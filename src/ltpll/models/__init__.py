@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line
 from ltpll.models.classifier import Classifier, split_head
 from ltpll.models.cnn import small_cnn
 from ltpll.models.mlp import mlp
@@ -26,7 +26,7 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
         try:
             return MODELS[name](**options)
         except TypeError as error:
-            raise InputError(f"The model {name!r} cannot be built from {sorted(options)}: {error}.") from error
+            raise InputError(f"The model {name!r} cannot be built from {sorted(options)}: {first_line(error)}.") from error
 
 
 __all__ = ["MODELS", "Classifier", "build_model", "mlp", "resnet18", "small_cnn", "split_head"]

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.outputs import write_table
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line
+from ltpll.own.shape import check_tables, problem_of_record
 from ltpll.runs import Record, record_of
 
 if TYPE_CHECKING:
@@ -158,11 +159,13 @@ def own_record(folder: Path) -> Record:
         raise InputError(
             f"{folder} is a run of a benchmark, not of a table of your own: give the folder that `ltpll train TABLE --out` made."
         )
+    problem = problem_of_record(record)
+    if problem is not None:
+        raise InputError(f"The record of the run {folder} is damaged (it has {problem}): train it again with --fresh.")
     return record
 
 
 def read_cleaned(folder: Path) -> Cleaned:
-    import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     record = own_record(folder)
@@ -176,7 +179,7 @@ def read_cleaned(folder: Path) -> Cleaned:
 
         lists = found.column("candidates").combine_chunks()
         texts = {name: found.column(name) for name in ("path", "split")}
-        return Cleaned(
+        cleaned = Cleaned(
             record=record,
             ids=column("id"),
             paths=None if texts["path"].null_count == len(found) else column("path"),
@@ -188,8 +191,10 @@ def read_cleaned(folder: Path) -> Cleaned:
             votes=None if votes is None else Votes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
         )
-    except (OSError, KeyError, TypeError, pa.ArrowException) as error:
-        raise InputError(f"The run {folder} is damaged ({(str(error).splitlines() or ['?'])[0]}): train it again with --fresh.") from None
+        check_tables(cleaned)
+    except Exception as error:  # of pyarrow about a damaged file, and of what is done with columns of the wrong kind
+        raise InputError(f"The run {folder} is damaged ({first_line(error)}): train it again with --fresh.") from None
+    return cleaned
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.data.array_files import SUFFIXES as ARRAYS
+from ltpll.data.array_files import read_array
 from ltpll.data.batches import SUFFIXES, listed
 from ltpll.data.pictures import read_pictures
 from ltpll.data.tables import LabelTable, Reading, read_table
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.inputs import as_inputs
 
 TRAINING, HELD_OUT = ("train", "training"), ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
@@ -60,7 +62,9 @@ class Examples:
         said = {split: split.strip().lower() for split in set(splits.tolist())}
         unknown = next((split for split, word in said.items() if word not in (*TRAINING, *HELD_OUT)), None)
         if unknown is not None:
-            raise InputError(f"A split is called {unknown!r}: write train for rows to learn from, and test (or val) for rows to judge by.")
+            raise InputError(
+                f"A split is called {shown(unknown)}: write train for rows to learn from, and test (or val) for rows to judge by."
+            )
         return np.asarray([said[split] in TRAINING for split in splits.tolist()])
 
     def fingerprint(self) -> str:
@@ -124,20 +128,12 @@ def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[n
 
 
 def _array(path: Path) -> npt.NDArray[Any]:
-    if path.suffix.lower() not in (".npy", ".npz"):
+    if path.suffix.lower() not in ARRAYS:
         raise InputError(f"Features are read from .npy, .npz, {', '.join(SUFFIXES)}, not from {path.name}.")
-    try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found:
-            if len(found.files) != 1 and "features" not in found.files:
-                raise InputError(f"{path} holds the arrays {listed(found.files)}: call the one to learn from 'features'.")
-            array: npt.NDArray[Any] = found["features" if "features" in found.files else found.files[0]]
-            return array
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError(f"There is no file {path} of features.") from None
-    except Exception as error:  # numpy's readers of damaged files fail in many ways
-        raise InputError(f"The features in {path} cannot be read ({(str(error).splitlines() or ['damaged'])[0]}).") from None
+
+    def choose(names: Sequence[str]) -> str:
+        if len(names) != 1 and "features" not in names:
+            raise InputError(f"{path} holds the arrays {listed(names)}: call the one to learn from 'features'.")
+        return "features" if "features" in names else names[0]
+
+    return read_array(path, choose)

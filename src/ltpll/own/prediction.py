@@ -28,9 +28,17 @@ def source_like(record: Record, table: Path, images: Path | None, features: Path
     named = tuple(before["feature_names"])
     if images is None and features is None and not named:
         raise InputError("The run was trained on an array of features: give --features FILE with those of the new examples.")
+    try:
+        read_before = Reading.of(before["reading"])
+        read_before.check()
+        whole = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "label", "split"))
+    except (TypeError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise InputError("The record of the run does not say how its table was read: train it again with --fresh.")
     # New examples need no sets; where a table has a column of them, they are checked against the classes.
     reading = replace(
-        Reading.of(before["reading"]),
+        read_before,
         classes=tuple(record["classes"]),
         features=named or None,
         annotators=None,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.checkpoint import before_it, read_checkpoint, write_checkpoint
-from ltpll.errors import InputError, InputWarning
+from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, images_first
 from ltpll.inputs import at_least
 from ltpll.own.cleaning import Cleaning, keep_pictures, keep_tables, noteworthy
@@ -21,6 +21,7 @@ from ltpll.own.judge import Judge
 from ltpll.own.opinions import Opinions, opinions
 from ltpll.recording import circumstances, rounded, train_logged
 from ltpll.runs import Record, Run
+from ltpll.settings import check_setting
 from ltpll.transduction import believed
 
 CHECKPOINT_SECONDS = 20.0
@@ -54,16 +55,17 @@ class Settings:
         known = {one.name: one.default for one in fields(cls)}
         for name, value in values.items():
             if name not in known:
-                raise InputError(f"There is no setting {name!r} for own data; known: {', '.join(known)}.")
-            whole = name in ("epochs", "batch_size", "seed", "folds")
-            if whole and value != "auto" and (isinstance(value, bool) or not isinstance(value, int)):
-                raise InputError(f"The setting {name} is {value!r}: it must be a whole number.")
-            if name in ("lr", "weight_decay") and (isinstance(value, bool) or not isinstance(value, (int, float))):
-                raise InputError(f"The setting {name} is {value!r}: it must be a number.")
-            if name in ("method", "rebalancer", "model", "views", "precision") and not isinstance(value, str):
-                raise InputError(f"The setting {name} is {value!r}: it must be text.")
+                raise InputError(f"There is no setting {shown(name)} for own data; known: {', '.join(known)}.")
+            if name not in ("epochs", "batch_size"):
+                check_setting(name, known[name], value, "The setting")
+            elif value != "auto":
+                check_setting(name, 1, value, "The setting")
         at_least(values.get("folds", cls.folds), 0, "folds")
-        return cls(**{**values, "extras": tuple(values.get("extras") or ())})
+        floats = ("lr", "weight_decay")
+        plain: dict[str, Any] = {
+            name: int(value) if isinstance(value, float) and name not in floats else value for name, value in values.items()
+        }
+        return cls(**{**plain, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
     def classifier(self, device: str, on_nan: str) -> PartialLabelClassifier:
         own = {name: value for name, value in asdict(self).items() if name not in ("seed", "folds")}

@@ -17,6 +17,7 @@ from ltpll.methods import METHODS
 from ltpll.paper.items import Item, Setting
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name
+from ltpll.report.shape import check_record
 from ltpll.runs import Record, finished_in
 
 ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
@@ -97,8 +98,10 @@ class Finished:
     @classmethod
     def under(cls, *folders: Path) -> Finished:
         """From folders of runs (those that are done) and folders of committed results."""
-        found = (record for folder in folders for record in finished_in(folder))
-        return cls(record for record in found if record["config"].get("experiment") == "images")
+        found = [record for folder in folders for record in finished_in(folder) if record["config"].get("experiment") == "images"]
+        for record in found:
+            check_record(record)
+        return cls(found)
 
     def __contains__(self, experiment: Experiment) -> bool:
         return self.get(experiment) is not None
@@ -135,7 +138,9 @@ class Pace:
     def of(cls, finished: Finished, hardware: str) -> Pace:
         speeds: dict[str, list[float]] = {}
         for record in finished.all():
-            speeds.setdefault(record["environment"]["hardware"], []).append(work(record["config"]) / record["seconds"])
+            seconds, machine = record.get("seconds"), record.get("environment", {}).get("hardware")
+            if seconds and machine:
+                speeds.setdefault(machine, []).append(work(Experiment.from_config(record["config"]).config()) / seconds)
         medians = {name: statistics.median(values) for name, values in speeds.items()}
         known = hardware if hardware in medians else max(medians, key=lambda name: medians[name], default=hardware)
         return cls(known, medians.get(known))

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from ltpll.errors import InputError
 from ltpll.files import write_atomically
 from ltpll.report.plots import plots_of
+from ltpll.report.shape import check_record
 from ltpll.report.summary import NOT_SETTING, Record, Row, difference, rows
 
 COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
@@ -56,19 +58,19 @@ def render_page(
 ) -> str:
     """The page's HTML, one part for each setting; `classes` are the class names, by default those that the records give."""
     try:
-        import jinja2
+        import jinja2  # noqa: F401
         from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise InputError(f"A report page needs {error.name}, which is not installed: pip install plotly jinja2.") from error
     if not records:
         raise InputError("There are no finished runs to show: run the study first.")
-    here = files("ltpll.report")
-    style, script, template = (here.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js", "html"))
+    for record in records:
+        check_record(record)
+    style, script, template = _template()
     scripts = [get_plotlyjs(), script]
     differing = _differing_settings(records)
     settings = [_setting(record, differing) for record in records]
-    engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return engine.from_string(template).render(
+    rendered: str = template.render(
         title=title,
         intro=intro,
         style=style,
@@ -84,6 +86,18 @@ def render_page(
             for number, setting in enumerate(_distinct(settings))
         ],
     )
+    return rendered
+
+
+@cache
+def _template() -> tuple[str, str, Any]:
+    """The page's style and script, and its template, which takes longer to compile than to fill."""
+    import jinja2
+
+    here = files("ltpll.report")
+    style, script, text = (here.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js", "html"))
+    engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return style, script, engine.from_string(text)
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def rows(records: Sequence[Record]) -> list[Row]:
         _check_seeds(group)
         posthoc = {name: None for record in group for name in record.get("posthoc", ())}
         for name in ["", *posthoc]:
-            having = tuple(record for record in group if not name or name in record["posthoc"])
+            having = tuple(record for record in group if not name or name in record.get("posthoc", ()))
             table.append(Row(method, rebalancer, extras, name, setting, having))
     return table
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ltpll.contract import ViewKind
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 from ltpll.gpu import runs_kernels
 from ltpll.views.colours import Colours, random_colours, recolour
 from ltpll.views.holes import Hole, cut_out, per_channel, random_hole
@@ -66,7 +66,7 @@ class ImageViews:
 
     def __post_init__(self) -> None:
         if self.policy not in VIEW_POLICIES:
-            raise InputError(f"There is no view policy {self.policy!r}; the policies are {', '.join(sorted(VIEW_POLICIES))}.")
+            raise InputError(f"There is no view policy {shown(self.policy)}; the policies are {', '.join(sorted(VIEW_POLICIES))}.")
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
             raise InputError(f"Colour images need three means and three positive deviations, not {self.mean} and {self.std}.")
 

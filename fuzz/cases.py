@@ -1,0 +1,116 @@
+"""Cases: one input run under guard, what came of it, and what is kept of it if it should not have."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import traceback
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import ltpll
+from fuzz.guard import ForbiddenError, Guard, SlowError
+from fuzz.targets import Target, check_sentence
+from ltpll.errors import InputError
+
+PACKAGE = str(Path(ltpll.__file__).parent)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A case that a reader should have read or refused with a sentence."""
+
+    target: str
+    kind: str  # the error's type, "slow", "forbidden" or how the process died
+    where: str  # tells findings apart: the last line of the package that was at work
+    message: str
+    case: bytes
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the case, and beside it how to run it again."""
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{self.target}-{self.kind}-{hashlib.sha256(self.case).hexdigest()[:12]}"
+        (folder / f"{name}.bin").write_bytes(self.case)
+        about = {key: value for key, value in asdict(self).items() if key != "case"}
+        about |= {"bytes": len(self.case), "file": f"{name}.bin", "replay": f"python -m fuzz --replay {folder / name}.bin {self.target}"}
+        (folder / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        return about
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`place` is where the package refused the case; `finding` is set if it did anything but read or refuse it."""
+
+    read: bool
+    place: str
+    finding: Finding | None = None
+
+
+class Runner:
+    """Runs cases of one target in a folder that is emptied when something was left in it."""
+
+    def __init__(self, target: Target, folder: Path, guard: Guard, seconds: float) -> None:
+        self.target, self.guard, self.seconds = target, guard, seconds
+        self.folder = folder / "case"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._n = 0
+        warnings.simplefilter("ignore")
+
+    def __call__(self, case: bytes) -> Outcome:
+        self._n += 1
+        if self._n % 64 == 0:
+            self._empty()
+        try:
+            with self.guard.watching(self.seconds):
+                self.target.run(case, self.folder)
+        except InputError as error:
+            place = _last_line(error.__traceback__)
+            try:
+                check_sentence(error)
+            except Exception as problem:
+                return Outcome(False, place, Finding(self.target.name, "message", place, str(problem)[:1000], case))
+            return Outcome(False, place)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # whatever it is, it should not have come out
+            kind = {SlowError: "slow", ForbiddenError: "forbidden"}.get(type(error), type(error).__name__)
+            place = _last_line(error.__traceback__)
+            message = "".join(traceback.format_exception(error)[-6:])[-1500:]
+            return Outcome(False, place, Finding(self.target.name, kind, place, message, case))
+        return Outcome(True, "")
+
+    def _empty(self) -> None:
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _last_line(trace: TracebackType | None) -> str:
+    """The innermost line of the package in a traceback."""
+    place = "outside"
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file.startswith(PACKAGE):
+            place = f"{file[len(PACKAGE) + 1 :]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def smaller(runner: Runner, finding: Finding, tries: int = 400) -> Finding:
+    """The same finding with as much of its case cut out as can be without losing it."""
+    best, step = finding, max(len(finding.case) // 2, 1)
+    while step and tries > 0:
+        position = 1  # the first byte says how to read
+        while position < len(best.case) and tries > 0:
+            tries -= 1
+            shorter = best.case[:position] + best.case[position + step :]
+            found = runner(shorter).finding
+            if found and (found.kind, found.where) == (best.kind, best.where):
+                best = found
+            else:
+                position += step
+        step //= 2
+    return best

@@ -1,0 +1,432 @@
+"""Targets: each reader of the package as a function of bytes, with its valid files and what its errors may be."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fuzz import seeds
+from fuzz.mutations import (
+    Mutation,
+    compressed_mutation,
+    json_mutation,
+    mutated,
+    mutated_tree,
+    safetensors_mutation,
+    zip_mutation,
+)
+from ltpll.candidates import Candidates
+from ltpll.data.tables import LabelTable, Reading, read_candidates, read_table
+from ltpll.errors import InputError
+
+LONGEST_SENTENCE = 2000
+
+
+@dataclass(frozen=True)
+class Target:
+    """`run` reads the bytes after writing them into a folder of its own; the first byte of a case says with which options."""
+
+    name: str
+    run: Callable[[bytes, Path], None]
+    seeds: Callable[[], Sequence[bytes]]
+    options: int = 1
+    tokens: Sequence[bytes] = ()
+    mutations: Sequence[Mutation] = ()
+
+    def cases(self) -> list[bytes]:
+        """Every valid file with every choice of options."""
+        return [bytes([option]) + content for content in self.seeds() for option in range(self.options)]
+
+    def mutate(self, rng: random.Random, case: bytes, others: Sequence[bytes]) -> bytes:
+        option = case[:1] or b"\0"
+        if rng.random() < 0.1:
+            option = bytes([rng.randrange(self.options)])
+        content = case[1:]
+        if self.mutations and rng.random() < 0.5:
+            content = rng.choice(self.mutations)(rng, content)
+            if rng.random() < 0.7:
+                return option + content
+        return option + mutated(rng, content, others, self.tokens)
+
+
+def check_sentence(error: InputError) -> None:
+    """What the user reads is one line that ends as a sentence does, and is short enough to be read."""
+    text = str(error)
+    assert text.endswith("."), f"no sentence: {text[-200:]!r}"
+    assert len(text) <= LONGEST_SENTENCE, f"{len(text)} letters: {text[:300]!r}"
+    assert text.isprintable(), f"not to be printed: {text[:300]!r}"
+
+
+# ---- tables -----------------------------------------------------------------------------------------------------------
+
+READINGS: tuple[tuple[Reading, bool], ...] = (
+    (Reading(), True),
+    (Reading(), False),
+    (Reading(features=("x",), classes=("cat", "dog", "fox", "cow")), True),
+    (Reading(separator=";"), True),
+    (Reading(class_columns=("is_*",)), True),
+    (Reading(class_columns=("is_cat", "is_dog")), True),
+    (Reading(probability_columns=("p_*",), top_k=2), True),
+    (Reading(probability_columns=("p_cat", "p_dog"), mass=0.9), True),
+    (Reading(annotators="union"), True),
+    (Reading(annotators="votes>=2"), True),
+    (Reading(annotators="top-1", classes=("cat", "dog")), True),
+    (Reading(id="x", label="y", candidates="sets"), True),
+)
+
+
+def check_candidates(found: Candidates) -> None:
+    assert len(found) >= 1
+    assert found.n_classes >= 2
+    assert int(found.sizes.min()) >= 1
+    assert 0 <= int(found.labels.min()) <= int(found.labels.max()) < found.n_classes
+    assert len(found.classes) == found.n_classes == len(set(found.classes))
+
+
+def check_table(found: LabelTable) -> None:
+    n = len(found)
+    assert n >= 1
+    assert len(set(found.ids)) == n
+    if found.candidates is not None:
+        check_candidates(found.candidates)
+        assert len(found.candidates) == n
+    if found.labels is not None:
+        assert found.labels.shape == (n,)
+        assert found.labels.min() >= -1
+    if found.features is not None:
+        assert found.features.shape == (n, len(found.feature_names))
+        assert np.isfinite(found.features).all()
+    assert all(column is None or len(column) == n for column in (found.splits, found.paths))
+
+
+def table_target(suffix: str) -> Callable[[bytes, Path], None]:
+    def run(case: bytes, folder: Path) -> None:
+        path = folder / f"t{suffix}"
+        path.write_bytes(case[1:])
+        option = case[0] % (len(READINGS) + 2) if case else 0
+        if option < len(READINGS):
+            reading, needs_candidates = READINGS[option]
+            check_table(read_table(path, reading, needs_candidates=needs_candidates))
+        else:
+            check_candidates(read_candidates(path, "candidates" if option == len(READINGS) else None, "|"))
+
+    return run
+
+
+def run_csv(case: bytes, folder: Path) -> None:
+    table_target(".tsv" if case[1:].split(b"\n", 1)[0].count(b"\t") else ".csv")(case, folder)
+
+
+def run_mat(case: bytes, folder: Path) -> None:
+    path = folder / "t.mat"
+    path.write_bytes(case[1:])
+    options = (Reading(), Reading(classes=tuple("abcde")), Reading(features=("data_2",)))
+    check_table(read_table(path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3"))
+
+
+# ---- sets -------------------------------------------------------------------------------------------------------------
+
+
+def run_strings(case: bytes, folder: Path) -> None:
+    """What a program hands over: series of strings, lists of anything, labels."""
+    import pandas as pd
+
+    from ltpll.data.votes import vote_rule
+    from ltpll.labels import read_labels
+
+    option = case[0] % 8 if case else 0
+    text = case[1:].decode("utf-8", "surrogateescape" if option == 7 else "replace")
+    lines = text.split("\n")
+    if option in (0, 7):
+        check_candidates(Candidates.from_series(pd.Series(lines, dtype=object)))
+    elif option == 1:
+        check_candidates(Candidates.from_series(pd.Series(lines[1:], dtype=object), separator=lines[0]))
+    elif option == 2:
+        check_candidates(Candidates.from_series(pd.Series(lines[1:], dtype=object), classes=lines[0].split("|")))
+    elif option == 3:
+        check_candidates(read_labels(pd.Series(lines, dtype=object)).candidates)
+    elif option == 4:
+        vote_rule(lines[0])
+    else:
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(content, list):
+            check_candidates(Candidates.of(content) if option == 5 else read_labels(content).candidates)
+
+
+def run_arrays(case: bytes, folder: Path) -> None:
+    option = case[0] % 3 if case else 0
+    path = folder / ("t.npz" if case[1:3] == b"PK" else "t.npy")
+    path.write_bytes(case[1:])
+    check_candidates(read_candidates(path, (None, "candidates", "a")[option], "|"))
+
+
+# ---- settings, checkpoints, records ----------------------------------------------------------------------------------
+
+
+def run_config(case: bytes, folder: Path) -> None:
+    """A config file up to the parts that it asks for."""
+    from ltpll.cli.config import read_config
+    from ltpll.experiment import Experiment
+    from ltpll.extras import EXTRAS
+    from ltpll.methods import METHODS
+    from ltpll.rebalancers import REBALANCERS
+    from ltpll.runs import config_hash
+
+    path = folder / "c.yaml"
+    path.write_bytes(case[1:])
+    experiment = Experiment.from_mapping(read_config(path))
+    assert len(config_hash(experiment.config())) == 12
+    assert Experiment.from_config(json.loads(json.dumps(experiment.config()))) == replace(
+        experiment, options=experiment.config()["options"]
+    )
+    context = {"n_features": 2, "n_classes": 3, "class_frequencies": np.asarray([3, 2, 1])}
+    METHODS.create(experiment.method, **experiment.part_options(experiment.method))
+    REBALANCERS.create(experiment.rebalancer, context, **experiment.part_options(experiment.rebalancer))
+    for name in experiment.extras:
+        EXTRAS.create(name, **experiment.part_options(name))
+
+
+def config_mutation(rng: random.Random, data: bytes) -> bytes:
+    import yaml
+
+    try:
+        return yaml.safe_dump(mutated_tree(rng, yaml.safe_load(data))).encode("utf-8", "replace")
+    except Exception:  # whatever is wrong with it, it is not for this mutation
+        return data
+
+
+@cache
+def _problem() -> tuple[Any, Candidates]:
+    rng = np.random.default_rng(0)
+    sets = Candidates.from_sets([[i % 3, (i + 1) % 3] if i % 2 else [i % 3] for i in range(8)], n_classes=3)
+    return rng.normal(size=(8, 2)).astype(np.float32), sets
+
+
+def small_trainer() -> Any:
+    from ltpll import METHODS, REBALANCERS, PartialLabelTrainer, build_model
+
+    x, sets = _problem()
+    model = build_model("mlp", seed=0, n_inputs=2, n_classes=3, hidden=(2,))
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](n_features=2), epochs=3, lr=0.1, device="cpu")
+    trainer.prepare(x, sets)
+    return trainer
+
+
+def run_checkpoint(case: bytes, folder: Path) -> None:
+    from ltpll import PartialLabelClassifier
+    from ltpll.checkpoint import read_checkpoint
+
+    path = folder / "c.safetensors"
+    path.write_bytes(case[1:])
+    option = case[0] % 3 if case else 0
+    if option == 0:
+        read_checkpoint(path)
+    elif option == 1:
+        trainer = small_trainer()
+        trainer.load(path)
+        assert trainer.epoch >= 0
+    else:
+        model = PartialLabelClassifier.load(path, device="cpu")
+        predicted = model.predict(np.zeros((1, 2), dtype=np.float32))
+        assert predicted[0] in model.classes_
+
+
+def run_record(case: bytes, folder: Path) -> None:
+    """A result file up to the page that shows it, without the page's own scripts."""
+    import plotly.offline
+
+    from ltpll.paper.grid import Finished
+    from ltpll.report.page import render_page
+    from ltpll.runs import read_result
+
+    plotly.offline.get_plotlyjs = str  # empty: five megabytes that no record changes
+
+    path = folder / "result.json"
+    path.write_bytes(case[1:])
+    found = read_result(path)
+    others = [seeds.record(7, "records"), seeds.record(8)]
+    if case[:1] == b"\1":
+        Finished.under(folder)
+    shown = render_page([found, *others] if case[:1] == b"\2" else [found], title="t", intro=[])
+    assert shown.count("<script") == shown.count("</script>") == 2 + shown.count('type="application/json"')
+    assert "<img" not in shown
+
+
+# ---- pictures, archives, image sets -----------------------------------------------------------------------------------
+
+
+def run_picture(case: bytes, folder: Path) -> None:
+    from ltpll.data.pictures import read_pictures
+
+    (folder / "p").write_bytes(case[1:])
+    found = read_pictures(folder, ["p"], 8)
+    assert found.images.shape == (1, 8, 8, 3)
+
+
+def run_paths(case: bytes, folder: Path) -> None:
+    """Paths as a table names them, inside a folder whose neighbour must not be read."""
+    from ltpll.data.pictures import read_pictures
+
+    inner = folder / "inner"
+    inner.mkdir(exist_ok=True)
+    (folder / "secret.png").write_bytes(seeds.picture_seeds()[3])
+    names = case[1:].decode("utf-8", "surrogateescape").split("\n")[:4]
+    read_pictures(inner, names, 2, on_error="skip")
+    raise AssertionError(f"a picture was read that is in no folder: {names}")
+
+
+def run_annotation(case: bytes, folder: Path) -> None:
+    from ltpll.data.voc import read_annotation
+
+    for thing in read_annotation(case[1:], "000001"):
+        assert 0 <= thing.label < 20
+
+
+def run_archive(case: bytes, folder: Path) -> None:
+    from ltpll.data.archives import read_members
+    from ltpll.data.cifar import read_cifar100
+    from ltpll.data.voc import read_voc2007
+
+    path = folder / "a.tar"
+    path.write_bytes(case[1:])
+    option = case[0] % 3 if case else 0
+    if option == 0:
+        dict(read_members([path], lambda name: name[-20:] or None, limit=1 << 20))
+    else:
+        (read_voc2007 if option == 1 else read_cifar100)([path])
+
+
+class Bundle:
+    """A folder of files as one case: all of them one after the other, each with its length in front."""
+
+    def __init__(self, files: Callable[[], dict[str, bytes]], mutations: dict[str, Sequence[Mutation]]) -> None:
+        self.files, self.mutations = files, mutations
+
+    def seeds(self) -> list[bytes]:
+        return [self.joined(self.files())]
+
+    def joined(self, files: dict[str, bytes]) -> bytes:
+        return b"".join(struct.pack("<I", len(files[name])) + files[name] for name in sorted(self.files()))
+
+    def split(self, data: bytes) -> dict[str, bytes]:
+        files, position = {}, 0
+        for name in sorted(self.files()):
+            (size,) = struct.unpack("<I", data[position : position + 4].ljust(4, b"\0"))
+            files[name] = data[position + 4 : position + 4 + size]
+            position += 4 + size
+        return files
+
+    def mutate(self, rng: random.Random, data: bytes) -> bytes:
+        """One file changed, in a way that knows what it is or not."""
+        files = self.split(data)
+        name = rng.choice(sorted(files))
+        known = self.mutations.get(Path(name).suffix, ())
+        if known and rng.random() < 0.7:
+            return self.joined(files | {name: rng.choice(known)(rng, files[name])})
+        return self.joined(files | {name: mutated(rng, files[name], [files[name]], ())})
+
+
+IMAGE_SET = Bundle(seeds.image_set_files, {".json": [json_mutation], ".npz": [zip_mutation]})
+OWN_RUN = Bundle(seeds.own_files, {".json": [json_mutation], ".parquet": [seeds.odd_columns]})
+
+
+def run_image_set(case: bytes, folder: Path) -> None:
+    from ltpll.data.image_sets import list_image_sets, load_image_set
+
+    home = folder / "voc2007"
+    home.mkdir(exist_ok=True)
+    files = IMAGE_SET.split(case[1:])
+    if case[:1] != b"\1":  # sizes as they are, so that reading goes on to the arrays
+        try:
+            meta = json.loads(files["meta.json"])
+            for name, about in meta["files"].items():
+                about["bytes"] = len(files[name])
+            files["meta.json"] = json.dumps(meta).encode("utf-8", "surrogatepass")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+    for name, content in files.items():
+        (home / name).write_bytes(content)
+    list_image_sets(folder)
+    found = load_image_set("voc2007", folder, mmap=case[:1] == b"\2")
+    assert len(found.x_train) == len(found.y_train)
+
+
+# ---- own data ---------------------------------------------------------------------------------------------------------
+
+
+def run_own(case: bytes, folder: Path) -> None:
+    """A finished run's folder, up to the tables and the page that are made of it, and how its table would be read again."""
+    from ltpll.own.cleaning import annotator_columns, class_columns, cleaned_columns, read_cleaned
+    from ltpll.own.page import page_of
+    from ltpll.own.prediction import source_like
+    from ltpll.report.own import render_own_page
+
+    home = folder / "run"
+    home.mkdir(exist_ok=True)
+    for name, content in OWN_RUN.split(case[1:]).items():
+        (home / name).write_bytes(content)
+    (home / "done").write_bytes(b"")
+    found = read_cleaned(home)
+    if case[:1] == b"\1":
+        source_like(found.record, Path("t.csv"), None, None, "stop")
+        return
+    cleaned_columns(found)
+    class_columns(found)
+    if found.votes is not None:
+        annotator_columns(found)
+    shown = render_own_page(page_of(home))
+    assert shown.count("<script") == shown.count("</script>") == 2
+
+
+def run_features(case: bytes, folder: Path) -> None:
+    from ltpll.own.examples import Source, read_examples
+
+    table = folder / "t.csv"
+    table.write_bytes(b"id,candidates\na,cat|dog\nb,dog\n")
+    start = case[1:3]
+    path = folder / ("f.npz" if start == b"PK" else "f.npy" if start == b"\x93N" else "f.csv")
+    path.write_bytes(case[1:])
+    found = read_examples(Source(table, Reading(), features=path))
+    assert found.x.shape[0] == 2
+    assert np.isfinite(found.x).all()
+
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target("csv", run_csv, lambda: seeds.CSV, len(READINGS) + 2, seeds.CSV_TOKENS, [seeds.cells_mutation(b",,,\t;", seeds.CSV_TOKENS)]),
+        Target("strings", run_strings, lambda: seeds.STRINGS, 8, seeds.STRING_TOKENS, [json_mutation]),
+        Target("parquet", table_target(".parquet"), seeds.parquet_seeds, len(READINGS) + 2, (b"PAR1",), [seeds.odd_table]),
+        Target("mat", run_mat, seeds.mat_seeds, 4, (b"data", b"partial_target", b"target", b"IM", b"MI"), [compressed_mutation]),
+        Target("arrays", run_arrays, seeds.array_seeds, 3, (b"<f8", b"|O", b"|b1", b"'shape': (2,)", b"True", b"PK\1\2"), [zip_mutation]),
+        Target("config", run_config, lambda: seeds.CONFIG, 1, seeds.CONFIG_TOKENS, [config_mutation]),
+        Target(
+            "checkpoint", run_checkpoint, seeds.checkpoint_seeds, 3, (b'"F32"', b'"I64"', b'"shape":[2]', b"[0,0]"), [safetensors_mutation]
+        ),
+        Target("record", run_record, seeds.record_seeds, 3, (b'"test"', b"null", b"1e999", b"NaN", b"[" * 2000), [json_mutation]),
+        Target("picture", run_picture, seeds.picture_seeds),
+        Target(
+            "paths",
+            run_paths,
+            lambda: [b"a.png\nb/c.jpg", b"../secret.png", b"..\\secret.png"],
+            1,
+            (b"..", b"/", b"\\", b"\0", b"C:", b"~"),
+        ),
+        Target("annotation", run_annotation, lambda: [seeds.ANNOTATION], 1, seeds.ANNOTATION_TOKENS),
+        Target("archive", run_archive, seeds.archive_seeds, 3, (b"../", b"ustar", b"0000644", b"x.bin")),
+        Target("image-set", run_image_set, IMAGE_SET.seeds, 3, (), [IMAGE_SET.mutate]),
+        Target("own-run", run_own, OWN_RUN.seeds, 2, (), [OWN_RUN.mutate]),
+        Target("features", run_features, seeds.feature_seeds, 1, (b"<f8", b"|O", b"features", b"\n", b",", b"id", b"nan"), [zip_mutation]),
+    )
+}

@@ -1,0 +1,56 @@
+"""Config files: YAML with `name: value` lines, read within limits, since a few lines of YAML can unfold to more than a machine holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ltpll.errors import InputError, first_line, printable
+
+LARGEST = 1 << 14  # bytes
+DEEPEST = 6
+MOST_BRACKETS = 100  # open ones cost the reader the square of their number
+
+
+def read_config(path: Path | None) -> dict[str, Any]:
+    """The entries of a config file; none without a file."""
+    if path is None:
+        return {}
+    try:
+        import yaml
+    except ImportError:
+        raise InputError("A config file needs PyYAML, which is not installed: pip install pyyaml.") from None
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise InputError(f"The config file {path} is larger than {LARGEST >> 10} KiB: it must hold `name: value` lines.")
+        content = _loaded(text.decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise InputError(f"There is no config file {path}.") from None
+    except InputError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(f"The config file {path} cannot be read{where}: {printable(error.problem or 'no YAML')[:200]}.") from None
+    except Exception as error:  # the reader's own are of many kinds: an IndexError, a ValueError, too large a number
+        raise InputError(f"The config file {path} cannot be read: {first_line(error)}.") from None
+    if not isinstance(content, dict):
+        raise InputError(f"The config file {path} must hold `name: value` lines.")
+    return content
+
+
+def _loaded(text: str) -> Any:
+    """The content, once its form alone has been looked at: how deep it is, and whether a part refers to another."""
+    import yaml
+
+    if text.count("[") + text.count("{") > MOST_BRACKETS:
+        raise ValueError("it has too many brackets")
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("one part refers to another (*); write it out in both places")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError("its lists lie too deep in each other")
+    return yaml.safe_load(text)

@@ -1,0 +1,47 @@
+"""Settings: what an entry of a config must be, so that one of the wrong kind is refused by name and not met inside a training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ltpll.errors import InputError, shown
+
+
+def check_setting(name: str, default: Any, value: Any, where: str = "The config's") -> None:
+    """Refuse a value of another kind than the setting's default; a setting without one is text."""
+    wanted = _wanted(name, default, value)
+    if wanted is not None:
+        raise InputError(f"{where} {name} is {shown(value)}: it must be {wanted}.")
+
+
+def _wanted(name: str, default: Any, value: Any) -> str | None:
+    if isinstance(default, bool):
+        return None if isinstance(value, bool) else "true or false"
+    if isinstance(default, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**63:  # false for NaN too
+            return "a number" if isinstance(default, float) else "a whole number"
+        if isinstance(default, int) and value != int(value):
+            return "a whole number"
+        return "at least 0" if name == "seed" and value < 0 else None
+    if name == "extras":
+        return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
+    if name == "options":
+        plain = value is None or (isinstance(value, Mapping) and all(isinstance(of, Mapping) and _plain(of) for of in value.values()))
+        return None if plain else "settings of parts by name, such as {lw: {beta: 2}}"
+    return None if isinstance(value, str) else "text"
+
+
+def _plain(options: Mapping[Any, Any]) -> bool:
+    """Numbers, text and flat lists of them: deeper content of a small file can, where parts refer to others, unfold to gigabytes."""
+    return _are(list(options), str) and all(
+        value is None or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str) for value in options.values()
+    )
+
+
+def _are(values: Any, *kinds: type) -> bool:
+    """Whether this is a list of nothing else, in which no number is infinite."""
+    return isinstance(values, (list, tuple)) and all(
+        isinstance(value, kinds) and not (isinstance(value, float) and not math.isfinite(value)) for value in values
+    )

@@ -1,0 +1,162 @@
+"""The fuzzing harness finds what it looks for, and every reader passes a first round of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from fuzz.__main__ import main
+from fuzz.cases import Runner, smaller
+from fuzz.guard import Guard
+from fuzz.plain import fuzz_plainly
+from fuzz.targets import TARGETS, Target
+from ltpll.errors import InputError
+
+SLOW_SEEDS = {"checkpoint"}  # trained, which takes longer than all the rest
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW_SEEDS])
+def test_a_valid_file_of_every_form_is_read_and_damaged_ones_are_read_or_refused(tmp_path, name):
+    """Without valid files that are read, a fuzzer would only ever see the first check of a reader."""
+    target = TARGETS[name]
+    guard = Guard(tmp_path)
+    runner = Runner(target, tmp_path, guard, 5.0)
+    runner.guard = _NoGuard()  # its hook would stay in this process for good; the engines use it in processes of their own
+    corpus = target.cases()
+    outcomes = [runner(case) for case in corpus]
+    assert name == "paths" or sum(outcome.read for outcome in outcomes) >= len(target.seeds()) / 2
+    rng = random.Random(0)
+    outcomes += [runner(target.mutate(rng, rng.choice(corpus), corpus)) for _ in range(120)]
+    assert [outcome.finding.message for outcome in outcomes if outcome.finding] == []
+    assert len({outcome.place for outcome in outcomes}) > 1
+
+
+class _NoGuard:
+    def watching(self, seconds):
+        return contextlib.nullcontext()
+
+
+# ---- readers that do what none may ------------------------------------------------------------------------------------
+
+
+def refuse(case, folder):
+    raise InputError("This is refused.")
+
+
+def misbehaving(how):
+    def run(case, folder):
+        if b"!" not in case[1:]:
+            refuse(case, folder)
+        how(folder)
+
+    return Target("bad", run, lambda: [b"abcdefgh", b"xyz!"], tokens=[b"!"])
+
+
+def wait(folder):
+    while True:
+        pass
+
+
+def die(folder):
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+def write_outside(folder):
+    with contextlib.suppress(BaseException):  # what swallows the error does not hide the deed
+        (folder.parent.parent / "outside").write_bytes(b"")
+
+
+def start_a_process(folder):
+    subprocess.run(["true"], check=False)
+
+
+def take_memory(folder):
+    bytearray(1 << 40)
+
+
+def say_too_much(folder):
+    raise InputError("one line\nand another")
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        (lambda folder: {}["nothing"], "KeyError"),
+        (wait, "slow"),
+        (die, "died-SIGSEGV"),
+        (write_outside, "forbidden"),
+        (start_a_process, "forbidden"),
+        (take_memory, "MemoryError"),
+        (say_too_much, "message"),
+    ],
+    ids=["error", "hang", "crash", "write", "process", "memory", "message"],
+)
+def test_a_reader_that_does_what_none_may_is_found_and_its_case_kept(tmp_path, how, kind):
+    found = fuzz_plainly(misbehaving(how), 5.0, 4, seed=0, limit=0.2, findings=tmp_path / "kept")
+    assert kind in {finding["kind"] for finding in found["findings"]}
+    finding = next(finding for finding in found["findings"] if finding["kind"] == kind)
+    assert b"!" in (tmp_path / "kept" / finding["file"]).read_bytes()
+    assert finding["replay"].endswith(" bad")
+    assert not (tmp_path.parent / "outside").exists()
+
+
+def test_a_reader_that_behaves_gives_no_findings_and_every_case_is_counted(tmp_path):
+    target = Target("good", refuse, lambda: [b"abc"])
+    found = fuzz_plainly(target, 5.0, 300, seed=0, limit=1.0, findings=tmp_path)
+    assert (found["cases"], found["read"], found["refused"], found["findings"]) == (300, 0, 300, [])
+
+
+def test_a_case_is_cut_down_to_what_matters(tmp_path):
+    target = misbehaving(lambda folder: {}["nothing"])
+    runner = Runner(target, tmp_path, Guard(tmp_path), 1.0)
+    runner.guard = _NoGuard()
+    finding = runner(b"\0" + b"long and dull " * 20 + b"!" + b" more" * 30).finding
+    assert smaller(runner, finding).case == b"\0!"
+
+
+def test_the_same_seed_gives_the_same_cases():
+    target = TARGETS["csv"]
+    corpus = target.cases()
+
+    def drawn(seed):
+        rng = random.Random(seed)
+        return [target.mutate(rng, rng.choice(corpus), corpus) for _ in range(20)]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def in_child(arguments):
+    """The command's exit status, in a process of its own: guards stay with the process they were started in."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            sys.argv = ["fuzz", *map(str, arguments)]
+            status = main()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_the_command_writes_its_summary_and_runs_a_kept_case_again(tmp_path, capfd):
+    common = ["annotation", "--engine", "plain", "--findings", tmp_path / "f"]
+    assert in_child([*common, "--cases", 200, "--json", tmp_path / "s.json"]) == 0
+    assert "200 cases, 0 findings" in capfd.readouterr().out
+    summary = json.loads((tmp_path / "s.json").read_text())
+    assert (summary["cases"], summary["findings"], summary["targets"]["annotation"]["cases"]) == (200, 0, 200)
+    assert summary["environment"]["hardware"]
+    (tmp_path / "case").write_bytes(b"\0<annotation></annotation>")
+    assert in_child(["annotation", "--replay", tmp_path / "case"]) == 0
+    assert capfd.readouterr().out == "read\n"
+    (tmp_path / "case").write_bytes(b"\0<annotation>")
+    assert in_child(["annotation", "--replay", tmp_path / "case"]) == 0
+    assert "refused at data/voc.py" in capfd.readouterr().out

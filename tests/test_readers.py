@@ -1,0 +1,346 @@
+"""Sets written in any form are read back the same, and whatever else a file holds is read or refused with one sentence."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.io
+import scipy.sparse
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fuzz import seeds
+from fuzz.mutations import VALUES
+from fuzz.targets import check_candidates, check_sentence, check_table
+from ltpll.candidates import Candidates
+from ltpll.cli.config import LARGEST, read_config
+from ltpll.data import array_files
+from ltpll.data.tables import Reading, read_candidates, read_table
+from ltpll.errors import InputError
+from ltpll.experiment import Experiment
+from ltpll.labels import read_labels
+from ltpll.report.page import render_page
+from ltpll.report.shape import check_record
+from ltpll.runs import config_hash
+from refusals import refusal
+
+LIMIT = settings(deadline=5000, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+# No separator, bracket or quote at an end, and nothing that is a blank to one reader and a letter to another.
+letters = st.characters(categories=("L", "N", "P", "S"), exclude_characters="|[]\"'")
+names = st.text(letters, min_size=1, max_size=6)
+sets_of_names = st.lists(names, min_size=2, max_size=5, unique=True).flatmap(
+    lambda classes: st.lists(st.lists(st.sampled_from(classes), min_size=1, max_size=4, unique=True), min_size=2, max_size=6)
+)
+
+
+# ---- one problem in every form ----------------------------------------------------------------------------------------
+
+
+def text_table(columns, delimiter=","):
+    file = io.StringIO(newline="")
+    rows = csv.writer(file, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    rows.writerow(columns)
+    rows.writerows(zip(*columns.values(), strict=True))
+    return file.getvalue().encode()
+
+
+def parquet(columns):
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def mat(matrix, **options):
+    file = io.BytesIO()
+    scipy.io.savemat(file, {"data": np.ones((matrix.shape[0], 1)), "partial_target": matrix}, **options)
+    return file.getvalue()
+
+
+@LIMIT
+@given(sets=sets_of_names)
+def test_sets_are_the_same_from_whatever_form_they_were_written_in(tmp_path, sets):
+    classes = sorted({name for row in sets for name in row})
+    if len(classes) < 2:
+        return
+    matrix = np.asarray([[name in row for name in classes] for row in sets], dtype=np.uint8)
+    truth = [{classes[c] for c in np.flatnonzero(row)} for row in matrix]
+    joined = ["|".join(row) for row in sets]
+    in_columns = {f"is_{name}": column.tolist() for name, column in zip(classes, matrix.T, strict=True)}
+    sparse = scipy.sparse.csc_matrix(matrix.astype(float))
+    known, by_column = Reading(classes=tuple(classes)), Reading(class_columns=("is_*",))
+    files = {
+        "text.csv": (text_table({"candidates": joined}), known),
+        "text.tsv": (text_table({"candidates": joined}, "\t"), known),
+        "json.csv": (text_table({"candidates": [json.dumps(row) for row in sets]}), known),
+        "python.csv": (text_table({"candidates": [str(row) for row in sets]}), known),
+        "columns.csv": (text_table(in_columns), by_column),
+        "text.parquet": (parquet({"candidates": joined}), known),
+        "lists.parquet": (parquet({"candidates": sets}), known),
+        "columns.parquet": (parquet(in_columns), by_column),
+        "dense.mat": (mat(matrix), known if len(classes) != len(sets) else None),
+        "sparse.mat": (
+            mat(sparse, do_compression=True),
+            known if len(classes) != len(sets) else None,
+        ),
+    }
+    for name, (content, reading) in files.items():
+        if reading is None:  # a square array may lie either way
+            continue
+        (tmp_path / name).write_bytes(content)
+        found = read_table(tmp_path / name, reading).candidates
+        assert [{found.classes[c] for c in found.row(i)} for i in range(len(found))] == truth, name
+    (tmp_path / "a.npz").write_bytes(npz(candidates=matrix))
+    np.save(tmp_path / "a.npy", matrix)
+    for found in (
+        read_candidates(tmp_path / "a.npz", None, "|"),
+        read_candidates(tmp_path / "a.npy", None, "|"),
+        Candidates.of(pd.Series(joined), classes=classes),
+        Candidates.of(sets, classes=classes),
+        Candidates.of(matrix),
+        read_labels(sets, classes).candidates,
+    ):
+        assert [{classes[c] for c in found.row(i)} for i in range(len(found))] == truth
+
+
+@LIMIT
+@given(text=st.text(st.characters(codec="utf-8"), max_size=60), first=st.sampled_from(["candidates", "candidates,x", "id,candidates", ""]))
+def test_any_text_is_a_table_or_is_refused(tmp_path, text, first):
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"{first}\n{text}".encode())
+    try:
+        check_table(read_table(path))
+    except InputError as error:
+        check_sentence(error)
+
+
+@LIMIT
+@given(rows=st.lists(st.text(max_size=8), max_size=6), separator=st.sampled_from(["|", ";", ", ", "::"]))
+def test_strings_hold_the_names_that_splitting_them_gives_or_are_refused(rows, separator):
+    split = [{part.strip() for part in row.split(separator)} - {""} for row in rows]
+    series = pd.Series(rows, dtype=object)
+    if rows and all(split) and len(set().union(*split)) > 1:
+        found = Candidates.from_series(series, separator=separator)
+        assert [{found.classes[c] for c in found.row(i)} for i in range(len(found))] == split
+    else:
+        refusal(lambda: Candidates.from_series(series, separator=separator))
+
+
+plain_values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+
+
+@LIMIT
+@given(labels=st.lists(plain_values | st.lists(plain_values, max_size=3), max_size=5))
+def test_lists_of_anything_are_labels_or_are_refused(labels):
+    for read in (lambda: read_labels(labels).candidates, lambda: Candidates.of(labels)):
+        try:
+            check_candidates(read())
+        except InputError as error:
+            check_sentence(error)
+
+
+# ---- settings ---------------------------------------------------------------------------------------------------------
+
+trees = st.recursive(
+    plain_values | st.sampled_from(["cifar10", "corr", "none"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@LIMIT
+@given(entries=st.dictionaries(st.sampled_from([*Experiment.__dataclass_fields__, "other"]), trees, max_size=4))
+def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_refused(tmp_path, entries):
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump({"data": "cifar10", **entries}), encoding="utf-8")
+    try:
+        experiment = Experiment.from_mapping(read_config(path))
+    except InputError as error:
+        check_sentence(error)
+        return
+    config = json.loads(json.dumps(experiment.config()))
+    assert config_hash(config) == config_hash(experiment.config())
+    assert Experiment.from_config(config) == replace(experiment, options=config["options"])
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        ("data: cifar10\nextras: 5", "extras is 5: it must be a list of names"),
+        ("data: cifar10\nextras: [[mixup]]", "it must be a list of names"),
+        ("data: cifar10\noptions: 5", "options is 5: it must be settings of parts"),
+        ("data: cifar10\noptions: {lw: 5}", "it must be settings of parts"),
+        ("data: cifar10\noptions: {lw: {beta: .inf}}", "it must be settings of parts"),
+        ("data: cifar10\noptions: {lw: {beta: 2001-01-01}}", "it must be settings of parts"),
+        ("data: cifar10\nlr: .nan", "lr is nan: it must be a number"),
+        ("data: cifar10\nimbalance: .inf", "imbalance is inf: it must be a number"),
+        ("data: cifar10\nepochs: 1.5", "epochs is 1.5: it must be a whole number"),
+        ("data: cifar10\nseed: -1", "seed is -1: it must be at least 0"),
+        (f"data: cifar10\nwidth: {'9' * 400}", "it must be a whole number"),
+        ("data: [cifar10]", "data is ['cifar10']: it must be text"),
+        ("? [a]\n: 1", "in line 1: found unhashable key"),
+        ("1: 2", "unknown entry 1"),
+        (f"data: {'9' * 5000}", "cannot be read: Exceeds the limit"),
+        ("data: 2001-99-99", "cannot be read: month must be in 1..12"),
+        ("data: !!int ''", "cannot be read"),
+        ("[" * 2000, "cannot be read: it has too many brackets"),
+        ("- " * 2000, "cannot be read: its lists lie too deep"),
+        ("data: &a x\nmethod: *a", "one part refers to another"),
+        ("data: &a {x: 1}\n" + "\n".join("b: &a {<<: [*a, *a]}" for _ in range(40)), "one part refers to another"),
+        ("data: " + "x" * LARGEST, "is larger than 16 KiB"),
+    ],
+)
+def test_a_config_that_is_none_is_refused(tmp_path, content, fragment):
+    (tmp_path / "c.yaml").write_text(content)
+    assert fragment in refusal(lambda: Experiment.from_mapping(read_config(tmp_path / "c.yaml")))
+
+
+@pytest.mark.parametrize("entries", [{"lr": "HA"}, {"extras": "HA"}, {"options": "HA"}, {"options": {"lw": {"beta": "HA"}}}])
+def test_settings_that_unfold_to_gigabytes_are_refused_at_once(entries):
+    laughs = ["ha"]
+    for _ in range(60):
+        laughs = [laughs, laughs]
+    unfolding = replaced(entries, next(path for path in places(entries) if path and not isinstance(entry_at(entries, path), dict)), laughs)
+    assert "must be" in refusal(lambda: Experiment.from_mapping({"data": "cifar10", **unfolding}))
+
+
+def entry_at(tree, path):
+    return tree if not path else entry_at(tree[path[0]], path[1:])
+
+
+def test_whole_numbers_written_with_a_point_are_the_same_run():
+    with_point, without = (Experiment.from_mapping({"data": "cifar10", "epochs": n, "imbalance": 50}) for n in (3.0, 3))
+    assert config_hash(with_point.config()) == config_hash(without.config())
+
+
+# ---- records ----------------------------------------------------------------------------------------------------------
+
+
+def replaced(tree, path, value):
+    if not path:
+        return value
+    if isinstance(tree, list):
+        return [replaced(one, path[1:], value) if i == path[0] else one for i, one in enumerate(tree)]
+    return {key: replaced(one, path[1:], value) if key == path[0] else one for key, one in tree.items()}
+
+
+def places(tree, path=()):
+    yield path
+    for key, one in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        yield from places(one, (*path, key))
+
+
+RECORD = seeds.record()
+
+
+def test_a_record_with_any_entry_replaced_is_shown_or_refused(monkeypatch):
+    monkeypatch.setattr("plotly.offline.get_plotlyjs", str)
+    refused, shown = 0, 0
+    for i, path in enumerate(one for one in places(RECORD) if one):
+        for value in (VALUES[i % len(VALUES)], VALUES[(7 * i + 3) % len(VALUES)]):
+            try:
+                render_page([replaced(RECORD, path, value)], title="t", intro=[])
+                shown += 1
+            except InputError as error:
+                check_sentence(error)
+                refused += 1
+    assert min(refused, shown) > 20
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "fragment"),
+    [
+        (("config",), [], "no config"),
+        (("config", "seed"), "0", "no seed"),
+        (("config", "method"), None, "no method"),
+        (("posthoc",), ["nothing"], "no figures in the row 'nothing'"),
+        (("last", "test", "balanced_accuracy"), math.nan, "no balanced accuracy"),
+        (("last", "test", "many"), "0.5", "no figures of the groups"),
+        (("last", "test", "per_class"), [], "no figures of the classes"),
+        (("last", "test", "mean_prediction"), [1.0], "no number for each of its 3 classes in mean_prediction"),
+        (("last", "prior"), {}, "no number for each of its 3 classes in prior"),
+        (("class_counts",), [0, 0, 0], "class_counts that no classes have"),
+        (("classes",), ["a"], "no name for each of its 3 classes"),
+        (("seconds",), "long", "seconds that are no number"),
+        (("environment",), [], "an environment that is no list"),
+        (("shots",), {"many": 1}, "bounds of many and few"),
+        (("curves", "epoch"), [1, "2"], "curves without epochs"),
+        (("curves", "accuracy", "test"), [0.5], "a curve without a number for each epoch"),
+        (("curves",), [1], "curves that are none"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_said(path, value, fragment):
+    check_record(RECORD)
+    message = refusal(lambda: check_record(replaced(RECORD, path, value)))
+    assert fragment in message
+    assert RECORD["key"] in message
+
+
+# ---- arrays and checkpoints -------------------------------------------------------------------------------------------
+
+
+def npy(header, body=b""):
+    text = header.encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (9999999999, 9999999999), }"),
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (10000, 10000), }", b"\0" * 8),
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (1, 2), }", b"cos\nsystem\n"),
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (1, 2), "),
+        npy("{'descr': '<i8', 'shape': 2}"),
+        npy("[" * 5000),
+        b"\x93NUMPY\x09\x00",
+    ],
+    ids=["huge", "larger than its file", "objects", "open", "no order", "deep", "version"],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_arrays_that_claim_too_much_or_are_none_are_refused(tmp_path, content, packed):
+    path = tmp_path / ("a.npz" if packed else "a.npy")
+    if packed:
+        import zipfile
+
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("candidates.npy", content)
+    else:
+        path.write_bytes(content)
+    assert "holds no plain arrays, or is cut off" in refusal(lambda: read_candidates(path, None, "|"))
+
+
+def test_an_array_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(array_files, "UNPACKED_LIMIT", 1000)
+    (tmp_path / "a.npz").write_bytes(npz(candidates=np.zeros((100, 100))))
+    assert "unpacks to more than" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
+
+
+def test_a_member_that_is_no_array_is_refused(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("notes", "text")
+    assert "something else than an array" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
+
+
+def test_a_class_number_that_asks_for_billions_of_classes_is_refused():
+    assert "1,000,000 cannot be learned" in refusal(lambda: Candidates.of([[0], [2**40]]))
+    assert "text and others are numbers" in refusal(lambda: read_labels(["a", 1, None]))
