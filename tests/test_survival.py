@@ -61,12 +61,24 @@ def test_a_run_killed_before_any_of_its_disk_operations_ends_like_an_undisturbed
     """Between every two things that happen on the disk, and with the file that was being written cut in half."""
     whole, moments = points
     assert moments > 15
+    epochs = []
     for moment in range(1, moments + 1):
         root = tmp_path / f"killed at {moment}"
         finished(child("killed_at", moment, "points_run", root, torn=True), status=KILLED)
+        epochs.append(epochs_kept(root))
         finished(child("points_run", root))
         assert outcome(root) == outcome(whole), moment
         assert not list(root.rglob("*.tmp")), moment
+    assert epochs == sorted(epochs)  # at no moment is there less than there was before
+    assert set(epochs) == {0, 1, 2}
+
+
+def epochs_kept(root):
+    """How many epochs a killed run has in its newest checkpoint."""
+    for name in ("checkpoint.safetensors", "checkpoint.previous.safetensors"):
+        for path in root.rglob(name):
+            return read_checkpoint(path)[1]["epoch"]
+    return 0
 
 
 def test_a_run_killed_while_it_is_forgotten_starts_anew_or_goes_on(child, points, tmp_path):
