@@ -1,9 +1,11 @@
-"""Files: writing one so that nobody ever meets half of it."""
+"""Files: writing one so that nobody ever meets half of it, and JSON that may be anybody's."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -18,3 +20,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def parse_json(content: str | bytes) -> Any:
+    """JSON; lists that lie too deep in each other are a ValueError, as all other damage is."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("its lists lie too deep in each other") from None

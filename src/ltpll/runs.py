@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from ltpll import __version__
 from ltpll.errors import BusyError, InputError
-from ltpll.files import write_atomically
+from ltpll.files import parse_json, write_atomically
 
 FORMAT = "ltpll-run-1"
 # What a run writes into its folder beside its config, which is replaced in one move and so never missing. The marker comes first: what is
@@ -69,7 +69,7 @@ class Run:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file: give the name of a folder for the run.")
         try:
-            before = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            before = parse_json((self.folder / "config.json").read_bytes())
         except FileNotFoundError:
             if self.folder.is_dir() and any(self.folder.iterdir()):
                 raise InputError(f"The folder {self.folder} holds files, but no run: give a new folder for the run.") from None
@@ -121,8 +121,8 @@ class Run:
         """The stream so far."""
         path = self.folder / "metrics.jsonl"
         try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        except (OSError, ValueError, RecursionError):
+            return [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError):
             raise InputError(f"The log {path} is missing or damaged: delete the run's folder and train it again.") from None
 
     def keep_log(self, n: int) -> None:
@@ -160,10 +160,10 @@ def record_of(run: Path) -> Record:
 def read_result(path: Path) -> Record:
     """A result file, refused if it is not one."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"There is no result file {path}.") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"The result file {path} cannot be read ({error}): delete it and run again.") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is not a result file of this program.")
