@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed
 # Two processes with two spinning threads each on two cores starve each other: waiting threads sleep, and tests use one thread.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test lint types unit reliability results docs format clean
+.PHONY: demo test lint types unit reliability fuzz audit results docs format clean
 
 demo: $(STAMP)
 	@$(BIN)/ltpll demo
@@ -30,6 +30,17 @@ unit: $(STAMP)
 # What docs/reliability.md promises, tried for minutes rather than seconds.
 reliability: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m reliability -s
+
+# Damaged and hostile files for every reader (fuzz/README.md); what is found lies in build/fuzz.
+FUZZ_SECONDS ?= 600
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 nice $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) --json build/fuzz/summary.json
+
+# Known weaknesses of the pinned versions; in an environment of its own, so that the tested one stays as it is.
+audit: $(STAMP)
+	$(BIN)/python -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
 # The figures of the README and the docs, measured anew on this machine.
 results: $(STAMP)

@@ -110,5 +110,8 @@ def test_bad_requests_are_one_sentence_and_exit_2(trained, arguments, message):
 
 def test_a_folder_without_config_or_checkpoint_is_refused(tmp_path):
     assert "no run's folder" in refusal(lambda: open_run(tmp_path), InputError)
-    (tmp_path / "config.json").write_text("{}")
+    for content in ("[]", "{}", '{"data": 1}', "[" * 100_000):
+        (tmp_path / "config.json").write_text(content)
+        assert "no run's folder" in refusal(lambda: open_run(tmp_path), InputError)
+    (tmp_path / "config.json").write_text('{"data": "cifar10"}')
     assert "no checkpoint" in refusal(lambda: open_run(tmp_path), InputError)

@@ -32,7 +32,7 @@ def test_a_valid_file_of_every_form_is_read_and_damaged_ones_are_read_or_refused
     outcomes = [runner(case) for case in corpus]
     assert name == "paths" or sum(outcome.read for outcome in outcomes) >= len(target.seeds()) / 2
     rng = random.Random(0)
-    outcomes += [runner(target.mutate(rng, rng.choice(corpus), corpus)) for _ in range(120)]
+    outcomes += [runner(target.mutate(rng, rng.choice(corpus), corpus)) for _ in range(60)]
     assert [outcome.finding.message for outcome in outcomes if outcome.finding] == []
     assert len({outcome.place for outcome in outcomes}) > 1
 

@@ -34,7 +34,7 @@ from ltpll.report.shape import check_record
 from ltpll.runs import config_hash
 from refusals import refusal
 
-LIMIT = settings(deadline=5000, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LIMIT = settings(deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # No separator, bracket or quote at an end, and nothing that is a blank to one reader and a letter to another.
 letters = st.characters(categories=("L", "N", "P", "S"), exclude_characters="|[]\"'")

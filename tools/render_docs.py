@@ -21,7 +21,7 @@ from ltpll.report.summary import Figure, Row, difference, rows
 from ltpll.runs import Record, results_under
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/own-data.md", "docs/performance.md", "docs/reproduction.md", "docs/studies.md"]
+PAGES = ["README.md", "docs/own-data.md", "docs/performance.md", "docs/reliability.md", "docs/reproduction.md", "docs/studies.md"]
 
 
 def parts_table() -> str:
@@ -381,6 +381,41 @@ def drift_table() -> str:
     return "\n".join(lines)
 
 
+def fuzz_record(name: str) -> Record:
+    found: Record = json.loads((ROOT / "results" / "fuzz" / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def fuzz_table() -> str:
+    """Of each reader, how many cases it was given by both engines and what became of them."""
+    runs = [fuzz_record(name) for name in ("plain", "guided")]
+    lines = ["| reader | cases | read | refused with a sentence | findings |", "|---|---:|---:|---:|---:|"]
+
+    def row(name: str, results: Sequence[Record]) -> str:
+        sums = [sum(result[key] for result in results) for key in ("cases", "read", "refused")]
+        return f"| {name} | {sums[0]:,} | {sums[1]:,} | {sums[2]:,} | {sum(len(result['findings']) for result in results)} |"
+
+    lines += [row(f"`{name}`", [run["targets"][name] for run in runs if name in run["targets"]]) for name in runs[0]["targets"]]
+    lines.append(row("all", [result for run in runs for result in run["targets"].values()]))
+    said = " ".join(
+        f"{run['engine'].capitalize()} engine: {run['cases']:,} cases in {run['seconds'] / 60:.0f} minutes, "
+        f"commit {run['environment']['commit']}."
+        for run in runs
+    )
+    made = runs[0]["environment"]
+    versions = ", ".join(f"{name} {made[name]}" for name in ("numpy", "pyarrow", "pillow", "safetensors", "PyYAML", "torch"))
+    return "\n".join([*lines, "", f"*{said} {made['hardware']}, one process, Python {made['python']}; {versions}.*"])
+
+
+def fuzz_findings() -> str:
+    lines = ["| reader | what was found | what became of it | test |", "|---|---|---|---|"]
+    lines += [
+        f"| {one['target']} | {one['what']} | {one['mended']} | [`{Path(one['test']).name}`](../{one['test']}) |"
+        for one in fuzz_record("findings")["findings"]
+    ]
+    return "\n".join(lines)
+
+
 def reproduction_tables() -> str:
     """Every table of the paper of which runs are recorded, beside the published numbers."""
     finished = Finished.under(ROOT / "results" / "images")
@@ -421,6 +456,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "cleaning": cleaning_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
+    "fuzz": fuzz_table,
+    "fuzz-findings": fuzz_findings,
     "reproduction": reproduction_tables,
     "toy-cosine": lambda: toy_table(cosine=True),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from ltpll.data.image_sets import ImageSet
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, build_trainer, draw_problem
+from ltpll.files import parse_json
 from ltpll.runs import Run
 from ltpll.trainer import PartialLabelTrainer
 
@@ -23,9 +23,12 @@ from ltpll.trainer import PartialLabelTrainer
 def open_run(folder: Path) -> Run:
     """The run of a folder that still has its checkpoint."""
     try:
-        run = Run(folder.parent, json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        config = parse_json((folder / "config.json").read_bytes())
     except (OSError, ValueError):
-        raise InputError(f"{folder} is no run's folder: it has no config.json that can be read.") from None
+        config = None
+    if not isinstance(config, dict) or not isinstance(config.get("data"), str):
+        raise InputError(f"{folder} is no run's folder: it has no config.json that can be read.")
+    run = Run(folder.parent, config)
     if not (folder / "checkpoint.safetensors").exists():
         raise InputError(f"The run {folder} has no checkpoint: only a folder that was trained in has one, results alone do not.")
     return run

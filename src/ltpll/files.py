@@ -1,10 +1,12 @@
-"""Files: writing one so that nobody ever meets half of it, and saying in one sentence why it cannot be written."""
+"""Files: writing one so that nobody ever meets half of it, saying why it cannot be written, and JSON that may be anybody's."""
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ltpll.errors import InputError
 
@@ -65,3 +67,11 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+def parse_json(content: str | bytes) -> Any:
+    """JSON; lists that lie too deep in each other are a ValueError, as all other damage is."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("its lists lie too deep in each other") from None

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from ltpll import __version__
 from ltpll.errors import BusyError, InputError
-from ltpll.files import cannot_write, remove_leftovers, write_atomically
+from ltpll.files import cannot_write, parse_json, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-run-1"
 # What a run writes into its folder beside its config, which is replaced in one move and so never missing. The marker comes first: what is
@@ -77,7 +77,7 @@ class Run:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file: give the name of a folder for the run.")
         try:
-            before = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))
+            before = parse_json((self.folder / "config.json").read_bytes())
         except FileNotFoundError:
             # A process that died before it had written the config has left no more than a file that was to become it.
             if self.folder.is_dir() and any(not path.name.startswith(".config.json.") for path in self.folder.iterdir()):
@@ -140,8 +140,8 @@ class Run:
     def records(self) -> list[Record]:
         """The stream so far."""
         try:
-            return [json.loads(line) for line in self._lines()]
-        except (OSError, ValueError, RecursionError):
+            return [parse_json(line) for line in self._lines()]
+        except (OSError, ValueError):
             path = self.folder / "metrics.jsonl"
             raise InputError(f"The log {path} is missing or damaged: delete the run's folder and train it again.") from None
 
@@ -187,10 +187,10 @@ def record_of(run: Path) -> Record:
 def read_result(path: Path) -> Record:
     """A result file, refused if it is not one."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"There is no result file {path}.") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"The result file {path} cannot be read ({error}): delete it and run again.") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is not a result file of this program.")

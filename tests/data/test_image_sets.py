@@ -326,6 +326,17 @@ def pickled(folder):
     (folder / "meta.json").write_text(json.dumps(meta))
 
 
+def open_header(folder):
+    content = (folder / "x_test.npy").read_bytes()
+    (folder / "x_test.npy").write_bytes(content.replace(b"), }", b")   ", 1))
+
+
+def test_a_set_described_before_there_were_superclasses_is_read(good, root):
+    meta = json.loads((good[0] / "meta.json").read_text())
+    (good[0] / "meta.json").write_text(json.dumps({key: value for key, value in meta.items() if not key.startswith("superclass")}))
+    assert load_image_set("cifar10", root).superclass is None
+
+
 @pytest.mark.parametrize(
     ("damage", "fragment"),
     [
@@ -348,6 +359,9 @@ def pickled(folder):
         (resave(np.zeros(34, dtype=np.int64)), "shape (34,)"),
         (resave(np.full(35, -1)), "labels from -1 to -1"),
         (pickled, "Object arrays cannot be loaded"),
+        (lambda folder: (folder / "meta.json").write_text("[" * 100_000), "meta.json: not JSON"),
+        (edit(superclass=[10**30] * 10), "no superclass for each of the 10 classes"),
+        (open_header, "EOF in multi-line statement"),
     ],
 )
 def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, fragment):

@@ -154,6 +154,21 @@ def test_types_of_parquet_are_read(tmp_path, kind):
     assert read_table(tmp_path / "t.parquet", Reading(label="id", features=("b",), classes=found.candidates.classes)).features.min() == 1
 
 
+@pytest.mark.parametrize("wrap", [False, True])
+def test_halves_in_parquet_are_names_and_bytes_that_are_no_text_are_refused(tmp_path, wrap):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    halves = pa.array(np.asarray([1, 2, 1], dtype=np.float16))
+    column = pa.ListArray.from_arrays([0, 2, 3], halves) if wrap else halves
+    pq.write_table(pa.table({"candidates": column}), path)
+    assert sets(read_table(path)) == ([["1", "2"], ["1"]] if wrap else [["1"], ["2"], ["1"]])
+    names = [[b"cat"], [b"\xff"]] if wrap else [b"cat", b"\xff"]
+    pq.write_table(pa.table({"candidates": pa.array(names)}), path)
+    assert "UTF-8" in refusal(lambda: read_table(path))
+
+
 def test_commas_separate_where_that_is_asked_for(tmp_path):
     path = text(tmp_path, 'candidates\n"cat, dog"\ncat\n')
     assert sets(read_table(path, Reading(separator=","))) == [["cat", "dog"], ["cat"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
+from ltpll.files import parse_json
 from ltpll.report.shape import check_record
 from ltpll.runs import Record, finished_in, read_result
 
@@ -51,7 +51,7 @@ def report(
 def _is_own(path: Path) -> bool:
     """Whether a folder holds a run on own data, finished or not."""
     try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = parse_json((path / "config.json").read_bytes())
     except (OSError, ValueError):
         return False
     return isinstance(config, dict) and config.get("experiment") == "own"

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.data.archives import CHUNK, SOURCES, Archive, Progress, gather
 from ltpll.errors import InputError, UnknownNameError, first_line
+from ltpll.files import parse_json
 
 IMAGE_SETS = tuple(SOURCES)
 FORMAT = "ltpll image set 1"
@@ -265,8 +266,8 @@ def _read_meta(folder: Path, verify: bool) -> Mapping[str, Any]:
     if not (folder / META).is_file():
         raise InputError(f"{folder} is no image set, since it has no {META}: move it away, then run `{_command(folder)}`.")
     try:
-        meta = json.loads((folder / META).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        meta = parse_json((folder / META).read_bytes())
+    except (OSError, ValueError) as error:
         raise _damaged(folder, f"{META}: {getattr(error, 'strerror', None) or 'not JSON'}") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT or meta.get("name") != folder.name:
         raise _damaged(folder, f"{META} does not describe a set of the format {FORMAT!r} called {folder.name!r}")
