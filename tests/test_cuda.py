@@ -16,6 +16,7 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.targets import CandidateTargets
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 
@@ -341,3 +342,14 @@ def test_candidates_and_targets_live_where_they_are_put():
     index = torch.tensor([2, 0, -2], device="cuda")
     assert candidates[index].tolist() == [[True, True, True], [True, False, True], [False, True, False]]
     assert candidates.select([1, 0]).device.type == "cuda"
+
+
+@pytest.mark.parametrize("sets", [[{0, 2}, {1, 2}, {0, 1}], [{0, 2}, {1}, {0, 1, 2}]], ids=["even", "uneven"])
+def test_targets_are_read_and_written_as_on_the_cpu(sets):
+    cpu, cuda = (CandidateTargets(Candidates.from_sets(sets, n_classes=3).to(device)) for device in ("cpu", "cuda"))
+    rows = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
+    for index in (torch.tensor([2, 0, 1]), torch.tensor([-1, 0, 1], dtype=torch.int32)):
+        for targets in (cpu, cuda):
+            targets[index.to(targets.values.device)] = rows.to(targets.values.device)
+        assert torch.equal(cuda[index.cuda()].cpu(), cpu[index])
+        assert cuda.labels().tolist() == cpu.labels().tolist()
