@@ -230,10 +230,10 @@ def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, 
 @pytest.mark.parametrize("engine", ["captured", "eager"])
 def test_numbers_that_are_not_finite_stop_training_after_the_epoch_and_the_last_checkpoint_is_kept(tmp_path, engine):
     one, x, candidates = points_trainer("proden", "records", (), engine, encoder=Squares())
-    with pytest.raises(NotFiniteError, match=r"not finite in epoch 1, for rows .*: lower the learning rate") as error:
+    with pytest.raises(NotFiniteError, match=r"not finite in epoch 1, step \d, for rows .*: lower the learning rate") as error:
         one.fit(far_away(x), candidates, checkpoint=tmp_path / "checkpoint")
     assert 7 in error.value.rows
-    assert error.value.step is None
+    assert len(error.value.rows) <= 50  # those of one step
     assert not (tmp_path / "checkpoint").exists()
 
 

@@ -57,7 +57,8 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise _UnusableError(f"{path} is not a checkpoint of this program", "delete it or choose another path")
+                version = " in its present version" if metadata.get("format", "").startswith("ltpll-checkpoint-") else ""
+                raise _UnusableError(f"{path} is not a checkpoint of this program{version}", "delete it or choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]
         values = json.loads(text)
