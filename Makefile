@@ -10,7 +10,7 @@ STAMP := $(VENV)/installed
 # Two processes with two spinning threads each on two cores starve each other: waiting threads sleep, and tests use one thread.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test lint types unit fuzz audit results docs format clean
+.PHONY: demo test lint types unit reliability fuzz audit results docs format clean
 
 demo: $(STAMP)
 	@$(BIN)/ltpll demo
@@ -26,6 +26,10 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# What docs/reliability.md promises, tried for minutes rather than seconds.
+reliability: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m reliability -s
 
 # Damaged and hostile files for every reader (fuzz/README.md); what is found lies in build/fuzz.
 FUZZ_SECONDS ?= 600

@@ -5,12 +5,12 @@ import numpy as np
 from ltpll.data.image_sets import ImageSet
 
 
-def coloured_images(n_classes=4, per_class=24, per_test_class=6, name="cifar10", **more):
+def coloured_images(n_classes=4, per_class=24, per_test_class=6, name="cifar10", side=32, **more):
     rng = np.random.default_rng(0)
     colours = rng.integers(40, 216, (n_classes, 3))
 
     def draw(labels):
-        noise = rng.integers(-40, 40, (len(labels), 32, 32, 3))
+        noise = rng.integers(-40, 40, (len(labels), side, side, 3))
         return (colours[labels][:, None, None] + noise).clip(0, 255).astype(np.uint8)
 
     y, y_test = np.repeat(np.arange(n_classes), per_class), np.repeat(np.arange(n_classes), per_test_class)

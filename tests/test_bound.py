@@ -1,6 +1,7 @@
 """Proposition 1."""
 
 import math
+import random
 
 import pytest
 from typer.testing import CliRunner
@@ -46,6 +47,22 @@ def test_numbers_that_it_does_not_hold_for_are_refused(change, message):
 def test_the_ambiguity_degree_is_the_largest_share_of_a_wrong_label_in_a_class():
     sets = Candidates.from_sets([{0, 1}, {0, 1}, {0, 2}, {0}, {1, 2}, {1}, {2}], n_classes=3)
     assert ambiguity_degree(sets, [0, 0, 0, 0, 1, 1, 2]) == 0.5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_ambiguity_degree_equals_a_plain_count(seed):
+    rng = random.Random(seed)
+    labels = [rng.randrange(6) for _ in range(40)]
+    sets = [{true, *(c for c in range(6) if rng.random() < 0.3)} for true in labels]
+    shares = []
+    for a in set(labels):
+        own = [s for s, true in zip(sets, labels, strict=True) if true == a]
+        shares += [sum(b in s for s in own) / len(own) for b in range(6) if b != a]
+    assert ambiguity_degree(Candidates.from_sets(sets, n_classes=6), labels) == pytest.approx(max(shares))
+
+
+def test_the_ambiguity_degree_of_sets_without_wrong_labels_is_zero():
+    assert ambiguity_degree(Candidates.from_sets([{0}, {1}], n_classes=2), [0, 1]) == 0
 
 
 def test_the_ambiguity_degree_of_many_uniform_sets_is_about_their_probability():

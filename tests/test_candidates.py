@@ -14,6 +14,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import ltpll.candidates
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning
 from refusals import refusal
@@ -198,6 +199,54 @@ def test_a_batch_equals_the_dense_rows_for_any_index_with_repeats(data, draw):
     assert np.array_equal(batch.numpy(), matrix_of(sets, n_classes, np.bool_)[index])
 
 
+EVEN, UNEVEN = [{0, 1}, {2, 4}, {1, 3}, {0, 4}], [{0, 1}, {2}, {0, 1, 2, 3, 4}, {4}]
+
+
+@pytest.mark.parametrize("sets", [EVEN, UNEVEN], ids=["even", "uneven"])
+@pytest.mark.parametrize("few", [0, 1 << 20], ids=["positions worked out", "positions kept"])
+def test_rows_count_like_a_tensors_and_may_change_between_two_reads(sets, few, monkeypatch):
+    monkeypatch.setattr(ltpll.candidates, "FEW_POSITIONS", few)
+    candidates, expected = Candidates.of(sets, n_classes=5), torch.from_numpy(matrix_of(sets, 5, np.bool_))
+    index = torch.tensor([3, 0])
+    for now in ([3, 0], [3, 0], [0, 3], [-1, -4], [2, 2], [3, 0]):
+        index.copy_(torch.tensor(now))  # the very tensor that was looked up before
+        assert torch.equal(candidates[index], expected[now])
+        assert torch.equal(candidates[torch.tensor(now, dtype=torch.int32)], expected[now])
+    index.copy_(torch.tensor([1, 1]))
+    assert torch.equal(candidates[torch.tensor([3, 0])], expected[[3, 0]])
+    for wrong in (4, -5):
+        with pytest.raises(IndexError):
+            candidates[torch.tensor([0, wrong])]
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=sets_of_labels())
+def test_positions_that_are_kept_are_those_that_are_worked_out(data):
+    sets, n_classes = data
+    candidates = Candidates.of(sets, n_classes=n_classes)
+    everything = torch.arange(len(sets))
+    slots, before = candidates.slots(everything), candidates.n_bytes
+    longest = max(map(len, sets))
+    assert slots.tolist() == [[min(int(start) + k, int(end) - 1) for k in range(longest)] for start, end in offsets_of(candidates)]
+    rows = candidates.rows(everything)
+    assert torch.equal(rows.labels, candidates.labels[slots].long())
+    uneven = len(set(map(len, sets))) > 1
+    assert torch.equal(rows.where, slots if uneven else everything)
+    assert candidates.n_bytes == before + (2 * 8 * len(sets) * longest if uneven else 0)
+
+
+def offsets_of(candidates):
+    return zip(candidates.offsets[:-1], candidates.offsets[1:], strict=True)
+
+
+@pytest.mark.parametrize(("width", "rows"), [(1, 40), (3, 13), (40, 1), (1000, 1)])
+def test_parts_are_all_rows_in_order_and_never_more_than_asked_for(width, rows, monkeypatch):
+    monkeypatch.setattr(ltpll.candidates, "VALUES_AT_ONCE", 40)
+    parts = Candidates.of([[0], [1, 2]] * 50).parts(width)
+    assert torch.cat(parts).tolist() == list(range(100))
+    assert {len(part) for part in parts[:-1]} == {rows}
+
+
 @settings(max_examples=60, deadline=None)
 @given(data=sets_of_labels(), draw=st.data())
 def test_select_equals_the_chosen_sets_in_their_order(data, draw):
@@ -230,17 +279,18 @@ def test_counts_sizes_contains_and_bytes_equal_a_plain_count(data, draw):
     assert candidates.sizes.tolist() == [len(s) for s in sets]
     assert candidates.max_size == max(len(s) for s in sets)
     assert candidates.contains(torch.tensor(labels)).tolist() == [label in s for label, s in zip(labels, sets, strict=True)]
-    # Two bytes a label, four an offset, and eight for each position in the longest row.
-    assert candidates.n_bytes == 2 * sum(map(len, sets)) + 4 * (len(sets) + 1) + 8 * max(map(len, sets))
+    # Two bytes a label, four an offset, and four for each position in the longest row.
+    assert candidates.n_bytes == 2 * sum(map(len, sets)) + 4 * (len(sets) + 1) + 4 * max(map(len, sets))
     mean = sum(map(len, sets)) / len(sets)
     assert repr(candidates) == f"Candidates({len(sets)} rows, {n_classes} classes, {mean:.2f} candidates a row)"
 
 
-def test_contains_is_right_beyond_one_chunk_of_rows():
-    n = (1 << 16) + 3
-    candidates = Candidates.of([[i % 3] for i in range(n)], n_classes=3)
-    found = candidates.contains(torch.zeros(n, dtype=torch.long))
-    assert found.tolist() == [i % 3 == 0 for i in range(n)]
+@pytest.mark.parametrize("values_at_once", [1, 7, 40])
+def test_contains_is_right_however_many_rows_are_looked_at_at_once(values_at_once, monkeypatch):
+    monkeypatch.setattr(ltpll.candidates, "VALUES_AT_ONCE", values_at_once)
+    candidates = Candidates.of([[i % 3] for i in range(100)], n_classes=3)
+    found = candidates.contains(torch.zeros(100, dtype=torch.long))
+    assert found.tolist() == [i % 3 == 0 for i in range(100)]
 
 
 def test_moving_to_a_device_keeps_everything():

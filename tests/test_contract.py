@@ -168,7 +168,7 @@ def test_a_rebalancers_state_round_trip_keeps_its_prior(rebalancer):
 @ALL_REBALANCERS
 @pytest.mark.parametrize("extras", [(), tuple(EXTRAS)], ids=["plain", "all-extras"])
 def test_every_combination_trains_checkpoints_and_goes_on_identically(method, rebalancer, extras, tmp_path):
-    """Two epochs, a checkpoint and two more by another trainer equal four epochs in one go, to the last bit."""
+    """Stopped in the middle of an epoch (SoLar's first after its new start) and again at its end, each time taken up by another trainer."""
     if method.own_rebalancing and rebalancer != "none":
         pytest.skip("refused: see tests/test_trainer.py")
     g = torch.Generator().manual_seed(1)
@@ -202,10 +202,15 @@ def test_every_combination_trains_checkpoints_and_goes_on_identically(method, re
     whole = trainer().fit(x, candidates)
     first = trainer()
     first.prepare(x, candidates)
-    for _ in range(2):
-        first.history.append(first.train_epoch())
-    first.save(tmp_path / "checkpoint")
-    second = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    first.history.append(first.train_epoch())
+    assert first.train_epoch(pause=lambda: True) is None  # after one of two steps
+    first.save(tmp_path / "in the middle")
+    between = trainer()
+    between.prepare(x, candidates)
+    between.load(tmp_path / "in the middle")
+    between.history.append(between.train_epoch())
+    between.save(tmp_path / "at the end")
+    second = trainer().fit(x, candidates, checkpoint=tmp_path / "at the end")
 
     assert second.history == whole.history
     assert torch.equal(second.targets.values, whole.targets.values)

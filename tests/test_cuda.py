@@ -9,7 +9,7 @@ import torch
 from ltpll.bench import random_images
 from ltpll.candidates import Candidates
 from ltpll.data import four_squares, uniform_candidates
-from ltpll.errors import InputError
+from ltpll.errors import InputError, NotFiniteError
 from ltpll.evaluate import Truth
 from ltpll.experiment import Experiment, build_trainer, draw_problem
 from ltpll.extras import EXTRAS
@@ -118,6 +118,122 @@ def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_
     again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, **options)
     torch.testing.assert_close(again.targets.values, whole.targets.values, atol=1e-4, rtol=1e-3)
     assert torch.equal(before, torch.cuda.get_rng_state())
+
+
+def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="stop", device="cuda"):
+    """Six steps an epoch, views drawn for two at once; made anew, with the same weights."""
+    x, y = four_squares([20, 40, 80, 160], seed=0)
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
+    if encoder is not None:
+        model.encoder = encoder
+    made = PartialLabelTrainer(
+        model,
+        METHODS[method](),
+        REBALANCERS.create(rebalancer, {"n_features": 16, "n_classes": 4, "class_frequencies": np.bincount(y)}),
+        [EXTRAS[name]() for name in extras],
+        views=Views(weak=(Jitter(0.1),), strong=(Jitter(0.2, 0.1),)),
+        epochs=6,
+        batch_size=50,
+        lr=0.1,
+        chunk=100,
+        device=device,
+        engine=engine,
+        on_nan=on_nan,
+    )
+    return made, x, uniform_candidates(y, 4, 0.5, seed=0)
+
+
+# What resuming on a GPU promises: sums whose order the device chooses, and nothing else, may differ.
+WITHIN = {"atol": 1e-4, "rtol": 1e-3}
+
+
+@pytest.mark.parametrize("engine", ["captured", "eager"])
+@pytest.mark.parametrize(
+    ("method", "rebalancer", "extras"),
+    [
+        ("corr", "records", ("mixup",)),
+        ("pico", "records", ()),
+        ("solar", "none", ()),
+        ("htc", "none", ()),
+        ("proden", "none", ("bcl", "paco")),
+    ],
+)
+@pytest.mark.parametrize("steps", [13, 18], ids=["in an epoch", "between epochs"])
+def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one(tmp_path, method, rebalancer, extras, engine, steps):
+    """Stopped after a recording has replaced the first calls, and taken up by a trainer that has recorded nothing yet."""
+    whole, x, candidates = points_trainer(method, rebalancer, extras, engine)
+    whole.fit(x, candidates)
+    first, *_ = points_trainer(method, rebalancer, extras, engine)
+    first.prepare(x, candidates)
+    taken = 0
+
+    def pause():
+        nonlocal taken
+        taken += 1
+        return taken == steps
+
+    while taken < steps:
+        record = first.train_epoch(pause)
+        first.history += [record] if record else []
+    first.save(tmp_path / "checkpoint")
+    second, *_ = points_trainer(method, rebalancer, extras, engine)
+    second.fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    while first.epoch < first.epochs:  # the same trainer can go on, too
+        first.history.append(first.train_epoch())
+    for other in (second, first):
+        assert [r["loss"] for r in other.history] == pytest.approx([r["loss"] for r in whole.history], rel=1e-3)
+        torch.testing.assert_close(other.targets.values, whole.targets.values, **WITHIN)
+        torch.testing.assert_close(other.model.state_dict(), whole.model.state_dict(), **WITHIN)
+
+
+class Squares(torch.nn.Module):
+    """What is 1e25 away has no finite square."""
+
+    def __init__(self):
+        super().__init__()
+        g = torch.Generator().manual_seed(0)
+        self.weight = torch.nn.Parameter(torch.randn(2, 16, generator=g))
+        self.norm = torch.nn.BatchNorm1d(16)
+
+    def forward(self, x):
+        return self.norm(torch.square(x) @ self.weight)
+
+
+def far_away(x, row=7):
+    x = x.copy()
+    x[row] = 1e25
+    return x
+
+
+@pytest.mark.parametrize(
+    ("method", "rebalancer", "extras"),
+    [("proden", "records", ()), ("corr", "epoch-records", ("bcl", "paco")), ("pico", "none", ()), ("solar", "none", ())],
+)
+def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, extras):
+    """One batch of every epoch holds a row without finite outputs; were anything of it kept, all would be spoilt."""
+    trained = []
+    for engine in ("eager", "captured"):
+        one, x, candidates = points_trainer(method, rebalancer, extras, engine, encoder=Squares(), on_nan="skip")
+        trained.append(one.fit(far_away(x), candidates))
+    eager, replayed = trained
+    assert [r["skipped"] for r in replayed.history] == [r["skipped"] for r in eager.history] == [1] * 6
+    assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
+    for name, tensor in replayed._state().items():
+        if not name.startswith(("random", "generator")) and tensor.is_floating_point():
+            assert not torch.isnan(tensor).any(), name
+    torch.testing.assert_close(replayed.targets.values, eager.targets.values, atol=2e-3, rtol=1e-2)
+    sets = replayed.candidates[torch.tensor([7], device=replayed.device)].float()
+    torch.testing.assert_close(replayed.targets[torch.tensor([7], device=replayed.device)], sets / sets.sum())  # as in the beginning
+
+
+@pytest.mark.parametrize("engine", ["captured", "eager"])
+def test_numbers_that_are_not_finite_stop_training_after_the_epoch_and_the_last_checkpoint_is_kept(tmp_path, engine):
+    one, x, candidates = points_trainer("proden", "records", (), engine, encoder=Squares())
+    with pytest.raises(NotFiniteError, match=r"not finite in epoch 1, for rows .*: lower the learning rate") as error:
+        one.fit(far_away(x), candidates, checkpoint=tmp_path / "checkpoint")
+    assert 7 in error.value.rows
+    assert error.value.step is None
+    assert not (tmp_path / "checkpoint").exists()
 
 
 def test_a_model_that_waits_for_the_device_is_told_to_run_eagerly_and_then_trains():

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from ltpll.errors import InputError
-from ltpll.evaluate import Shots, Truth, best_epoch, evaluate, prior_distance, target_recovery
+from ltpll.evaluate import Shots, Tally, Truth, best_epoch, evaluate, prior_distance, target_recovery
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -28,6 +30,19 @@ def test_figures_equal_scikit_learns(seed, n_classes, n):
     assert got.per_class == pytest.approx(metrics.recall_score(labels, predicted, average=None).tolist(), abs=1e-6)
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     assert got.mean_prediction == pytest.approx(probabilities.mean(0).tolist())
+
+
+@given(st.integers(0, 10_000), st.integers(1, 20))
+def test_parts_of_the_predictions_add_up_to_the_figures_of_all(seed, size):
+    g = torch.Generator().manual_seed(seed)
+    logits, labels = torch.randn(40, 7, generator=g), torch.randint(7, (40,), generator=g)
+    counts = torch.randint(0, 200, (7,), generator=g)
+    tally = Tally(7, logits.device)
+    for part, own in zip(logits.split(size), labels.split(size), strict=True):
+        tally.add(part, own)
+    expected, found = evaluate(logits, labels, counts), tally.evaluation(counts)
+    assert found.mean_prediction == pytest.approx(expected.mean_prediction)
+    assert replace(found, mean_prediction=[]) == replace(expected, mean_prediction=[])
 
 
 def test_groups_are_means_over_their_classes_with_the_papers_bounds():

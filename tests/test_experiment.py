@@ -1,9 +1,6 @@
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ from ltpll.data.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, build_trainer, draw_problem, experiment_run, train
 from pictures import coloured_images
-from processes import typed
 
 SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
 
@@ -151,23 +147,6 @@ def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root
     assert [event.value for event in events.Scalars("loss")] == pytest.approx([record["loss"] for record in logged])
     accuracies = [record["test"]["balanced_accuracy"] for record in logged]
     assert [event.value for event in events.Scalars("test/balanced_accuracy")] == pytest.approx(accuracies)
-
-
-def test_an_interrupted_command_goes_on_from_its_checkpoint(root, tmp_path):
-    arguments = ["--epochs", "30", "--method", "proden"]
-    process = typed(command(root, *arguments), cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.rglob("checkpoint.safetensors")) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert "Interrupted" in stdout
-    assert "Traceback" not in stderr
-    again = call(root, *arguments, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
-    metrics = next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines()
-    assert len(metrics) == 30
 
 
 @pytest.mark.parametrize(

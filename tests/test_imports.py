@@ -13,16 +13,17 @@ PACKAGE = Path(ltpll.__file__).parent
 
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
-    ["errors", "files", "randomness", "trial_kernels", "workers"],
+    ["errors", "randomness", "signals", "trial_kernels"],
+    ["files", "workers"],
     ["gpu"],
     ["registry", "inputs", "sets", "settings"],
     ["candidates"],
     ["labels", "targets", "bound", "priors", "sinkhorn", "selection"],
     ["contract", "transduction"],
-    ["contrast"],
-    ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint", "engine", "precision", "describe"],
+    ["contrast", "distributed"],
+    ["data", "views", "models", "methods", "rebalancers", "extras", "checkpoint", "engine", "feed", "finite", "precision", "describe"],
     ["passes"],
-    ["checks", "predictor"],
+    ["checks", "predictor", "resuming"],
     ["export"],
     ["trainer"],
     ["evaluate", "scorers"],
@@ -30,7 +31,7 @@ LAYERS = [
     ["runs", "catalogue", "report"],
     ["recording"],
     ["studies", "experiment", "own"],
-    ["bench", "features", "paper"],
+    ["bench", "bench_targets", "features", "paper"],
     ["cli"],
     ["__main__"],
 ]

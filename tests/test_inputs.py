@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ltpll.inputs import as_inputs, as_labels, at_least
+from ltpll.inputs import as_inputs, as_labels, at_least, chosen_device
 from refusals import refusal
 
 GRID = np.arange(12.0).reshape(4, 3) / 8  # exact in every float type
@@ -160,3 +160,13 @@ def test_a_whole_number_that_is_large_enough_is_kept(value, least):
 @pytest.mark.parametrize("value", [0, -1, 1.5, "3", "three", None, float("nan"), float("inf")])
 def test_what_is_no_whole_number_or_too_small_is_refused_by_name(value):
     assert refusal(lambda: at_least(value, 1, "epochs")) == f"epochs is {value}: it must be a whole number of at least 1."
+
+
+@pytest.mark.parametrize("name", ["gpu0", "cuda:99", "cpu:x", ""])
+def test_a_device_that_there_is_not_is_refused_by_name(name):
+    assert repr(name) in refusal(lambda: chosen_device(name))
+
+
+def test_a_device_that_there_is_is_taken_and_auto_is_one_of_them():
+    assert chosen_device("cpu") == chosen_device(torch.device("cpu")) == torch.device("cpu")
+    assert chosen_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")

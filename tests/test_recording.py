@@ -1,7 +1,11 @@
+import os
+import signal
+
 import pytest
 import torch
 
 from ltpll.data import four_squares, uniform_candidates
+from ltpll.errors import CheckpointWarning
 from ltpll.evaluate import Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -9,6 +13,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training, rounded, snapshots
 from ltpll.runs import Run
 from ltpll.trainer import PartialLabelTrainer
+from refusals import refusal
 
 
 def record(run, *, stop_after=None, checkpoint_every=2, **more):
@@ -29,6 +34,78 @@ def record(run, *, stop_after=None, checkpoint_every=2, **more):
 
 def untimed(records):
     return [{key: value for key, value in one.items() if key not in ("seconds", "views_per_second")} for one in records]
+
+
+def test_a_log_cut_off_in_a_line_or_ahead_of_the_checkpoint_is_made_good(tmp_path):
+    whole, run = Run(tmp_path / "whole", {"seed": 0}), Run(tmp_path / "cut", {"seed": 0})
+    record(whole)
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=3)
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 4, "lo')
+    assert [one["epoch"] for one in run.records()] == [1, 2, 3]
+    (run.folder / ".result.json.17.tmp").write_text("what a killed process left")
+    record(run)
+    assert untimed(run.records()) == untimed(whole.records())
+    assert not list(run.folder.glob("*.tmp"))
+
+
+def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_its_log(tmp_path):
+    whole, run = Run(tmp_path / "whole", {"seed": 0}), Run(tmp_path / "cut", {"seed": 0})
+    record(whole)
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=5)
+    newest = run.folder / "checkpoint.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(CheckpointWarning, match=r"checkpoint.safetensors is damaged \(.*\): it now lies in checkpoint.refused.safetensors"):
+        record(run)
+    assert untimed(run.records()) == untimed(whole.records())
+    assert run.result()["last"] == whole.result()["last"]
+
+
+def test_two_damaged_checkpoints_are_refused_in_one_sentence_and_left_alone(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=5)
+    paths = [run.folder / "checkpoint.safetensors", run.folder / "checkpoint.previous.safetensors"]
+    for path in paths:
+        path.write_bytes(b"nothing")
+    message = refusal(lambda: record(run))
+    assert all(f"{path} is damaged" in message for path in paths)
+    assert message.endswith("delete both to start again, or use another path.")
+    assert all(path.read_bytes() == b"nothing" for path in paths)
+
+
+def test_a_log_that_lacks_epochs_of_its_checkpoint_is_refused(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=5)
+    lines = (run.folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (run.folder / "metrics.jsonl").write_bytes(b"".join(lines[:3]))
+    assert "has 3 of the 4 epochs of its checkpoint: delete" in refusal(lambda: record(run))
+
+
+def test_the_seconds_of_an_epoch_are_those_of_every_process_that_worked_on_it(tmp_path, monkeypatch):
+    """Two seconds in one process and three in another, by a clock that stands still otherwise."""
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    steps, original = 0, PartialLabelTrainer.step
+
+    def step(self, *given):
+        nonlocal now, steps
+        now, steps = now + 1, steps + 1
+        if steps == 6:  # of four an epoch
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, *given)
+
+    monkeypatch.setattr(PartialLabelTrainer, "step", step)
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, checkpoint_every=1)
+    now = 1000.0
+    record(run, checkpoint_every=1)
+    assert [one["seconds"] for one in run.records()] == [4.0] * 7
+    assert run.result()["views_per_second"] == 32
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 6])

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ltpll.targets
+import ltpll.candidates
 from ltpll.candidates import Candidates
 from ltpll.targets import CandidateTargets, ClassTargets, initial_targets, restricted_softmax
 
@@ -92,6 +92,30 @@ def test_any_sequence_of_reads_and_writes_equals_a_dense_matrix(covers, data, dr
 
 
 @pytest.mark.parametrize("covers", LAYOUTS)
+@pytest.mark.parametrize("few", [0, 1 << 20], ids=["positions worked out", "positions kept"])
+@pytest.mark.parametrize("even", [True, False])
+def test_one_index_that_changes_reads_and_writes_what_it_says_now(covers, few, even, monkeypatch):
+    monkeypatch.setattr(ltpll.candidates, "FEW_POSITIONS", few)
+    rng = np.random.default_rng(0)
+    sets = [set(rng.choice(6, size=3 if even else rng.integers(1, 7), replace=False).tolist()) for _ in range(12)]
+    mask = np.asarray([[c in labels for c in range(6)] for labels in sets])
+    dense, targets = uniform(sets, 6, covers), initial_targets(Candidates.of(sets, n_classes=6), covers)
+    index = torch.zeros(4, dtype=torch.long)
+    for _ in range(20):
+        index.copy_(torch.from_numpy(rng.permutation(12)[:4] - 12 * rng.integers(0, 2, 4)))  # some from behind
+        rows = rng.random((4, 6)).astype(np.float32)
+        assert np.array_equal(targets[index].numpy(), dense[index.numpy()])
+        targets[index] = torch.from_numpy(rows)
+        dense[index.numpy()] = rows * mask[index.numpy()] if covers == "candidates" else rows
+        assert np.array_equal(targets[index].numpy(), dense[index.numpy()])
+    everything = torch.arange(12)
+    own = targets.on_candidates(everything).numpy()
+    for i, labels in enumerate(sets):
+        expected = [dense[i, c] for c in sorted(labels)]
+        assert own[i].tolist() == expected + expected[-1:] * (own.shape[1] - len(labels))
+
+
+@pytest.mark.parametrize("covers", LAYOUTS)
 def test_writing_a_row_twice_in_one_batch_with_the_same_values_equals_writing_it_once(covers):
     candidates = Candidates.of([[0, 2], [1], [0, 1, 2]])
     once, twice = initial_targets(candidates, covers), initial_targets(candidates, covers)
@@ -110,14 +134,14 @@ def test_reading_gives_a_copy(covers):
 
 
 @pytest.mark.parametrize("covers", LAYOUTS)
-@pytest.mark.parametrize("chunk", [1, 3, 10, 11])
-def test_labels_and_mean_do_not_depend_on_the_chunk(covers, chunk, monkeypatch):
-    rng = np.random.default_rng(chunk)
+@pytest.mark.parametrize("rows_at_once", [1, 3, 10, 11])
+def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(covers, rows_at_once, monkeypatch):
+    rng = np.random.default_rng(rows_at_once)
     sets = [set(rng.choice(5, size=rng.integers(1, 6), replace=False).tolist()) for _ in range(10)]
     targets = initial_targets(Candidates.of(sets, n_classes=5), covers)
     dense = rng.random((10, 5)).astype(np.float32)
     targets[torch.arange(10)] = torch.from_numpy(dense)
-    monkeypatch.setattr(ltpll.targets, "CHUNK", chunk)
+    monkeypatch.setattr(ltpll.candidates, "VALUES_AT_ONCE", 5 * rows_at_once)
     assert targets.labels().tolist() == best_candidates(dense, sets)
     expected = (
         mean_on_candidates(dense, sets) if covers == "classes" else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10

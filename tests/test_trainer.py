@@ -8,7 +8,7 @@ from torch import nn
 from ltpll.candidates import Candidates
 from ltpll.contract import Method
 from ltpll.data import four_squares, uniform_candidates
-from ltpll.errors import InputError, InputWarning, NotFiniteError
+from ltpll.errors import InputError, InputWarning
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
@@ -17,20 +17,7 @@ from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.trainer import PartialLabelTrainer, cosine_rate
 from ltpll.views import Jitter, Views
-
-SIZES = (10, 20, 40, 80)
-
-
-def toy(seed=0):
-    x, y = four_squares(SIZES, seed=seed)
-    return x, y, uniform_candidates(y, 4, 0.5, seed=seed)
-
-
-def trainer(method="proden", rebalancer=None, extras=(), *, seed=0, model=None, **options):
-    model = model or build_model("mlp", seed, n_inputs=2, n_classes=4, hidden=(8,))
-    options = {"epochs": 3, "batch_size": 32, "lr": 0.1, "device": "cpu", "views": Views(strong=(Jitter(0.05),)), **options}
-    return PartialLabelTrainer(model, METHODS[method](), rebalancer, extras, seed=seed, **options)
-
+from points import toy, trainer
 
 # ---- what a step does -----------------------------------------------------------------------------------------------
 
@@ -84,7 +71,7 @@ def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
     for drop_last, sizes in ((True, [64, 64]), (False, [64, 64, 22])):
         one = trainer(batch_size=64, drop_last=drop_last)
         one.prepare(x, candidates)
-        batches = [index for index, _ in one._batches()]
+        batches = [index for index, _ in one._feed.batches(one.draw)]
         assert [len(batch) for batch in batches] == sizes
         assert len(torch.cat(batches).unique()) == sum(sizes)
 
@@ -93,7 +80,7 @@ def test_fewer_rows_than_a_batch_make_one_batch_of_all():
     x, _, candidates = toy()
     one = trainer(batch_size=10_000)
     one.prepare(x, candidates)
-    assert [len(index) for index, _ in one._batches()] == [len(x)]
+    assert [len(index) for index, _ in one._feed.batches(one.draw)] == [len(x)]
 
 
 def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forward():
@@ -437,43 +424,7 @@ def test_a_class_that_is_never_a_candidate_is_warned_of_and_training_goes_on():
     assert not (done.targets[torch.arange(len(x))][:, 3] > 0).any()
 
 
-def test_logits_that_are_not_finite_stop_training_with_epoch_step_and_rows(tmp_path):
-    class Breaks(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = nn.Linear(2, 8)
-            self.calls = 0
-
-        def forward(self, x):
-            self.calls += 1
-            out = self.linear(x)
-            if self.calls == 6:  # the second step of the second epoch
-                out = out.clone()
-                out[5] = torch.nan
-            return out
-
-    x, _, candidates = toy()
-    one = trainer(model=Classifier(Breaks(), nn.Linear(8, 4)))
-    with pytest.raises(NotFiniteError, match=r"epoch 2, step 2, for row \d+: lower the learning rate \(now 0.1\)"):
-        one.fit(x, candidates, checkpoint=tmp_path / "checkpoint")
-    good = trainer(model=Classifier(Breaks(), nn.Linear(8, 4)))
-    good.prepare(x, candidates)
-    good.load(tmp_path / "checkpoint")  # the last good state was kept
-    assert good.epoch == 1
-    assert torch.isfinite(good.targets.values).all()
-
-
 # ---- checkpoints -----------------------------------------------------------------------------------------------------
-
-
-def test_a_checkpoint_of_other_parts_or_other_data_is_refused(tmp_path):
-    x, _, candidates = toy()
-    path = tmp_path / "checkpoint"
-    trainer().fit(x, candidates, checkpoint=path)
-    with pytest.raises(InputError, match=r"cavl.*another path|another path"):
-        trainer("cavl").fit(x, candidates, checkpoint=path)
-    with pytest.raises(InputError, match="other training data"):
-        trainer().fit(x[:-5], candidates.select(range(len(x) - 5)), checkpoint=path)
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(0.0, [2, 4, 6, 7]), (3600.0, [2, 7])])

@@ -28,3 +28,14 @@ def test_the_two_most_believed_candidates_of_each_row_in_a_plain_loop(covers):
         assert runner_up[i] == second
         beside = inside[second] / total if len(order) > 1 else 0.0
         assert margin[i] == pytest.approx(inside[order[0]] / total - beside, abs=1e-6)
+
+
+@pytest.mark.parametrize("covers", ["candidates", "classes"])
+def test_of_candidates_believed_as_much_the_lower_number_comes_first_as_in_the_labels(covers):
+    candidates = Candidates.from_sets([{1, 3, 5}, {4}, {0, 2}], n_classes=6)
+    targets = initial_targets(candidates, covers)
+    labels, confidence, runner_up, margin = believed(targets, candidates)
+    assert labels.tolist() == targets.labels().tolist() == [1, 4, 0]
+    assert runner_up.tolist() == [3, 4, 2]
+    assert confidence.tolist() == pytest.approx([1 / 3, 1, 1 / 2])
+    assert margin.tolist() == pytest.approx([0, 1, 0])

@@ -322,6 +322,37 @@ def sharing_table() -> str:
     return "\n".join(lines).rstrip()
 
 
+def targets_table() -> str:
+    """Candidates and targets as examples and classes grow, from `ltpll bench targets`."""
+    lines = []
+    for found in bench_records("targets"):
+        made, large = found["environment"], found["inaturalist"]
+        lines += [
+            f"**{made['hardware']}** (threads: {made['threads']}, torch {made['torch']}, commit {made['commit']}; batches of "
+            f"{found['batch']}, the median batch):",
+            "",
+            "| examples | classes | candidates | MB | dense, MB | read, ms | write, ms | times dense | times dense, `index_select` |",
+            "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        ]
+        for row in [*found["grid"], *found["uneven"], *([large] if large else [])]:
+            ours, sizes = row["milliseconds"], "–".join(map(str, sorted(set(row["set_sizes"]))))
+            dense = [row["dense_milliseconds"], row["selected_milliseconds"]]
+            times = [f"{sum(ours.values()) / sum(one.values()):.2f}" if one else "–" for one in dense]
+            lines.append(
+                f"| {row['examples']:,} | {row['classes']:,} | {sizes} | {row['bytes'] / 1e6:,.1f} | {row['dense_bytes'] / 1e6:,.0f} "
+                f"| {ours['read']:.3f} | {ours['write']:.3f} | {' | '.join(times)} |"
+            )
+
+        def power(value: float) -> str:
+            return f"{round(value, 2) + 0.0:.2f}"  # never −0.00
+
+        grows = [f"{name} as N^{power(one['examples'])} · C^{power(one['classes'])}" for name, one in found["exponents"].items()]
+        lines += ["", f"Fitted over the rows with {found['candidates']} candidates each, growth is: {'; '.join(grows)}.", ""]
+        if large and large["resident_bytes"] is not None:
+            lines += [f"At the size of iNaturalist 2018 (last row) the process grew by {large['resident_bytes'] / 1e6:.0f} MB.", ""]
+    return "\n".join(lines).rstrip()
+
+
 def drift_table() -> str:
     """Where a rebalancer's accuracy and targets go in the course of a training."""
     records = [
@@ -418,6 +449,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "views": views_table,
     "sharing": sharing_table,
     "systems": systems_table,
+    "targets": targets_table,
     "shortened": shortened_tables,
     "tabular": tabular_table,
     "fit": fit_table,

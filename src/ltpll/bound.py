@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 
@@ -30,11 +32,10 @@ def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
     An estimate from above: in a class of few examples some label is in all of their sets by chance.
     """
     n_classes = candidates.n_classes
-    sizes = [0] * n_classes
-    together = [[0] * n_classes for _ in range(n_classes)]
-    for i, true in enumerate(labels):
-        sizes[true] += 1
-        for label in candidates.row(i):
-            together[true][label] += 1
-    shares = [together[a][b] / sizes[a] for a in range(n_classes) if sizes[a] for b in range(n_classes) if a != b]
-    return max(shares, default=0.0)
+    sizes = np.bincount(labels, minlength=n_classes)
+    true = np.repeat(np.asarray(labels, dtype=np.int64), candidates.sizes.cpu().numpy())
+    # By pairs that occur, which are far fewer than all where there are many classes.
+    pairs, counts = np.unique(true * n_classes + candidates.labels.cpu().numpy(), return_counts=True)
+    true, other = np.divmod(pairs, n_classes)
+    shares = (counts / sizes[true])[true != other]
+    return float(shares.max(initial=0.0))

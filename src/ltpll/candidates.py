@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,17 @@ from ltpll.sets import MOST_CLASSES, empty_row, read_matrix, read_series, read_s
 
 if TYPE_CHECKING:
     import pandas as pd
+
+VALUES_AT_ONCE = 1 << 20  # in passes over all rows, so that their memory grows neither with the rows nor with the longest one
+REMEMBERED = 1 << 16  # positions of the rows looked up last
+FEW_POSITIONS = 1 << 20  # of all rows, which are then kept
+
+
+class Rows(NamedTuple):
+    """Some rows' candidates, looked up."""
+
+    where: Tensor  # for `Candidates.read` and `write`: their `slots`, or their numbers if all rows have as many candidates
+    labels: Tensor  # (batch, max_size), int64; short rows repeat their last one
 
 
 class Candidates:
@@ -31,7 +43,9 @@ class Candidates:
         self.n_classes = n_classes
         self.classes: tuple[Hashable, ...] = tuple(range(n_classes)) if classes is None else tuple(classes)
         self.max_size = int(self.sizes.max()) if len(self) else 0
-        self._slots = torch.arange(max(self.max_size, 1), device=offsets.device)
+        self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)
+        self._slots = torch.arange(max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device)
+        self._last: tuple[Tensor, Rows] | None = None
 
     # ---- building -------------------------------------------------------------------------------------------------
 
@@ -105,13 +119,16 @@ class Candidates:
             )
         if n_classes < 2:
             raise InputError(f"There is only {n_classes} class: learning to tell classes apart needs at least two.")
-        owner = np.repeat(np.arange(n_rows, dtype=np.int64), np.diff(indptr))
+        # In place, since every copy is the largest array that there is.
+        keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
+        keys += numbers.astype(np.int64, copy=False)
         # Rows come in order, so a merge sort is nearly free; numpy's unique hashes and took ten times as long on five million labels.
-        keys = np.sort(owner * n_classes + numbers.astype(np.int64), kind="stable")
+        keys.sort(kind="stable")
         keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
-        owner, numbers = keys // n_classes, keys % n_classes
-        indptr = np.searchsorted(owner, np.arange(n_rows + 1))
-        offsets = torch.from_numpy(indptr.astype(np.int32 if len(numbers) < 2**31 else np.int64))
+        indptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * n_classes)
+        numbers = np.remainder(keys, n_classes, out=keys)
+        # With room beyond the end, for positions that `slots` takes back.
+        offsets = torch.from_numpy(indptr.astype(np.int32 if len(numbers) + n_classes < 2**31 else np.int64))
         labels = torch.from_numpy(numbers.astype(np.int16 if n_classes <= 2**15 else np.int32))
         return cls(offsets, labels, n_classes, names)
 
@@ -130,19 +147,67 @@ class Candidates:
         return self.offsets.device
 
     def slots(self, index: Tensor) -> Tensor:
-        """Positions in `labels` of the rows' candidates, (batch, max_size); short rows repeat their last one.
+        """Positions in `labels` of the candidates of rows numbered from 0, (batch, max_size); short rows repeat their last one.
 
         The shape depends on nothing but the batch size, so no host synchronisation is needed and a step can be captured.
         Repeating a valid position, rather than masking, makes every duplicate write carry the same value.
         """
-        index = torch.where(index < 0, index + len(self), index)  # as tensors count: −1 is the last row
-        start = self.offsets[index].long()
-        last = self.offsets[index + 1].long() - 1
-        return torch.minimum(start[:, None] + self._slots, last[:, None])
+        start, end = self.offsets.index_select(0, index), self.offsets[1:].index_select(0, index)
+        return torch.minimum(start[:, None] + self._slots, end[:, None] - 1).long()
+
+    @cached_property
+    def _table(self) -> Rows | None:
+        """All rows looked up, if they differ in size and are few.
+
+        A dense matrix of so few rows would fit the processor's cache, and be read faster than positions are worked out.
+        """
+        if self._even or not self.offsets.is_cpu or len(self) * self.max_size > FEW_POSITIONS:
+            return None
+        slots = self.slots(torch.arange(len(self)))
+        return Rows(slots, self.labels[slots].long())
+
+    def rows(self, index: Tensor) -> Rows:
+        """The candidates of some rows, whose numbers count as in a tensor: −1 is the last one."""
+        if not self.offsets.is_cpu:
+            index = index.to(self.device)
+            return self._look_up(torch.where(index < 0, index + len(self), index))
+        # A step asks three times for the same rows: to read candidates, to read targets, to write them. A GPU would have to wait for
+        # the comparison, and a captured step must not hold on to what was looked up outside of it.
+        last = self._last
+        if last is not None and last[0].dtype == index.dtype and torch.equal(last[0], index):
+            return last[1]
+        own = index.to(torch.int64, copy=True)  # the caller may change theirs
+        try:
+            rows = self._look_up(own)
+        except IndexError:  # a negative number, which to look for beforehand would cost every batch
+            rows = self._look_up(torch.where(own < 0, own + len(self), own))
+        self._last = (own, rows) if rows.labels.numel() <= REMEMBERED else None
+        return rows
+
+    def _look_up(self, index: Tensor) -> Rows:
+        if self._table is not None:
+            return Rows(*(part.index_select(0, index) for part in self._table))
+        where = index if self._even else self.slots(index)
+        return Rows(where, self.read(self.labels, where).long())
+
+    def read(self, flat: Tensor, where: Tensor) -> Tensor:
+        """What `flat`, one number for each candidate in the order of `labels`, has for some rows, (batch, max_size)."""
+        if self._even:
+            return flat.view(-1, self.max_size).index_select(0, where)
+        return flat.index_select(0, where.view(-1)).view(where.shape)
+
+    def write(self, flat: Tensor, where: Tensor, values: Tensor) -> None:
+        """Put (batch, max_size) values where `read` finds them."""
+        if self._even:
+            flat.view(-1, self.max_size).index_copy_(0, where, values)
+        else:
+            flat.scatter_(0, where.view(-1), values.view(-1))
 
     def __getitem__(self, index: Tensor) -> Tensor:
-        dense = torch.zeros(len(index), self.n_classes, dtype=torch.bool, device=self.device)
-        return dense.scatter_(1, self.labels[self.slots(index)].long(), True)
+        labels = self.rows(index).labels
+        dense = self.labels.new_zeros(len(labels), self.n_classes, dtype=torch.bool)
+        # A tensor of ones, since writing a single number to many places takes twice as long.
+        return dense.scatter_(1, labels, torch.ones_like(labels, dtype=torch.bool))
 
     def row(self, i: int) -> list[int]:
         """The candidate labels of one row."""
@@ -171,14 +236,20 @@ class Candidates:
 
     def contains(self, labels: Tensor) -> Tensor:
         """For one label per row, whether it is among the row's candidates, (N,) bool."""
-        everything = torch.arange(len(self), device=self.device)
-        return torch.cat(
-            [(self.labels[self.slots(part)].long() == labels[part].to(self.device)[:, None]).any(1) for part in everything.split(1 << 16)]
-        )
+        labels = labels.to(self.device)
+        parts = self.parts(self.max_size)
+        return torch.cat([(self.labels[self.slots(part)].long() == labels[part][:, None]).any(1) for part in parts])
+
+    def parts(self, width: int) -> tuple[Tensor, ...]:
+        """All row numbers, so many at a time that an array with `width` values for each stays small."""
+        everything: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(max(1, VALUES_AT_ONCE // max(width, 1)))
+        return everything
 
     @property
     def n_bytes(self) -> int:
-        return sum(t.numel() * t.element_size() for t in (self.offsets, self.labels, self._slots))
+        """Of everything that is kept; the positions of few rows come with the first batch that is read."""
+        kept = (self.offsets, self.labels, self._slots, *(self.__dict__.get("_table") or ()))
+        return sum(t.numel() * t.element_size() for t in kept)
 
     def __repr__(self) -> str:
         mean = len(self.labels) / max(len(self), 1)

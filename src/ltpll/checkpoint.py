@@ -1,9 +1,11 @@
-"""Checkpoints: tensors and plain values in one safetensors file, replaced in one move, never unpickled."""
+"""Checkpoints: tensors and plain values in one safetensors file with a checksum, replaced in one move, never unpickled."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +14,113 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ltpll.errors import InputError, first_line
-from ltpll.files import write_atomically
+from ltpll.errors import CheckpointWarning, InputError, first_line
+from ltpll.files import remove_leftovers, write_atomically
 
-FORMAT = "ltpll-checkpoint-1"
+FORMAT = "ltpll-checkpoint-2"
+ANOTHER = "use another path, or delete it to start again"
+Tensors = dict[str, Tensor]
+Values = dict[str, Any]
 
 
-def write_checkpoint(path: Path, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values, keep: Path | None = None) -> None:
+    """With `keep`, a file that is there already takes that name."""
     flat = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, save(flat, metadata={"format": FORMAT, "values": json.dumps(values)}))
+    text = json.dumps(values)
+    write_atomically(path, save(flat, metadata={"format": FORMAT, "values": text, "checksum": _checksum(flat, text)}), keep)
 
 
-def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Values]:
+    try:
+        return _read(path, device)
+    except _UnusableError as error:
+        raise InputError(f"{error.fact}: {error.advice}.") from None
+
+
+class _UnusableError(Exception):
+    """What a file is, and what to do about it."""
+
+    def __init__(self, fact: str, advice: str) -> None:
+        super().__init__(fact)
+        self.fact, self.advice = fact, advice
+
+
+def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Values]:
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise InputError(f"{path} is not a checkpoint of this program: delete it or choose another path.")
-            values = json.loads(metadata["values"])
-            if not isinstance(values, dict):
-                raise InputError(f"The checkpoint {path} is damaged (its values have no names): delete it to start again.")
-            return {name: file.get_tensor(name) for name in file.keys()}, values  # noqa: SIM118
+                raise _UnusableError(f"{path} is not a checkpoint of this program", "delete it or choose another path")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        values = json.loads(metadata["values"])
+        if not isinstance(values, dict):
+            raise ValueError("its values have no names")
+        if metadata["checksum"] != _checksum(tensors, metadata["values"]):
+            raise ValueError("its checksum differs from that of its content")
+        return tensors, values
     except FileNotFoundError:
         raise InputError(f"There is no checkpoint {path}.") from None
-    except InputError:
+    except _UnusableError:
         raise
     except Exception as error:  # of safetensors, of its header's JSON or of a type that torch has not
-        raise InputError(f"The checkpoint {path} is damaged ({first_line(error)}): delete it to start again.") from None
+        raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})", "delete it to start again") from None
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    """Of everything in a checkpoint, so that no damaged byte goes unnoticed: safetensors itself only checks the sizes."""
+    total = zlib.crc32(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].cpu()
+        total = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), total)
+        total = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, total)
+    return f"{total:08x}"
+
+
+# ---- a checkpoint and the one before it ------------------------------------------------------------------------------
+
+
+def before_it(path: Path) -> Path:
+    """Where the checkpoint that was written before the one at `path` lies."""
+    return path.with_name(f"{path.stem}.previous{path.suffix}")
+
+
+def has_checkpoint(path: Path) -> bool:
+    return path.exists() or before_it(path).exists()
+
+
+def add_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values) -> None:
+    """Write a checkpoint and keep the one before it."""
+    remove_leftovers(path.parent, path.name)
+    write_checkpoint(path, tensors, values, keep=before_it(path))
+
+
+def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tuple[Tensors, Values]:
+    """The newest checkpoint that is whole and that `check` has nothing against; it says what it has.
+
+    One that is passed over is warned of, and set aside so that it does not take the place of a good one when the next one is written.
+    """
+    refused: list[tuple[Path, _UnusableError]] = []
+    for place in (path, before_it(path)):
+        if not place.exists():
+            continue
+        try:
+            tensors, values = _read(place)
+            if against := check(tensors, values):
+                raise _UnusableError(f"The checkpoint {place} {against}", ANOTHER)
+        except _UnusableError as error:
+            refused.append((place, error))
+            continue
+        for bad, why in refused:
+            aside = path.with_name(f"{path.stem}.refused{path.suffix}")
+            bad.replace(aside)
+            warnings.warn(f"{why.fact}: it now lies in {aside.name}, and the one before it is used.", CheckpointWarning, stacklevel=3)
+        return tensors, values
+    if not refused:
+        raise InputError(f"There is no checkpoint {path}.")
+    first = refused[0][1]
+    if len(refused) == 1 or first.advice == ANOTHER:  # with which the one before it is another training's, too
+        raise InputError(f"{first.fact}: {first.advice}.")
+    raise InputError(f"{'; '.join(why.fact for _, why in refused)}: delete both to start again, or use another path.")
 
 
 # ---- many states in one file -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -72,12 +73,17 @@ class World:
             dist.all_reduce(value)
         return value
 
-    def shared(self, model: nn.Module, *, sync_batch_norm: bool = False) -> nn.Module:
+    def summed(self, value: Tensor) -> Tensor:
+        """The same inside a loss: gradients of all processes come back through it."""
+        if self.alone:
+            return value
+        found: Tensor = dist.nn.functional.all_reduce(value)
+        return found
+
+    def shared(self, model: nn.Module) -> nn.Module:
         """The model so that its gradients are the mean over all processes; it starts from the first one's weights."""
         if self.alone:
             return model
-        if sync_batch_norm:
-            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         return DistributedDataParallel(model)
 
     def agreed(self, value: Any) -> Any:
@@ -114,3 +120,9 @@ def world_of_torchrun(device: str) -> Iterator[tuple[World, str]]:
         yield World(rank, size), device
     finally:
         dist.destroy_process_group()
+
+
+def is_loss_of_a_process(error: RuntimeError) -> bool:
+    """Whether an error says that another process did not answer; what gloo raises has no type of its own."""
+    signs = ("gloo", "connection closed", "connection reset", "timed out", "nccl", "socket")
+    return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)

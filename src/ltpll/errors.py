@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Sequence
 
 LONGEST = 60
 _SHORT = reprlib.Repr()
@@ -36,11 +37,19 @@ class InputError(ValueError):
 
 
 class NotFiniteError(InputError):
-    """Training met a NaN or an infinity in the network's logits."""
+    """Training met a NaN or an infinity; `rows` are those known to have one, `epoch` and `step` count from 1, and None is not known."""
+
+    def __init__(self, message: str, *, epoch: int | None = None, step: int | None = None, rows: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.epoch, self.step, self.rows = epoch, step, tuple(rows)
 
 
 class BusyError(InputError):
     """A run is being trained by another process."""
+
+
+class LostProcessError(RuntimeError):
+    """One of the processes that train a run together does not answer; the message is one sentence, and no input is to blame."""
 
 
 class UnknownNameError(InputError, KeyError):
@@ -52,3 +61,7 @@ class UnknownNameError(InputError, KeyError):
 
 class InputWarning(UserWarning):
     """The input can be used, but something about it is probably not meant."""
+
+
+class CheckpointWarning(InputWarning):
+    """A checkpoint was passed over and the one before it is used."""

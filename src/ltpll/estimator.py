@@ -56,6 +56,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     `model` is "auto" (a perceptron for features, a convolutional network for images), a name from `ltpll.MODELS`, a network whose last
     linear layer is `.head`, or a function of the shape of one example and the number of classes that builds one.
     "auto" for `epochs` and `batch_size` chooses by the number of rows: about `steps` steps in all.
+    `on_nan` is "stop", or "skip": batches whose numbers are not finite are dropped.
 
     After `fit`: `classes_`, `class_prior_` (how frequent each class seems to be), `model_`, `history_`, `n_features_in_`.
     """
@@ -77,6 +78,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         random_state: Any = 0,
         device: str = "auto",
         precision: str = "float32",
+        on_nan: str = "stop",
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.method = method
@@ -93,6 +95,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.random_state = random_state
         self.device = device
         self.precision = precision
+        self.on_nan = on_nan
         self.on_epoch = on_epoch
 
     # ---- fitting --------------------------------------------------------------------------------------------------
@@ -135,6 +138,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             device=self.device,
             precision=self.precision,  # type: ignore[arg-type]
             chunk=rows_at_once(x) if x.ndim == 2 else 4096,
+            on_nan=self.on_nan,  # type: ignore[arg-type]
         )
 
     def _parts(self, model: nn.Module, n_classes: int) -> tuple[Method, Rebalancer, list[Extra]]:
@@ -208,8 +212,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The predicted class of each row."""
-        numbers = self._logits(X).argmax(1).cpu().numpy()  # first, since it refuses a classifier that is not fitted
-        predicted: npt.NDArray[Any] = self.classes_[numbers]
+        check_is_fitted(self)
+        predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self._inputs(X, reset=False))]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.contract import Outputs, Rebalancer
+from ltpll.contract import Rebalancer
+from ltpll.distributed import World
 from ltpll.errors import InputError
 from ltpll.inputs import as_inputs, as_labels
 from ltpll.trainer import PartialLabelTrainer
@@ -51,38 +52,63 @@ class Evaluation:
         return asdict(self)
 
 
+class Tally:
+    """Figures of predictions that come a part at a time: the logits of a whole test set for many classes take gigabytes."""
+
+    def __init__(self, n_classes: int, device: torch.device) -> None:
+        self.n_classes = n_classes
+        self.seen, self.right = (torch.zeros(n_classes, dtype=torch.int64, device=device) for _ in range(2))
+        self.among_five = torch.zeros((), dtype=torch.int64, device=device)
+        self.predicted = torch.zeros(n_classes, dtype=torch.float64, device=device)
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Count (n, classes) logits of examples that have these labels, (n,)."""
+        hit = logits.argmax(1) == labels
+        self.seen += torch.bincount(labels, minlength=self.n_classes)
+        self.right += torch.bincount(labels[hit], minlength=self.n_classes)
+        if self.n_classes > 5:
+            self.among_five += (logits.topk(5, dim=1).indices == labels[:, None]).any(1).sum()
+        self.predicted += torch.softmax(logits.double(), dim=1).sum(0)
+
+    def of_all(self, world: World) -> Tally:
+        """The figures of all processes together, each of which has counted examples of its own."""
+        for name in ("seen", "right", "among_five", "predicted"):
+            setattr(self, name, world.total(getattr(self, name)))
+        return self
+
+    def evaluation(self, class_counts: Tensor | None = None, shots: Shots | None = None) -> Evaluation:
+        """`class_counts`, the training examples of each class, make the three groups."""
+        n = int(self.seen.sum())
+        per_class = self.right / self.seen  # NaN for a class that the test set does not have
+        present = self.seen > 0
+
+        def mean_over(group: Tensor) -> float | None:
+            chosen = per_class[group & present].double()
+            return float(chosen.mean()) if len(chosen) else None
+
+        balanced = mean_over(torch.ones_like(present))
+        assert balanced is not None
+        groups = {} if class_counts is None else (shots or Shots()).groups(class_counts.to(present.device))
+        return Evaluation(
+            accuracy=int(self.right.sum()) / n,
+            top5=int(self.among_five) / n if self.n_classes > 5 else None,
+            balanced_accuracy=balanced,
+            balanced_error=1 - balanced,
+            many=mean_over(groups["many"]) if groups else None,
+            medium=mean_over(groups["medium"]) if groups else None,
+            few=mean_over(groups["few"]) if groups else None,
+            per_class=[float(p) if s else None for p, s in zip(per_class.tolist(), present.tolist(), strict=True)],
+            mean_prediction=(self.predicted / n).tolist(),
+        )
+
+
 def evaluate(logits: Tensor, labels: Tensor, class_counts: Tensor | None = None, shots: Shots | None = None) -> Evaluation:
     """Judge (n, classes) logits against (n,) labels; `class_counts`, the training examples of each class, make the three groups."""
-    n_classes = logits.shape[1]
     if len(logits) != len(labels) or len(labels) == 0:
         raise InputError(f"There are {len(logits)} predictions for {len(labels)} labels: evaluation needs one label a prediction.")
-    hit = logits.argmax(1) == labels
-    seen = torch.bincount(labels, minlength=n_classes)
-    right = torch.bincount(labels[hit], minlength=n_classes)
-    per_class = right / seen  # NaN for a class that the test set does not have
-    present = seen > 0
-
-    def mean_over(group: Tensor) -> float | None:
-        chosen = per_class[group & present].double()
-        return float(chosen.mean()) if len(chosen) else None
-
-    balanced = mean_over(torch.ones_like(present))
-    assert balanced is not None
-    groups = {} if class_counts is None else (shots or Shots()).groups(class_counts.to(labels.device))
-    top5 = None
-    if n_classes > 5:
-        top5 = float((logits.topk(5, dim=1).indices == labels[:, None]).any(1).double().mean())
-    return Evaluation(
-        accuracy=float(hit.double().mean()),
-        top5=top5,
-        balanced_accuracy=balanced,
-        balanced_error=1 - balanced,
-        many=mean_over(groups["many"]) if groups else None,
-        medium=mean_over(groups["medium"]) if groups else None,
-        few=mean_over(groups["few"]) if groups else None,
-        per_class=[float(p) if s else None for p, s in zip(per_class.tolist(), present.tolist(), strict=True)],
-        mean_prediction=torch.softmax(logits.double(), dim=1).mean(0).tolist(),
-    )
+    tally = Tally(logits.shape[1], logits.device)
+    tally.add(logits, labels)
+    return tally.evaluation(class_counts, shots)
 
 
 def target_recovery(target_labels: Tensor, labels: Tensor) -> float:
@@ -134,14 +160,8 @@ class Truth:
 
     def __call__(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """The record of one epoch: `test` is what the trainer predicts, post-hoc names and the method's variants the same otherwise."""
-        outputs = trainer.outputs(self._x)
         mean_target = trainer.targets.mean()
-        predicted = trainer.method.predict(outputs)
-        record: dict[str, Any] = {"test": self._judge(trainer, trainer.rebalancer, predicted), "mean_target": mean_target.tolist()}
-        for name, rebalancer in self.posthoc.items():
-            record[name] = self._judge(trainer, rebalancer, predicted)
-        for name in trainer.method.variants:
-            record[name] = self._judge(trainer, trainer.rebalancer, trainer.method.predict(outputs, name))
+        record: dict[str, Any] = {**self._judged(trainer), "mean_target": mean_target.tolist()}
         prior = trainer.predictor.estimated_prior()
         if prior is not None:
             record["prior"] = prior.tolist()
@@ -153,9 +173,23 @@ class Truth:
                 record["prior_distance"] = prior_distance(prior, true_prior)
         return record
 
-    def _judge(self, trainer: PartialLabelTrainer, rebalancer: Rebalancer, outputs: Outputs) -> dict[str, Any]:
-        logits = rebalancer.adjust(outputs, "prediction", trainer.head).logits[0]
-        return evaluate(logits, self._y, self._counts, self.shots).to_dict()
+    @torch.no_grad()
+    def _judged(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
+        """The test figures by name."""
+        method, own = trainer.method, trainer.rebalancer
+        # The method's variant and the rebalancer that make each one's logits.
+        ways = {"test": ("", own), **{name: ("", other) for name, other in self.posthoc.items()}}
+        ways |= {name: (name, own) for name in method.variants}
+        tallies = {name: Tally(trainer.head.out_features, trainer.device) for name in ways}
+        share = trainer.world.part(len(self._x))  # of several processes, each judges its own
+        x, start = self._x[share], share.start
+        for outputs in trainer.predictor.parts(x) if len(x) else ():
+            labels = self._y[start : start + len(outputs.logits[0])]
+            start += len(labels)
+            for name, (variant, rebalancer) in ways.items():
+                said = rebalancer.adjust(method.predict(outputs, variant), "prediction", trainer.head)
+                tallies[name].add(said.logits[0], labels)
+        return {name: tally.of_all(trainer.world).evaluation(self._counts, self.shots).to_dict() for name, tally in tallies.items()}
 
 
 def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.data import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.data.image_sets import ImageSet, load_image_set
+from ltpll.distributed import World
 from ltpll.errors import InputError, shown
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
@@ -155,7 +157,16 @@ def drawn_sets(config: Mapping[str, Any], root: Path | None) -> Drawn:
     return Drawn(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), how)
 
 
-def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "auto", engine: str = "auto") -> PartialLabelTrainer:
+def build_trainer(
+    experiment: Experiment,
+    problem: Problem,
+    *,
+    device: str = "auto",
+    engine: str = "auto",
+    on_nan: str = "stop",
+    world: World | None = None,
+    sync_batch_norm: bool = False,
+) -> PartialLabelTrainer:
     """The experiment's parts, put together."""
     n_classes = problem.candidates.n_classes
     model = build_model(experiment.model, problem.seeds["training"], n_classes=n_classes, n_channels=3, width=experiment.width)
@@ -185,6 +196,9 @@ def build_trainer(experiment: Experiment, problem: Problem, *, device: str = "au
         precision=experiment.precision,  # type: ignore[arg-type]
         engine=engine,  # type: ignore[arg-type]
         chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
+        on_nan=on_nan,  # type: ignore[arg-type]
+        world=world,
+        sync_batch_norm=sync_batch_norm,
     )
 
 
@@ -196,20 +210,27 @@ def train(
     engine: str = "auto",
     measure_every: int = 10,
     on_epoch: Callable[[Record], None] | None = None,
-    checkpoint_every: int = 10,
+    checkpoint_every: int = 1,
+    on_nan: str = "stop",
+    world: World | None = None,
+    sync_batch_norm: bool = False,
 ) -> None:
-    """Train an experiment's run to its end, going on from its checkpoint if it has one; nobody else may train it meanwhile."""
-    with run.locked():
-        if run.done:  # by another process, since this one looked
+    """Train an experiment's run to its end, going on from its checkpoint if it has one; nobody but its `world` may train it meanwhile."""
+    world = world or World()
+    with run.locked() if world.first else nullcontext():
+        if world.agreed(run.done):  # by another process, since this one looked
             return
         experiment = Experiment.from_config(run.config)
         problem = draw_problem(experiment, images)
-        trainer = build_trainer(experiment, problem, device=device, engine=engine)
+        trainer = build_trainer(
+            experiment, problem, device=device, engine=engine, on_nan=on_nan, world=world, sync_batch_norm=sync_batch_norm
+        )
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.own_rebalancing
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}
         truth = Truth(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
-        facts = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds), "engine": trainer.engine}
+        facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
+        facts |= {"engine": trainer.engine, "processes": world.size}
         record_training(
             run,
             trainer,

@@ -64,7 +64,13 @@ def chosen_device(device: str | torch.device) -> torch.device:
     """The device meant by a name; "auto" is CUDA where there is one."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"There is no device {device!r}: choose 'cpu', 'cuda' or 'auto'.") from None
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"There is no device {str(chosen)!r} on this machine: choose 'cpu' or 'auto'.")
+    return chosen
 
 
 def at_least(value: int, least: int, name: str) -> int:

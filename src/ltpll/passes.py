@@ -14,14 +14,15 @@ from ltpll.precision import LowWeights
 
 
 class Passes:
-    """Float32 logits and features out of `model`, whatever precision it runs in."""
+    """Float32 logits and features out of `model`, whatever lower precision it runs in."""
 
     def __init__(self, model: nn.Module, device: torch.device, precision: str, engine: str) -> None:
-        if precision not in ("float32", "bfloat16"):
-            raise InputError(f"There is no precision {precision!r}: choose 'float32' or 'bfloat16'.")
+        if precision not in ("float32", "bfloat16", "float64"):
+            raise InputError(f"There is no precision {precision!r}: choose 'float32' or 'bfloat16' ('float64' is for comparing sums).")
         self.model = model
         self.device = device
         self.low = precision == "bfloat16"
+        self.full = torch.float64 if precision == "float64" else torch.float32
         # What trains: the model itself, or something that computes the same faster.
         self.network: Callable[[Tensor], tuple[Tensor, Tensor]] = model
         if engine == "compiled":
@@ -30,10 +31,12 @@ class Passes:
             self.network = LowWeights(model)
 
     def __call__(self, x: Tensor, network: Callable[[Tensor], Any] | None = None) -> tuple[Tensor, Tensor]:
+        if self.full is torch.float64:
+            x = x.double()
         # Without autocast's cache of cast weights, which would outlive the captured step that made it.
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low, cache_enabled=False):
             logits, features = (network or self.network)(x)
-        return logits.float(), features.float()
+        return logits.to(self.full), features.to(self.full)
 
     def together(self, groups: Sequence[tuple[Tensor, ...]], network: nn.Module | None = None) -> list[Outputs]:
         """The outputs of each group of views; all go through the network at once, since batch norm is to see them together."""

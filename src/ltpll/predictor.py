@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,11 +16,12 @@ from ltpll.views import ViewSource
 
 Array = npt.ArrayLike | Tensor
 PREDICTED_VALUES = 2**23  # of the inputs in prediction at once: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
+PREDICTED_LOGITS = 2**21  # 2048 examples of 1024 classes, 256 of 8192
 
 
-def at_once(inputs: Tensor) -> int:
+def at_once(inputs: Tensor, n_classes: int) -> int:
     """How many examples to predict at once."""
-    return min(2048, rows_at_once(inputs, PREDICTED_VALUES))
+    return min(2048, rows_at_once(inputs, PREDICTED_VALUES), max(1, PREDICTED_LOGITS // n_classes))
 
 
 class Predictor:
@@ -30,12 +33,18 @@ class Predictor:
         self.rebalancer = rebalancer
         self.views = views
 
-    @torch.no_grad()
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
+        parts = list(self.parts(x, batch_size))
+        return Outputs((torch.cat([part.logits[0] for part in parts]),), (torch.cat([part.features[0] for part in parts]),))
+
+    @torch.no_grad()
+    def parts(self, x: Array, batch_size: int | None = None) -> Iterator[Outputs]:
+        """The same a part at a time, since the logits of many inputs for many classes may be larger than memory."""
         inputs = as_inputs(x, "prediction")
-        parts = [self.plain(part) for part in inputs.split(batch_size or at_once(inputs))]
-        return Outputs((torch.cat([z for z, _ in parts]),), (torch.cat([f for _, f in parts]),))
+        for part in inputs.split(batch_size or at_once(inputs, linear_head(self.passes.model).out_features)):
+            logits, features = self.plain(part)
+            yield Outputs((logits,), (features,))
 
     def plain(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and features of one batch."""
@@ -43,11 +52,14 @@ class Predictor:
         model.eval()
         return self.passes(self.views.plain(x.to(self.passes.device)), model)
 
-    @torch.no_grad()
     def logits(self, x: Array) -> Tensor:
         """Logits as predictions come from them: the rebalancer's prior subtracted, if it acts at prediction."""
-        head = linear_head(self.passes.model)
-        return self.rebalancer.adjust(self.method.predict(self.outputs(x)), "prediction", head).logits[0]
+        return self.adjusted(self.outputs(x))
+
+    @torch.no_grad()
+    def adjusted(self, outputs: Outputs) -> Tensor:
+        """The same from what the network said."""
+        return self.rebalancer.adjust(self.method.predict(outputs), "prediction", linear_head(self.passes.model)).logits[0]
 
     @torch.no_grad()
     def estimated_prior(self) -> Tensor | None:
@@ -58,4 +70,4 @@ class Predictor:
 
     def predict(self, x: Array) -> npt.NDArray[np.int64]:
         """The predicted class number of each row."""
-        return self.logits(x).argmax(1).cpu().numpy()
+        return torch.cat([self.adjusted(part).argmax(1) for part in self.parts(x)]).cpu().numpy()

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ltpll.checkpoint import read_checkpoint
-from ltpll.errors import InputError
+from ltpll.checkpoint import has_checkpoint
 from ltpll.evaluate import Truth, best_epoch
 from ltpll.runs import Record, Run, environment
 from ltpll.trainer import Measure, PartialLabelTrainer
@@ -45,6 +44,8 @@ def record_training(
         checkpoint_seconds=checkpoint_seconds,
         on_epoch=on_epoch,
     )
+    if not trainer.world.first:
+        return
     others = [*truth.posthoc, *trainer.method.variants]
     rows = ["test", *others]
     before_done()
@@ -57,6 +58,7 @@ def record_training(
             "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
             "curves": curves(trainer.history, rows),
             "snapshots": snapshots(trainer.history, rows),
+            "skipped": sum(record.get("skipped", 0) for record in trainer.history),
             **facts,
         }
     )
@@ -79,22 +81,20 @@ def train_logged(
     With `checkpoint_every`, an unfinished run goes on from its last checkpoint; otherwise it starts anew.
     """
     checkpoint = run.folder / "checkpoint.safetensors" if checkpoint_every else None
-    if checkpoint is not None and checkpoint.exists():
-        epoch = read_checkpoint(checkpoint)[1].get("epoch")
-        if not isinstance(epoch, int):
-            raise InputError(f"The checkpoint {checkpoint} is not one of a training: delete it to start again.")
-        run.keep_log(epoch)
-    else:
+    first = trainer.world.first  # of several processes, the one that writes
+    if first and (checkpoint is None or not has_checkpoint(checkpoint)):
         run.start()
+    trainer.world.wait()
     before = time.perf_counter()
 
     def log(record: Record) -> None:
         nonlocal before
         now = time.perf_counter()
-        speed = round(trainer.views_per_epoch / (now - before))
-        timed = {**record, "seconds": round(now - before, 4), "views_per_second": speed}
+        seconds = now - before + trainer.seconds_elsewhere
+        timed = {**record, "seconds": round(seconds, 4), "views_per_second": round(trainer.views_per_epoch / seconds)}
         before = now
-        run.log(timed)
+        if first:
+            run.log(timed, durable=checkpoint is not None)
         if on_epoch:
             on_epoch(timed)
 
@@ -104,6 +104,7 @@ def train_logged(
         measure=measure,
         measure_every=measure_every,
         on_epoch=log,
+        on_resume=run.keep_log if first else None,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every or 1,
         checkpoint_seconds=checkpoint_seconds,

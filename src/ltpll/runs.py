@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from ltpll import __version__
 from ltpll.errors import BusyError, InputError
-from ltpll.files import parse_json, write_atomically
+from ltpll.files import cannot_write, parse_json, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-run-1"
 # What a run writes into its folder beside its config, which is replaced in one move and so never missing. The marker comes first: what is
@@ -53,10 +53,18 @@ class Run:
         return (self.folder / "done").exists()
 
     def forget(self) -> None:
-        """Delete the folder, or of a folder that a user has named only what a run writes into it."""
+        """Delete the folder, in one move: half of a run, left by a process that died on the way, could be taken for one.
+
+        Of a folder that a user has named, only what a run writes into it is deleted, its marker first.
+        """
         if not self.name:
+            old = self.root / f".{self.folder.name}.old"
+            if old.exists():
+                shutil.rmtree(old)
             if self.folder.exists():
-                shutil.rmtree(self.folder)
+                (self.folder / "done").unlink(missing_ok=True)
+                self.folder.rename(old)
+                shutil.rmtree(old)
             return
         for path in [path for pattern in OWN_FILES for path in self.folder.glob(pattern)]:
             if path.is_dir():
@@ -71,7 +79,8 @@ class Run:
         try:
             before = parse_json((self.folder / "config.json").read_bytes())
         except FileNotFoundError:
-            if self.folder.is_dir() and any(self.folder.iterdir()):
+            # A process that died before it had written the config has left no more than a file that was to become it.
+            if self.folder.is_dir() and any(not path.name.startswith(".config.json.") for path in self.folder.iterdir()):
                 raise InputError(f"The folder {self.folder} holds files, but no run: give a new folder for the run.") from None
             return
         except (OSError, ValueError) as error:
@@ -112,23 +121,41 @@ class Run:
         except OSError as error:
             raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
 
-    def log(self, record: Record) -> None:
-        """Append one record to the stream."""
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, allow_nan=False) + "\n")
+    @property
+    def _stream(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    def log(self, record: Record, durable: bool = False) -> None:
+        """Append one record to the stream; a durable one outlives a power cut, as the checkpoint behind it does."""
+        line = json.dumps(record, allow_nan=False) + "\n"
+        try:
+            with self._stream.open("a", encoding="utf-8") as file:
+                file.write(line)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(self._stream, error) from error
 
     def records(self) -> list[Record]:
         """The stream so far."""
-        path = self.folder / "metrics.jsonl"
         try:
-            return [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            return [parse_json(line) for line in self._lines()]
         except (OSError, ValueError):
+            path = self.folder / "metrics.jsonl"
             raise InputError(f"The log {path} is missing or damaged: delete the run's folder and train it again.") from None
 
     def keep_log(self, n: int) -> None:
         """Cut the stream back to its first n records: those behind the last checkpoint will be made again."""
-        path = self.folder / "metrics.jsonl"
-        write_atomically(path, b"".join(path.read_bytes().splitlines(keepends=True)[:n]))
+        lines = self._lines() if self._stream.exists() else []
+        if len(lines) < n:
+            raise InputError(f"{self._stream} has {len(lines)} of the {n} epochs of its checkpoint: delete {self.folder} to start again.")
+        remove_leftovers(self.folder)
+        write_atomically(self._stream, b"".join(lines[:n]))
+
+    def _lines(self) -> list[bytes]:
+        """Without the beginning of one that a process left when it died."""
+        return [line for line in self._stream.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
     def epochs_logged(self) -> int:
         """How many records the stream has: the epochs done, of a finished run as of one under way."""

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from ltpll.candidates import Candidates
 
-CHUNK = 1 << 14
-
 
 def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the classes where `mask` is true, zero elsewhere; a row without any stays all zero.
@@ -33,6 +31,9 @@ class Targets(Protocol):
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         """Store dense (batch, classes) targets for the rows in `index`."""
 
+    def on_candidates(self, index: Tensor) -> Tensor:
+        """Those of each row's own candidates, (batch, max_size), in the order of `Candidates.rows`; short rows repeat their last one."""
+
     def labels(self) -> Tensor:
         """The candidate believed most in each row, (N,)."""
 
@@ -47,30 +48,28 @@ class Targets(Protocol):
 class CandidateTargets:
     """One number for each candidate, in the order of `candidates.labels`; zero for every other class."""
 
-    def __init__(self, candidates: Candidates) -> None:
+    def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
         sizes = candidates.sizes.long()
-        self.values = (1.0 / sizes).float().repeat_interleave(sizes)
+        self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes)
 
     def __len__(self) -> int:
         return len(self.candidates)
 
     def __getitem__(self, index: Tensor) -> Tensor:
-        slots = self.candidates.slots(index)
-        dense = torch.zeros(len(index), self.candidates.n_classes, device=self.values.device)
-        return dense.scatter_(1, self.candidates.labels[slots].long(), self.values[slots])
+        where, labels = self.candidates.rows(index)
+        dense = self.values.new_zeros(len(labels), self.candidates.n_classes)
+        return dense.scatter_(1, labels, self.candidates.read(self.values, where))
 
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
-        slots = self.candidates.slots(index)
-        self.values[slots] = rows.gather(1, self.candidates.labels[slots].long()).to(self.values.dtype)
+        where, labels = self.candidates.rows(index)
+        self.candidates.write(self.values, where, rows.gather(1, labels).to(self.values.dtype))
+
+    def on_candidates(self, index: Tensor) -> Tensor:
+        return self.candidates.read(self.values, self.candidates.rows(index).where)
 
     def labels(self) -> Tensor:
-        best = []
-        for index in torch.arange(len(self), device=self.values.device).split(CHUNK):
-            slots = self.candidates.slots(index)
-            at = self.values[slots].argmax(1, keepdim=True)
-            best.append(self.candidates.labels[slots].gather(1, at).squeeze(1).long())
-        return torch.cat(best)
+        return _most_believed(self, self.candidates)
 
     def mean(self) -> Tensor:
         total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
@@ -81,9 +80,10 @@ class CandidateTargets:
 class ClassTargets:
     """One number for each class of each row, candidate or not (LW weighs non-candidates too); starts at 1/C."""
 
-    def __init__(self, candidates: Candidates) -> None:
+    def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
-        self.values = torch.full((len(candidates), candidates.n_classes), 1.0 / candidates.n_classes, device=candidates.device)
+        shape, share = (len(candidates), candidates.n_classes), 1.0 / candidates.n_classes
+        self.values = torch.full(shape, share, dtype=dtype, device=candidates.device)
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -94,21 +94,30 @@ class ClassTargets:
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         self.values[index] = rows.to(self.values.dtype)
 
-    def _on_candidates(self, index: Tensor) -> Tensor:
-        """The part on the candidates, rows summing to one."""
-        part = self.values[index] * self.candidates[index]
-        return part / part.sum(1, keepdim=True)
+    def on_candidates(self, index: Tensor) -> Tensor:
+        return self.values[index[:, None], self.candidates.rows(index).labels]
 
     def labels(self) -> Tensor:
-        chunks = torch.arange(len(self), device=self.values.device).split(CHUNK)
-        return torch.cat([self.values[index].masked_fill(~self.candidates[index], -1).argmax(1) for index in chunks])
+        return _most_believed(self, self.candidates)
 
     def mean(self) -> Tensor:
-        chunks = torch.arange(len(self), device=self.values.device).split(CHUNK)
-        total = torch.stack([self._on_candidates(index).sum(0, dtype=torch.float64) for index in chunks]).sum(0)
+        total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
+        for index in self.candidates.parts(self.candidates.n_classes):
+            part = self.values[index] * self.candidates[index]
+            total += (part / part.sum(1, keepdim=True)).sum(0, dtype=torch.float64)
         return (total / len(self)).float()
 
 
-def initial_targets(candidates: Candidates, covers: Literal["candidates", "classes"] = "candidates") -> Targets:
+def _most_believed(targets: Targets, candidates: Candidates) -> Tensor:
+    best = []
+    for index in candidates.parts(candidates.max_size):
+        at = targets.on_candidates(index).argmax(1, keepdim=True)
+        best.append(candidates.rows(index).labels.gather(1, at).squeeze(1))
+    return torch.cat(best)
+
+
+def initial_targets(
+    candidates: Candidates, covers: Literal["candidates", "classes"] = "candidates", dtype: torch.dtype = torch.float32
+) -> Targets:
     """Uniform targets in the layout that a method's `covers` asks for."""
-    return CandidateTargets(candidates) if covers == "candidates" else ClassTargets(candidates)
+    return CandidateTargets(candidates, dtype) if covers == "candidates" else ClassTargets(candidates, dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +16,23 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
-from ltpll.checkpoint import load_optimizer, optimizer_tensors, read_checkpoint, under_prefix, with_prefix, write_checkpoint
-from ltpll.checks import check_data, check_parts
+from ltpll.checkpoint import has_checkpoint
+from ltpll.checks import check_data, check_parts, check_shareable
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
+from ltpll.distributed import World
 from ltpll.engine import Captured, alongside, chosen_engine
-from ltpll.errors import InputError, NotFiniteError, first_line, shown
+from ltpll.errors import InputError
+from ltpll.feed import Feed
+from ltpll.files import check_writable
+from ltpll.finite import Guard, Watch, not_finite, rows_not_finite
 from ltpll.inputs import as_inputs, at_least, chosen_device
+from ltpll.models.norm import synchronised
 from ltpll.passes import Passes
 from ltpll.predictor import Array, Predictor, at_once
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
+from ltpll.resuming import Resumable
+from ltpll.signals import held_back
 from ltpll.targets import Targets, initial_targets
 from ltpll.views import Views, ViewSource
 
@@ -40,7 +47,7 @@ class Measure(Protocol):
         """Figures to add to the record of the epoch just finished."""
 
 
-class PartialLabelTrainer:
+class PartialLabelTrainer(Resumable):
     """Trains `model` (forward gives logits and features, `.head` is its last linear layer) on examples with candidate sets.
 
     Every source of chance is drawn from `seed`; torch's global random state is neither used nor changed.
@@ -48,6 +55,9 @@ class PartialLabelTrainer:
     network compiled first, which takes half a minute and may pay for a network without kernels of its own; "auto" is "captured" on CUDA
     and "eager" elsewhere.
     `precision` is that of the network's passes; losses, targets and weights are always float32. Views are drawn for `chunk` rows at once.
+    `on_nan` says what becomes of a batch whose loss, outputs, targets or gradients are not finite: "stop" ends the training with an error,
+    "skip" drops the batch, which then changes nothing, and counts it in the epoch's record (`skipped`).
+    In a `world` of several processes each computes a share of every batch; `sync_batch_norm` lets batch norm see the whole of it.
     """
 
     def __init__(
@@ -68,11 +78,20 @@ class PartialLabelTrainer:
         drop_last: bool = True,
         seed: int = 0,
         device: str | torch.device = "auto",
-        precision: Literal["float32", "bfloat16"] = "float32",
+        precision: Literal["float32", "bfloat16", "float64"] = "float32",
         engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
         chunk: int = 4096,
+        on_nan: Literal["stop", "skip"] = "stop",
+        world: World | None = None,
+        sync_batch_norm: bool = False,
     ) -> None:
         self.device = chosen_device(device)
+        self.world = world or World()
+        if not self.world.alone:
+            check_shareable(method, extras, engine, on_nan)
+            engine = "eager"
+        if sync_batch_norm:
+            model = synchronised(model, self.world)
         self.model = model.to(self.device)
         self._global_random = random_state_of(seed, self.device)
         with self._own_random_state():
@@ -89,8 +108,14 @@ class PartialLabelTrainer:
         self.lr, self.final_lr = lr, final_lr
         self.drop_last = drop_last
         self.epoch = 0
-        self.history: list[dict[str, Any]] = []
+        self.history = []
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        # What each process draws for its own rows; the order of the rows is drawn by all alike.
+        self._own_generator = self.generator if self.world.alone else torch.Generator(self.device)
+        self.seed = seed
+        if precision == "float64":
+            for part in (self.model, self.method, self.rebalancer, self.extras):
+                part.double()
         parameters = [p for part in (model, method, self.rebalancer, self.extras) for p in part.parameters() if p.requires_grad]
         on_cuda = self.device.type == "cuda"
         self.optimizer = torch.optim.SGD(
@@ -107,8 +132,13 @@ class PartialLabelTrainer:
                 self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.engine = chosen_engine(engine, self.device)
         self.passes = Passes(self.model, self.device, precision, self.engine)
+        if not self.world.alone:
+            self.passes.network = self.world.shared(self.model)
         self.predictor = Predictor(self.passes, self.method, self.rebalancer, self.views)
         self.chunk = at_least(chunk, 1, "chunk")
+        if on_nan not in ("stop", "skip"):
+            raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
+        self._guard = Guard(self._modules().values(), self.optimizer, self.device) if on_nan == "skip" else None
         self._side = torch.cuda.Stream(self.device) if self.engine != "eager" else None
         self._restart = self.method.restart(self.epochs)
         if not 0 <= self._restart < self.epochs:
@@ -127,8 +157,11 @@ class PartialLabelTrainer:
         check_data(inputs, sets, self.head)
         self.x = inputs.to(self.device)
         self.candidates = sets.to(self.device)
-        self.targets: Targets = initial_targets(self.candidates, self.method.covers)
-        self._not_finite = torch.zeros(len(sets), dtype=torch.bool, device=self.device)
+        self.targets: Targets = initial_targets(self.candidates, self.method.covers, self.passes.full)
+        if self.passes.full is torch.float64 and self.x.is_floating_point():
+            self.x = self.x.double()
+        self._watch = Watch(len(sets), self.lr, self.device)
+        self.start_counting(Feed(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world))
         # Here, since a recording holds on to the tensors above.
         self._step: Callable[..., Tensor] = self.step
         self._draw: Callable[[Tensor], tuple[Tensor, ...]] = self.draw
@@ -146,6 +179,7 @@ class PartialLabelTrainer:
         *,
         measure: Measure | None = None,
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        on_resume: Callable[[int], None] | None = None,
         checkpoint: Path | str | None = None,
         checkpoint_every: int = 1,
         checkpoint_seconds: float = 0.0,
@@ -156,35 +190,51 @@ class PartialLabelTrainer:
         `measure` (usually an `evaluate.Truth`) adds its figures every `measure_every` epochs and after the last one.
 
         With `checkpoint`, the state is written there every `checkpoint_every` epochs (but not before `checkpoint_seconds` have passed
-        since the last time) and after the last one, and training goes on from it if the file is there.
+        since the last time) and after the last one, and the one before it is kept beside it. If there is one, training goes on from it;
+        `on_resume` is told how many epochs it has behind it. SIGTERM and an interrupt then have their effect after the step at hand,
+        whose state is written first.
         """
-        resumes = checkpoint is not None and Path(checkpoint).exists()
+        path = None if checkpoint is None else Path(checkpoint)
+        resumes = self.world.agreed(path is not None and has_checkpoint(path))
         if self.epoch > 0 and not resumes:
             # Its targets would start anew while its network would not.
             raise InputError(f"This trainer has trained for {self.epoch} epochs already: make a new one, with a new model, to start again.")
         self.prepare(x, candidates)
         if measure:
             measure.prepare(self)
-        if checkpoint is not None and resumes:
-            self.load(checkpoint)
+        if path is not None:
+            check_writable(path.parent)
+        if path is not None and resumes:
+            self.load(path)
+            if on_resume:
+                on_resume(self.epoch)
         saved = -math.inf
-        while self.epoch < self.epochs:
-            record = self.train_epoch()
-            if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
-                record |= measure(self)
-            self.history.append(record)
-            if on_epoch:
-                on_epoch(record)
-            # Behind on_epoch, so that whatever keeps a log never has less of it than the checkpoint.
-            due = self.epoch % checkpoint_every == 0 and time.monotonic() - saved >= checkpoint_seconds
-            if checkpoint is not None and (due or self.epoch == self.epochs):
-                self.save(checkpoint)
-                saved = time.monotonic()
+        # Of several processes, each would stop after another step.
+        with held_back(path is not None and self.world.alone) as signals:
+            while self.epoch < self.epochs:
+                record = self.train_epoch(signals.waiting)
+                if record is not None:
+                    if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
+                        record |= measure(self)
+                    self.history.append(record)
+                    if on_epoch:
+                        on_epoch(record)
+                # Behind on_epoch, so that whatever keeps a log never has less of it than the checkpoint.
+                due = self.epoch % checkpoint_every == 0 and time.monotonic() - saved >= checkpoint_seconds
+                if path is not None and (due or self.epoch == self.epochs or signals.waiting()):
+                    self.save(path)
+                    saved = time.monotonic()
+                signals.deliver()
+        self._check_weights()
         return self
 
-    def train_epoch(self) -> dict[str, Any]:
-        """One pass over the data; returns what is known without labels."""
-        if self._restart and self.epoch == self._restart:
+    def train_epoch(self, pause: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
+        """One pass over the data, or what is left of one; returns what is known without labels.
+
+        `pause` is asked after every step: if it says so, the epoch is left there, to be taken up by the next call, and nothing is returned.
+        """
+        starts = self._feed.step == 0
+        if starts and self._restart and self.epoch == self._restart:
             self._start_anew()
         length = self.epochs - self._restart
         rate = cosine_rate(min(self._stage_epoch, length), length, self.lr, self.lr * self.final_lr)
@@ -194,29 +244,45 @@ class PartialLabelTrainer:
             else:
                 group["lr"] = rate
         self.model.train()
-        self.method.start_epoch(self.epoch, self.epochs)
-        self.rebalancer.start_epoch(self.epoch, self.epochs)
-        total = torch.zeros((), device=self.device)
-        steps = 0
+        if starts:
+            self._start_epoch(0.0)
+        on_cpu = self.device.type == "cpu"
         with self._own_random_state():
-            for step, (index, views) in enumerate(self._batches()):
-                total += self._step(index, views)
-                steps += 1
+            for index, views in self._feed.batches(self._draw):
+                loss = self._step(index, views)
+                self._total += loss
                 # Asking costs a synchronisation, which a GPU should not pay on every step.
-                if self.device.type == "cpu":
-                    self._check_finite(step)
-        self._check_finite(None)
+                if on_cpu:
+                    self._watch.check_step(index, loss, self.epoch + 1, self._feed.step)
+                if pause():
+                    self._watch.check(self._total, self.epoch + 1)
+                    return None
+        self._watch.check(self._total, self.epoch + 1)
+        skipped = self._guard.n_dropped() if self._guard else 0
+        if skipped == self._feed.step:
+            raise not_finite(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
+        total = float(self.world.total(self._total)) / self.world.size
+        record = {"epoch": self.epoch + 1, "loss": total / (self._feed.step - skipped), "lr": rate}
+        if self._guard:
+            record["skipped"] = skipped
         self.rebalancer.end_epoch()
         self.method.end_epoch(self)
-        self.epoch += 1
-        return {"epoch": self.epoch, "loss": float(total) / steps, "lr": rate}
+        self.count_epoch()
+        return record
+
+    def _start_epoch(self, seconds: float) -> None:
+        super()._start_epoch(seconds)
+        if not self.world.alone:
+            # From nothing but these, so that no process's random state has to be kept.
+            drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(1, np.uint64)[0]
+            self._own_generator.manual_seed(int(drawn >> np.uint64(1)))
+        self.method.start_epoch(self.epoch, self.epochs)
+        self.rebalancer.start_epoch(self.epoch, self.epochs)
 
     @property
     def views_per_epoch(self) -> int:
         """How many augmented images (or rows) go through the network in one epoch, without those that extras and systems add."""
-        n = len(self.candidates)
-        size = min(self.batch_size, n)
-        return self.method.n_shown * (n // size * size if self.drop_last else n)
+        return self.method.n_shown * self._feed.rows
 
     @property
     def kinds(self) -> tuple[ViewKind, ...]:
@@ -237,7 +303,7 @@ class PartialLabelTrainer:
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-        self.targets.values.copy_(initial_targets(self.candidates, self.method.covers).values)
+        self.targets.values.copy_(initial_targets(self.candidates, self.method.covers, self.passes.full).values)
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step, and so what a captured step holds for."""
@@ -246,39 +312,57 @@ class PartialLabelTrainer:
 
     def step(self, index: Tensor, views: tuple[Tensor, ...]) -> Tensor:
         """One optimizer step on views of the rows in `index`; returns the loss, detached."""
+        before = self._guard.before() if self._guard else []
         refines, *active = self._phase()
         extras = [extra for extra, takes_part in zip(self._extras(), active, strict=True) if takes_part]
         # On a GPU many small kernels run beside the large ones: looking up targets beside the forward pass, refining them beside the
         # backward pass. The forward pass of an extra may need targets, and then waits for them.
         with alongside(self._side):
-            candidates = self.candidates[index]
-            batch = Batch(views, self.targets[index], candidates)
+            own = index[self.world.part(len(index))]
+            candidates = self.candidates[own]
+            batch = Batch(views, self.targets[own], candidates)
         if extras:
             self._join()
         compared = batch._replace(views=views[: self.method.n_shown])
-        own = [extra.inputs(compared, self.generator) for extra in extras]
+        added = [extra.inputs(compared, self._own_generator) for extra in extras]
         shown = views[: max([self.method.n_shown, *(extra.n_shown for extra in extras)])]
-        all_outputs, *said = self.passes.together([shown, *(more.views if more else () for more in own)])
+        all_outputs, *said = self.passes.together([shown, *(more.views if more else () for more in added)])
         outputs = all_outputs.first(self.method.n_shown)
         self._join()
         with alongside(self._side):
-            self.rebalancer.observe(outputs.detach(), self.head)
+            # Every process refines all rows of the batch, from what all of them say: targets and priors stay the same everywhere.
+            heard = self.world.outputs(outputs.detach(), len(index))
+            whole = batch if self.world.alone else Batch((), self.targets[index], self.candidates[index])
+            self.rebalancer.observe(heard, self.head)
+            refined = whole.targets
             if refines:
                 with torch.no_grad():
-                    adjusted = self.rebalancer.adjust(outputs.detach(), "targets", self.head)
-                    self.targets[index] = self.method.disambiguate(adjusted, batch.targets, candidates)
-            self._not_finite[index] = ~torch.stack([torch.isfinite(z).all(1) for z in outputs.logits]).all(0)
+                    adjusted = self.rebalancer.adjust(heard, "targets", self.head)
+                    refined = self.method.disambiguate(adjusted, whole.targets, whole.candidates)
+                    if not self._guard:
+                        self.targets[index] = refined
+            # The loss shows by itself what is wrong with targets that were wrong before.
+            rows = rows_not_finite([*heard.logits, *([refined] if refines else [])])
+            if not self._guard:
+                self._watch.rows[index] = rows
         if self.method.waits or any(extra.waits for extra in extras):
             self._join()
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self.generator)
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self._own_generator)
         loss = self.method.step_loss(step)
-        for extra, more, heard in zip(extras, own, said, strict=True):
-            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, heard if more else None)
+        for extra, more, of_more in zip(extras, added, said, strict=True):
+            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, of_more if more else None)
+        if not self.world.alone:
+            loss = loss * self.world.weight(len(index))
         self.optimizer.zero_grad(set_to_none=True)
         self.passes.backward(loss)
         self._join()
-        self.optimizer.step()
-        return loss.detach()
+        if not self._guard:
+            self.optimizer.step()
+            return loss.detach()
+        good = self._guard.finish(before, loss.detach(), rows)
+        if refines:
+            self.targets[index] = torch.where(good, refined, batch.targets)
+        return torch.where(good, loss.detach(), 0.0)
 
     def _forward(self, views: tuple[Tensor, ...], network: nn.Module | None = None) -> Outputs:
         if network is None:
@@ -293,30 +377,9 @@ class PartialLabelTrainer:
     def _extras(self) -> list[Extra]:
         return [extra for extra in self.extras if isinstance(extra, Extra)]
 
-    def _batches(self) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-        """Rows and their views for every step of an epoch; views are drawn for many batches at once, since launches cost the same."""
-        n = len(self.candidates)
-        size = min(self.batch_size, n)
-        order = torch.randperm(n, generator=self.generator, device=self.device)
-        if self.drop_last:
-            order = order[: n // size * size]
-        for rows in order.split(size * max(self.chunk // size, 1)):
-            yield from zip(rows.split(size), zip(*(view.split(size) for view in self._draw(rows)), strict=True), strict=True)
-
     def draw(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Views of the rows, one for each that the method and the extras ask for."""
-        return self.views.draw(self.x[rows], self.kinds, self.generator)
-
-    def _check_finite(self, step: int | None) -> None:
-        if not bool(self._not_finite.any()):
-            return
-        rows = torch.nonzero(self._not_finite).flatten().tolist()
-        shown = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
-        where = f"epoch {self.epoch + 1}" + ("" if step is None else f", step {step + 1}")
-        raise NotFiniteError(
-            f"The network's logits are not finite in {where}, for row{'s' if len(rows) > 1 else ''} {shown}: "
-            f"lower the learning rate (now {self.lr:g}) or look for extreme values in these rows."
-        )
+        return self.views.draw(self.x[rows], self.kinds, self._own_generator)
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:
@@ -331,12 +394,15 @@ class PartialLabelTrainer:
 
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
-        return self.predictor.outputs(x, batch_size)
+        if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
+            return self.predictor.outputs(x, batch_size)
+        inputs = as_inputs(x, "prediction")
+        return self.world.outputs(self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), len(inputs))
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
-        for rows in torch.arange(len(self.x), device=self.device).split(at_once(self.x)):
+        for rows in torch.arange(len(self.x), device=self.device).split(at_once(self.x, self.head.out_features)):
             logits, features = self.predictor.plain(self.x[rows])
             yield Outputs((logits,), (features,)), self.candidates[rows]
 
@@ -347,47 +413,6 @@ class PartialLabelTrainer:
     def predict(self, x: Array) -> npt.NDArray[np.int64]:
         """The predicted class number of each row."""
         return self.predictor.predict(x)
-
-    # ---- checkpoints ----------------------------------------------------------------------------------------------
-
-    def save(self, path: Path | str) -> None:
-        """Write everything that decides the rest of this training."""
-        tensors: dict[str, Tensor] = {"targets": self.targets.values, "generator": self.generator.get_state()}
-        tensors |= with_prefix("random", self._global_random)
-        for name, module in self._modules().items():
-            tensors |= with_prefix(name, module.state_dict())
-        tensors |= optimizer_tensors(self.optimizer)
-        write_checkpoint(Path(path), tensors, {"epoch": self.epoch, "history": self.history, "parts": self._part_names()})
-
-    def load(self, path: Path | str) -> None:
-        """Go on from a checkpoint of the same parts and the same data; call `prepare` first."""
-        tensors, values = read_checkpoint(Path(path))
-        if values.get("parts") != self._part_names():
-            raise InputError(f"The checkpoint {path} is of {shown(values.get('parts'))}, not of {self._part_names()}: use another path.")
-        if "targets" in tensors and tensors["targets"].shape != self.targets.values.shape:
-            raise InputError(f"The checkpoint {path} belongs to other training data: its targets have another size.")
-        try:
-            self._restore(tensors, values)
-        except Exception as error:  # of torch about a state of another shape or kind, or of what is not there
-            raise InputError(f"The checkpoint {path} does not fit this training ({first_line(error)}): delete it to start again.") from None
-
-    def _restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        epoch, history = values["epoch"], values["history"]
-        if not isinstance(epoch, int) or epoch < 0 or not isinstance(history, list):
-            raise ValueError("it does not say how far it is")
-        self.targets.values.copy_(tensors["targets"])
-        self.generator.set_state(tensors["generator"])
-        self._global_random = under_prefix("random", tensors)
-        for name, module in self._modules().items():
-            module.load_state_dict(under_prefix(name, tensors))
-        load_optimizer(self.optimizer, tensors)
-        self.epoch, self.history = epoch, history
-
-    def _modules(self) -> dict[str, nn.Module]:
-        return {"model": self.model, "method": self.method, "rebalancer": self.rebalancer, "extras": self.extras}
-
-    def _part_names(self) -> dict[str, Any]:
-        return {"method": self.method.name, "rebalancer": self.rebalancer.name, "extras": [extra.name for extra in self._extras()]}
 
 
 def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:

@@ -22,14 +22,20 @@ class Transduced(NamedTuple):
 
 
 def believed(targets: Targets, candidates: Candidates) -> tuple[npt.NDArray[Any], ...]:
-    """Class numbers and beliefs of the two most believed candidates of each row."""
+    """Class numbers and beliefs of the two most believed candidates of each row; the lower number where both are believed as much."""
     parts = []
-    for rows in torch.arange(len(targets), device=candidates.device).split(1 << 14):
-        inside = candidates[rows]
-        beliefs, numbers = targets[rows].masked_fill(~inside, -1.0).topk(2, dim=1)
-        alone = beliefs[:, 1] < 0
-        total = (targets[rows] * inside).sum(1)  # one, except for methods that weigh the other classes too
-        beliefs = beliefs.clamp_min(0) / total[:, None]
-        second = torch.where(alone, numbers[:, 0], numbers[:, 1])
-        parts.append((numbers[:, 0], beliefs[:, 0], second, beliefs[:, 0] - beliefs[:, 1]))
+    places, sizes = torch.arange(candidates.max_size, device=candidates.device), candidates.sizes
+    for index in candidates.parts(candidates.max_size):
+        labels = candidates.rows(index).labels
+        beliefs = targets.on_candidates(index).masked_fill(places >= sizes[index][:, None], -1.0)  # not the repeated ones
+        total = beliefs.clamp_min(0).sum(1, keepdim=True)  # one, except for methods that weigh the other classes too
+        first = beliefs.argmax(1, keepdim=True)
+        most = beliefs.gather(1, first)
+        beliefs.scatter_(1, first, -1.0)
+        second = beliefs.argmax(1, keepdim=True)
+        next_most = beliefs.gather(1, second)
+        second = torch.where(next_most < 0, first, second)
+        confidence, beside = most / total, next_most.clamp_min(0) / total
+        columns = (labels.gather(1, first), confidence, labels.gather(1, second), confidence - beside)
+        parts.append([column.squeeze(1) for column in columns])
     return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))

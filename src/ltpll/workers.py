@@ -11,6 +11,8 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from ltpll.errors import CheckpointWarning
+
 T = TypeVar("T")
 
 
@@ -19,7 +21,7 @@ def in_processes(
 ) -> list[T]:
     """The results in the order in which they came; `on_wait` is called several times a second.
 
-    The first error, or an interrupt, ends all of it: calls under way are ended too.
+    The first error, an interrupt or SIGTERM ends all of it: calls under way are ended too, and waited for.
     """
     others = set(multiprocessing.active_children())
     results = []
@@ -34,8 +36,11 @@ def in_processes(
                 on_wait()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(multiprocessing.active_children()) - others:
+            children = set(multiprocessing.active_children()) - others
+            for process in children:
                 process.terminate()
+            for process in children:
+                process.join()  # a training finishes its step first, and writes a checkpoint
             raise
     return results
 
@@ -47,6 +52,7 @@ def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the parent has shown what there is to say
+    warnings.simplefilter("default", CheckpointWarning)  # but for what only shows here
 
 
 @contextmanager

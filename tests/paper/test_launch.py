@@ -1,11 +1,9 @@
-"""Grids on a CPU: killed, shared between processes, with failures."""
+"""Grids on a CPU: shared between processes, with failures; those that are killed are in tests/test_survival.py."""
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from filelock import FileLock
@@ -51,35 +49,6 @@ def results(folder):
         record = json.loads((marker.parent / "result.json").read_text())
         found[record["key"]] = {key: record[key] for key in ("config", "last", "best", "curves", "seeds")}
     return found
-
-
-def test_a_killed_grid_ends_with_the_records_of_an_undisturbed_one(root, tmp_path):
-    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
-    undisturbed.mkdir()
-    killed.mkdir()
-    whole = call(root, "--epochs", "12", cwd=undisturbed)
-    assert whole.returncode == 0, whole.stderr
-    assert "3 of 3" not in whole.stdout
-    for how in (signal.SIGKILL, signal.SIGINT):
-        before = len(list(killed.rglob("checkpoint.safetensors")))
-        process = typed(command(root, "--epochs", "12"), cwd=killed, env=ONE_THREAD)
-        deadline = time.monotonic() + 60
-        while len(list(killed.rglob("checkpoint.safetensors"))) <= before and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.killpg(process.pid, how)
-        process.communicate(timeout=60)
-        assert process.returncode == (-9 if how == signal.SIGKILL else 130)
-    again = call(root, "--epochs", "12", cwd=killed)
-    assert again.returncode == 0, again.stderr
-    assert len(results(killed)) == 3
-    assert results(killed) == results(undisturbed)
-    # And a grid that is complete trains nothing, and shows the same table.
-    shown = call(root, "--epochs", "12", cwd=killed)
-    assert "3 of 3 runs done" in shown.stdout
-    assert "proden + records" in shown.stdout
-    assert "72.15" not in shown.stdout  # imbalance 100
-    assert "79.48" in shown.stdout
-    assert "Not the paper's protocol: width = 2, batch_size = 32, epochs = 12" in " ".join(shown.stdout.split())
 
 
 def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from concurrent.futures.process import BrokenProcessPool
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -20,7 +21,8 @@ from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import train
-from ltpll.errors import InputError, printable
+from ltpll.errors import InputError, InputWarning, LostProcessError, printable
+from ltpll.signals import Terminated, exit_on_sigterm
 
 app = typer.Typer(
     help="Long-tailed partial label learning: classifiers from sets of candidate labels when classes are imbalanced.",
@@ -46,10 +48,17 @@ app.command("list")(list_parts)
 
 def main() -> None:
     """Run a command; what the user can mend is said in one sentence, without a traceback."""
+    warnings.showwarning = _warn
+    exit_on_sigterm()
     try:
         app()
+    except Terminated:
+        _say("Ended by SIGTERM: the same command goes on.")
+        raise
     except InputError as error:
         _fail(str(error))
+    except LostProcessError as error:
+        _fail(str(error), 1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _fail(f"{error.strerror or error}{where}.")
@@ -58,9 +67,22 @@ def main() -> None:
 
 
 def _fail(sentence: str, status: int = 2) -> None:
-    # markup=False: a file name in square brackets is a file name.
-    Console(stderr=True, highlight=False).print(f"error: {printable(sentence)}", markup=False, soft_wrap=True)
+    _say(f"error: {printable(sentence)}")
     sys.exit(status)
+
+
+def _say(sentence: str) -> None:
+    # markup=False: a file name in square brackets is a file name.
+    Console(stderr=True, highlight=False).print(sentence, markup=False, soft_wrap=True)
+
+
+def _warn(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+) -> None:
+    if issubclass(category, InputWarning):
+        _say(f"warning: {message}")
+    else:
+        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _show_version(wanted: bool) -> None:

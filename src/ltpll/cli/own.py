@@ -27,7 +27,9 @@ def say(sentence: str) -> None:
 # ---- train ------------------------------------------------------------------------------------------------------------
 
 
-def train_on_table(source: Source, settings: dict[str, Any], out: Path, *, device: str, tensorboard: bool, fresh: bool) -> None:
+def train_on_table(
+    source: Source, settings: dict[str, Any], out: Path, *, device: str, tensorboard: bool, fresh: bool, on_nan: str
+) -> None:
     """Read, check, train, and leave a run's folder from which everything else follows."""
     from ltpll.own.training import Settings, own_run, train_own
 
@@ -54,7 +56,7 @@ def train_on_table(source: Source, settings: dict[str, Any], out: Path, *, devic
         return on_epoch
 
     try:
-        train_own(run, source, examples, chosen, device=device, watch=watch)
+        train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch)
     except KeyboardInterrupt:
         close()
         console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")

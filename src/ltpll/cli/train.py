@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +12,13 @@ from ltpll.cli.config import read_config
 from ltpll.cli.console import console
 from ltpll.cli.own import source_of, train_on_table
 from ltpll.cli.progress import watch_epochs
-from ltpll.errors import InputError
+from ltpll.errors import InputError, LostProcessError
 from ltpll.report.shape import check_record
 from ltpll.runs import Run
 
 Option = typer.Option
 TABLES = (".csv", ".tsv", ".parquet", ".mat")
-NOT_SETTINGS = ("engine", "measure_every", "data_root")  # they change how, not what
+NOT_SETTINGS = ("engine", "sync_batch_norm", "measure_every", "data_root")  # they change how, not what
 # Where an option is not called as what it sets.
 OPTIONS = {
     "feature_file": "--features",
@@ -70,6 +71,7 @@ def train(
     superclass: Annotated[bool | None, benchmark("Eight times as ambiguous inside a superclass.", "--superclass/--uniform")] = None,
     width: Annotated[int | None, benchmark("Width of the ResNet-18's first stage; default 64.")] = None,
     engine: Annotated[str | None, benchmark("eager, captured, compiled, or auto: captured on CUDA, else eager.")] = None,
+    sync_batch_norm: Annotated[bool | None, benchmark("Under torchrun: batch norm over all processes.", "--sync-batch-norm")] = None,
     measure_every: Annotated[int | None, benchmark("Epochs between looks at the test set; default 10.")] = None,
     data_root: Annotated[Path | None, benchmark("Where prepared data lie; default $LTPLL_DATA.")] = None,
     config: Annotated[Path | None, both("A YAML file with settings; the command line overrides it.")] = None,
@@ -83,6 +85,7 @@ def train(
     seed: Annotated[int | None, both("Decides everything that is drawn; default 0.")] = None,
     precision: Annotated[str | None, both("float32 or bfloat16; default bfloat16 for benchmarks on CUDA, else float32.")] = None,
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
+    on_nan: Annotated[str, Option(help="stop, or skip: drop batches whose numbers are not finite, and count them.")] = "stop",
     out: Annotated[Path | None, Option(help="Own data: the run's folder. Benchmarks: the folder for runs.", show_default=False)] = None,
     tensorboard: Annotated[bool, Option("--tensorboard", help="Write TensorBoard events beside the run.")] = False,
     fresh: Annotated[bool, Option("--fresh", help="Train again even if the run is finished or under way.")] = False,
@@ -124,6 +127,7 @@ def train(
         "superclass": superclass,
         "width": width,
         "engine": engine,
+        "sync_batch_norm": sync_batch_norm,
         "measure_every": measure_every,
         "data_root": data_root,
     }
@@ -131,10 +135,14 @@ def train(
     data = data or settings.pop("data", None)
     if data is not None and _is_table(data):
         _refuse(of_benchmarks, "draws or times benchmarks", data)
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise InputError("Own data are trained by one process: leave torchrun out.")
         given = {name: value for name, value in (training | of_own).items() if value is not None}
         table = Path(data).expanduser()
         folder = out or Path("ltpll-runs") / table.stem
-        train_on_table(source_of(table, about_table), settings | given, folder, device=device, tensorboard=tensorboard, fresh=fresh)
+        train_on_table(
+            source_of(table, about_table), settings | given, folder, device=device, tensorboard=tensorboard, fresh=fresh, on_nan=on_nan
+        )
         return
     _refuse(about_table | of_own, "is for a table of your own", data or "no table")
     drawn: dict[str, Any] = {name: value for name, value in of_benchmarks.items() if name not in NOT_SETTINGS}
@@ -148,6 +156,8 @@ def train(
         out=out or Path("ltpll-runs/images"),
         tensorboard=tensorboard,
         fresh=fresh,
+        on_nan=on_nan,
+        sync_batch_norm=bool(sync_batch_norm),
     )
 
 
@@ -175,37 +185,52 @@ def _train_benchmark(
     out: Path,
     tensorboard: bool,
     fresh: bool,
+    on_nan: str,
+    sync_batch_norm: bool,
 ) -> None:
     from ltpll.data.image_sets import load_image_set
+    from ltpll.distributed import is_loss_of_a_process, world_of_torchrun
     from ltpll.engine import chosen_engine
     from ltpll.experiment import Experiment, experiment_run
     from ltpll.experiment import train as train_run
     from ltpll.inputs import at_least, chosen_device
 
     at_least(measure_every, 1, "measure-every")
-    place = chosen_device(device)
-    device, engine = str(place), chosen_engine(engine, place)
-    settings.setdefault("precision", "bfloat16" if device.startswith("cuda") else "float32")
-    experiment = Experiment.from_mapping(settings)
-    images = load_image_set(experiment.data, data_root)
-    run = experiment_run(out, experiment)
-    if fresh:
-        run.forget()
-    if run.done:
-        console.print(f"This run was finished earlier (--fresh trains it anew): {run.folder}", markup=False, soft_wrap=True)
+    with world_of_torchrun(str(chosen_device(device))) as (world, device):
+        console.quiet = not world.first  # one of several processes speaks for all
+        shown = f"{chosen_engine(engine, chosen_device(device))} steps" if world.alone else f"eager steps of {world.size} processes"
+        settings.setdefault("precision", "bfloat16" if device.startswith("cuda") else "float32")
+        experiment = Experiment.from_mapping(settings)
+        images = load_image_set(experiment.data, data_root)
+        run = experiment_run(out, experiment)
+        if fresh and world.first:
+            run.forget()
+        world.wait()
+        if world.agreed(run.done):
+            console.print(f"This run was finished earlier (--fresh trains it anew): {run.folder}", markup=False, soft_wrap=True)
+            _print_result(run)
+            return
+        console.print(f"Run {run.key} on {device}: {experiment.precision}, {shown}; {run.folder}", markup=False, soft_wrap=True)
+        watch, close = watch_epochs(run, experiment.epochs, tensorboard and world.first)
+        how: dict[str, Any] = {"device": device, "engine": engine, "world": world, "sync_batch_norm": sync_batch_norm}
+        try:
+            train_run(run, images, measure_every=measure_every, on_epoch=watch, on_nan=on_nan, **how)
+        except KeyboardInterrupt:
+            close()  # before anything is printed below it; closing twice does nothing
+            console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
+            raise typer.Exit(130) from None
+        except RuntimeError as error:
+            if world.alone or not is_loss_of_a_process(error):
+                raise
+            close()
+            raise LostProcessError(
+                f"Process {world.rank} of {world.size} has lost another one, which died or hangs: look at what that one said last; "
+                "the same command goes on from the last checkpoint."
+            ) from None
+        finally:
+            close()
+        world.wait()
         _print_result(run)
-        return
-    console.print(f"Run {run.key} on {device}: {experiment.precision}, {engine} steps; {run.folder}", markup=False, soft_wrap=True)
-    watch, close = watch_epochs(run, experiment.epochs, tensorboard)
-    try:
-        train_run(run, images, device=device, engine=engine, measure_every=measure_every, on_epoch=watch)
-    except KeyboardInterrupt:
-        close()  # before anything is printed below it; closing twice does nothing
-        console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
-        raise typer.Exit(130) from None
-    finally:
-        close()
-    _print_result(run)
 
 
 def _print_result(run: Run) -> None:
@@ -218,6 +243,8 @@ def _print_result(run: Run) -> None:
             f"{name}: balanced accuracy {last['balanced_accuracy']:.2%} at the last epoch "
             f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, chosen on the test set)"
         )
+    if result.get("skipped"):
+        console.print(f"{result['skipped']} batches were dropped, since their loss, outputs or gradients were not finite")
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
     console.print(f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch")

@@ -12,7 +12,7 @@ from ltpll.errors import InputError
 
 def uniform_candidates(labels: npt.ArrayLike, n_classes: int, ambiguity: float, *, seed: int) -> Candidates:
     """The true label, and every other label with probability q, independently; a set may stay a singleton."""
-    return _flip(labels, np.full((n_classes, n_classes), _probability(ambiguity, "ambiguity")), seed)
+    return _flip(labels, np.broadcast_to(_probability(ambiguity, "ambiguity"), (n_classes, n_classes)), seed)
 
 
 def superclass_candidates(

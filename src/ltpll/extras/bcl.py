@@ -22,7 +22,8 @@ def balanced_contrast(vectors: Tensor, labels: Tensor, centres: Tensor, temperat
     same = (labels[:, None] == others[None, :]) & allowed
     similarities = vectors @ torch.cat([vectors, centres]).T / temperature
     # How many examples of each class, centre included, this one is compared with: itself it is not.
-    counts = one_hot(others, n_classes).sum(0) - one_hot(labels, n_classes)
+    members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device).index_add_(0, others, torch.ones_like(others))
+    counts = members - one_hot(labels, n_classes)
     log_counts = counts[:, others].float().log()
     denominators = torch.logsumexp((similarities - log_counts).masked_fill(~allowed, -torch.inf), dim=1)
     return (denominators - (similarities * same).sum(1) / same.sum(1)).mean()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.checkpoint import read_checkpoint, write_checkpoint
+from ltpll.checkpoint import before_it, read_checkpoint, write_checkpoint
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, images_first
 from ltpll.inputs import at_least
@@ -67,9 +67,9 @@ class Settings:
         }
         return cls(**{**plain, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
-    def classifier(self, device: str) -> PartialLabelClassifier:
+    def classifier(self, device: str, on_nan: str) -> PartialLabelClassifier:
         own = {name: value for name, value in asdict(self).items() if name not in ("seed", "folds")}
-        return PartialLabelClassifier(**own, random_state=self.seed, device=device)
+        return PartialLabelClassifier(**own, random_state=self.seed, device=device, on_nan=on_nan)
 
 
 def own_run(out: Path, settings: Settings, examples: Examples) -> Run:
@@ -87,7 +87,9 @@ def own_run(out: Path, settings: Settings, examples: Examples) -> Run:
     return Run(folder.parent, config, folder.name)
 
 
-def train_own(run: Run, source: Source, examples: Examples, settings: Settings, *, device: str = "auto", watch: Watch) -> None:
+def train_own(
+    run: Run, source: Source, examples: Examples, settings: Settings, *, device: str = "auto", on_nan: str = "stop", watch: Watch
+) -> None:
     """Train the run to its end, going on from wherever an interrupted one stopped."""
     with run.locked():
         if run.done:
@@ -107,7 +109,7 @@ def train_own(run: Run, source: Source, examples: Examples, settings: Settings, 
             None if labels is None else labels[held_out],
             None if labels is None else labels[trained],
         )
-        classifier = settings.classifier(device)
+        classifier = settings.classifier(device, on_nan)
         trainer, inputs, candidates = classifier.begin(x, sets)
         train_logged(
             run,
@@ -126,7 +128,7 @@ def train_own(run: Run, source: Source, examples: Examples, settings: Settings, 
         seen = Opinions.nothing(len(examples))
         seen.put(np.arange(len(examples)), own_opinion)
         if settings.folds > 1:
-            seen.put(trained, _of_folds(run, settings, x, sets, device, watch))
+            seen.put(trained, _of_folds(run, settings, x, sets, device, on_nan, watch))
         cleaning = _cleaned(
             examples, trained, held_out, believed(trainer.targets, trainer.candidates), own_opinion, seen, settings.folds > 1
         )
@@ -147,7 +149,7 @@ def train_own(run: Run, source: Source, examples: Examples, settings: Settings, 
         )
 
 
-def _of_folds(run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, device: str, watch: Watch) -> Opinions:
+def _of_folds(run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, device: str, on_nan: str, watch: Watch) -> Opinions:
     """Of every row the opinion of a classifier that was not trained on it; finished folds of an interrupted run are kept."""
     from sklearn.model_selection import KFold
 
@@ -156,7 +158,7 @@ def _of_folds(run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, devi
     for k, (others, rows) in enumerate(KFold(folds, shuffle=True, random_state=settings.seed).split(np.empty(len(x)))):
         kept, checkpoint = run.folder / f"fold-{k + 1}.safetensors", run.folder / f"checkpoint-fold-{k + 1}.safetensors"
         if not kept.exists():
-            classifier = settings.classifier(device)
+            classifier = settings.classifier(device, on_nan)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # of classes that only other folds have
                 trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
@@ -169,7 +171,8 @@ def _of_folds(run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, devi
                 )
             classifier.finish(trainer)
             write_checkpoint(kept, opinions(classifier.predict_proba, x[rows], sets.select(rows)).tensors(), {"fold": k + 1})
-            checkpoint.unlink(missing_ok=True)
+            for path in (checkpoint, before_it(checkpoint)):
+                path.unlink(missing_ok=True)
         found.put(rows, Opinions.from_tensors(read_checkpoint(kept)[0]))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,5 +84,6 @@ def launch_one(experiment: Experiment, root: Path, data_root: Path | None, devic
 
 
 def _leave_reason(run: Run, reason: str) -> None:
-    if run.folder.exists():
+    # Often it is the disk that is full: then the reason is printed, and that has to do.
+    with suppress(OSError):
         (run.folder / "failed.txt").write_text(f"{reason}\n\n{traceback.format_exc()}", encoding="utf-8")

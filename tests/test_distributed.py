@@ -1,0 +1,160 @@
+"""One run in several processes: the same targets, priors and weights as in one, to the last digits that sums allow."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from ltpll.data.image_sets import write_image_set
+from ltpll.distributed import World
+from ltpll.evaluate import Truth
+from ltpll.methods import METHODS
+from pictures import coloured_images
+from processes import typed
+from refusals import refusal
+from worlds import problem, state, trainer
+
+HERE = Path(__file__).parent
+
+
+def started(folder, size, what):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    return [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "worlds.py"), str(folder), str(rank), str(size), what],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+
+
+def finished(processes):
+    said = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)
+
+
+def test_a_world_of_one_does_nothing():
+    world = World()
+    x = torch.arange(6.0).view(3, 2)
+    assert world.part(3) == slice(0, 3)
+    assert world.weight(3) == 1
+    assert world.rows(x, 3) is x
+    assert world.total(x) is x
+    assert world.summed(x) is x
+    assert world.agreed("as is") == "as is"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_shares_are_gathered_in_order_and_every_row_counts_once(tmp_path, size):
+    finished(started(tmp_path, size, "pieces"))
+    assert len(list(tmp_path.glob("*.ok"))) == size
+
+
+CASES = [
+    (2, {"method": "proden", "rebalancer": "records"}),
+    (3, {"method": "corr", "rebalancer": "records", "extras": ["sfn"]}),
+    (2, {"method": "lw", "rebalancer": "epoch-records"}),
+    (3, {"method": "cavl", "rebalancer": "oracle-la"}),
+    (2, {"method": "proden", "rebalancer": "records", "images": True, "sync_batch_norm": True}),
+]
+
+
+@pytest.mark.parametrize(("size", "options"), CASES, ids=lambda case: case["method"] if isinstance(case, dict) else str(case))
+@pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")
+def test_targets_priors_and_weights_are_those_of_one_process(tmp_path, size, options):
+    """45 rows in batches of ten: shares of three and four rows, and a last batch of five."""
+    processes = started(tmp_path, size, repr(options))
+    x, candidates, y = problem(images=options.get("images", False))
+    alone = trainer(world=None, **options).fit(x, candidates, measure=Truth(x, y, y))
+    expected = {**state(alone), "predicted": alone.outputs(x).logits[0]}
+    finished(processes)
+    for rank in range(size):
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, atol=1e-9, rtol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")
+def test_methods_with_queues_of_their_own_are_refused_and_others_are_not(name, monkeypatch):
+    monkeypatch.setattr(World, "shared", lambda self, model: model)
+    if name in ("solar", "pico", "htc"):
+        assert "several processes cannot share" in refusal(lambda: trainer(name, "none", World(0, 2)))
+    else:
+        assert trainer(name, "none", World(0, 2)).engine == "eager"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"extras": ["bcl"]}, "'bcl'"), ({"on_nan": "skip"}, "skip"), ({"engine": "captured"}, "'captured'")],
+)
+def test_what_several_processes_cannot_do_is_refused(more, words):
+    assert words in refusal(lambda: trainer("proden", "none", World(0, 2), **more))
+
+
+# ---- through torchrun ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_image_set(coloured_images(10, 50, 4), folder)
+    return folder
+
+
+def torchrun(root, out, *more, epochs=6):
+    options = ["--width", "2", "--batch-size", "32", "--epochs", str(epochs), "--method", "proden", "--device", "cpu", "--imbalance", "10"]
+    command = ["train", "cifar10", "--data-root", str(root), "--out", str(out), *options, *more]
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
+    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", "ltpll", *command], env=environment)
+
+
+def ranks_of(launcher):
+    """The processes that it started, by their place in the world."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            words = dict(one.split(b"=", 1) for one in (entry / "environ").read_bytes().split(b"\0") if b"=" in one)
+        except (OSError, ValueError, IndexError):  # gone meanwhile
+            continue
+        if parent == launcher and b"RANK" in words:
+            found[int(words[b"RANK"])] = int(entry.name)
+    return found
+
+
+def test_a_run_of_two_processes_is_recorded_once_and_goes_on_after_one_was_killed(root, tmp_path):
+    process = torchrun(root, tmp_path, epochs=20)
+    deadline = time.monotonic() + 100
+    while not list(tmp_path.glob("*/checkpoint.safetensors")) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    ranks = ranks_of(process.pid)
+    assert ranks.keys() == {0, 1}
+    os.kill(ranks[1], signal.SIGKILL)
+    killed = time.monotonic()
+    out, errors = process.communicate(timeout=60)
+    assert time.monotonic() - killed < 30
+    assert process.returncode != 0
+    assert not Path(f"/proc/{ranks[0]}").exists()
+    assert "has lost another one" in errors or "Ended by SIGTERM" in errors, out + errors
+    again = torchrun(root, tmp_path, epochs=20)
+    out, errors = again.communicate(timeout=200)
+    assert again.returncode == 0, out + errors
+    (run,) = [path.parent for path in tmp_path.glob("*/done")]
+    record = json.loads((run / "result.json").read_text())
+    assert record["processes"] == 2
+    epochs = [json.loads(line)["epoch"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert epochs == list(range(1, 21))
+    assert record["last"]["test"]["balanced_accuracy"] > 0.15  # chance is 0.1
+    assert out.count("at the last epoch") == 1
