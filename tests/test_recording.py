@@ -89,6 +89,7 @@ def test_the_seconds_of_an_epoch_are_those_of_every_process_that_worked_on_it(tm
     """Two seconds in one process and three in another, by a clock that stands still otherwise."""
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background do not have
     steps, original = 0, PartialLabelTrainer.step
 
     def step(self, *given):
@@ -102,6 +103,7 @@ def test_the_seconds_of_an_epoch_are_those_of_every_process_that_worked_on_it(tm
     run = Run(tmp_path, {"seed": 0})
     with pytest.raises(KeyboardInterrupt):
         record(run, checkpoint_every=1)
+    signal.signal(signal.SIGINT, before)
     now = 1000.0
     record(run, checkpoint_every=1)
     assert [one["seconds"] for one in run.records()] == [4.0] * 7

@@ -114,7 +114,7 @@ def test_a_checkpoint_of_other_parts_data_or_networks_is_refused(tmp_path):
     path = tmp_path / "checkpoint"
     trainer().fit(x, candidates, checkpoint=path)
     others = {
-        "is of {'method': 'proden'": (trainer("cavl"), x, candidates),
+        "is of {'extras': []": (trainer("cavl"), x, candidates),
         "other training data: use another path": (trainer(), x[:-5], candidates.select(range(len(x) - 5))),
         "other training data": (trainer(), x, uniform_candidates(np.roll(y, 1), 4, 0.5, seed=0)),
         "differ in model.": (trainer(model=build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(9,))), x, candidates),
@@ -134,7 +134,7 @@ def test_a_checkpoint_of_another_kind_of_device_is_refused(tmp_path):
     one.prepare(x, candidates)
     tensors = one._state()
     values = {"epoch": 0, "step": 0, "history": [], "parts": one._part_names(), "device": "cuda", "data": one._fingerprint()}
-    assert one._against(tensors, values) == "was made on cuda, whose random numbers cpu cannot continue"
+    assert one._against(tensors, values) == "was made on 'cuda', whose random numbers cpu cannot continue"
     assert one._against(tensors, values | {"device": "cpu"}) == ""
 
 
