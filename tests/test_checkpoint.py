@@ -304,3 +304,11 @@ def test_a_folder_that_takes_no_files_is_refused_and_one_that_does_is_left_as_it
     assert "cannot be written" in refusal(lambda: check_writable(tmp_path / "file"))
     monkeypatch.setattr(Path, "write_bytes", fail)
     assert "No space left on device" in refusal(lambda: check_writable(tmp_path))
+
+
+def test_values_that_are_too_long_for_a_header_come_back_too(tmp_path):
+    values = {"history": ["ä" * 100] * 30_000}
+    write_checkpoint(tmp_path / "long.safetensors", {"a": torch.arange(3.0)}, values)
+    tensors, found = read_checkpoint(tmp_path / "long.safetensors")
+    assert found == values
+    assert tensors.keys() == {"a"}

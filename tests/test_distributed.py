@@ -23,11 +23,24 @@ from worlds import problem, state, trainer
 HERE = Path(__file__).parent
 
 
-def started(folder, size, what):
+CASES = {
+    2: [
+        {"method": "proden", "rebalancer": "records"},
+        {"method": "lw", "rebalancer": "epoch-records"},
+        {"method": "proden", "rebalancer": "records", "images": True, "sync_batch_norm": True},
+    ],
+    3: [{"method": "corr", "rebalancer": "records", "extras": ["sfn"]}, {"method": "cavl", "rebalancer": "oracle-la"}],
+}
+
+
+@pytest.fixture(scope="module", params=CASES, ids="of {}".format)
+def world(request, tmp_path_factory):
+    """How many processes there were, and the folder in which they left what they trained: all cases one after the other."""
+    size, folder = request.param, tmp_path_factory.mktemp("world")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-    return [
+    processes = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "worlds.py"), str(folder), str(rank), str(size), what],
+            [sys.executable, "-W", "ignore", str(HERE / "worlds.py"), str(folder), str(rank), str(size), json.dumps(CASES[size])],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -35,11 +48,9 @@ def started(folder, size, what):
         )
         for rank in range(size)
     ]
-
-
-def finished(processes):
     said = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)
+    assert [process.returncode for process in processes] == [0] * size, "\n".join(said)
+    return size, folder
 
 
 def test_a_world_of_one_does_nothing():
@@ -53,35 +64,26 @@ def test_a_world_of_one_does_nothing():
     assert world.agreed("as is") == "as is"
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_shares_are_gathered_in_order_and_every_row_counts_once(tmp_path, size):
-    finished(started(tmp_path, size, "pieces"))
-    assert len(list(tmp_path.glob("*.ok"))) == size
+def test_shares_are_gathered_in_order_and_every_row_counts_once(world):
+    size, folder = world
+    assert len(list(folder.glob("*.ok"))) == size  # each process has compared for itself
 
 
-CASES = [
-    (2, {"method": "proden", "rebalancer": "records"}),
-    (3, {"method": "corr", "rebalancer": "records", "extras": ["sfn"]}),
-    (2, {"method": "lw", "rebalancer": "epoch-records"}),
-    (3, {"method": "cavl", "rebalancer": "oracle-la"}),
-    (2, {"method": "proden", "rebalancer": "records", "images": True, "sync_batch_norm": True}),
-]
-
-
-@pytest.mark.parametrize(("size", "options"), CASES, ids=lambda case: case["method"] if isinstance(case, dict) else str(case))
 @pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")
-def test_targets_priors_and_weights_are_those_of_one_process(tmp_path, size, options):
-    """45 rows in batches of ten: shares of three and four rows, and a last batch of five."""
-    processes = started(tmp_path, size, repr(options))
-    x, candidates, y = problem(images=options.get("images", False))
-    alone = trainer(world=None, **options).fit(x, candidates, measure=Truth(x, y, y))
-    expected = {**state(alone), "predicted": alone.outputs(x).logits[0]}
-    finished(processes)
-    for rank in range(size):
-        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            torch.testing.assert_close(found[name], value, atol=1e-9, rtol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+def test_targets_priors_weights_and_figures_are_those_of_one_process(world):
+    """45 rows in batches of ten: shares of three to five rows, and a last batch of five."""
+    size, folder = world
+    for number, options in enumerate(CASES[size]):
+        x, candidates, y = problem(images=options.get("images", False))
+        alone = trainer(world=None, **options).fit(x, candidates, measure=Truth(x, y, y))
+        expected = {**state(alone), "predicted": alone.outputs(x).logits[0]}
+        for rank in range(size):
+            found = torch.load(folder / f"{number}-{rank}.pt", weights_only=True)
+            assert found.keys() == expected.keys()
+            for name, value in expected.items():
+                torch.testing.assert_close(
+                    found[name], value, atol=1e-9, rtol=1e-9, msg=lambda text, what=(options, name): f"{what}: {text}"
+                )
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -134,6 +136,7 @@ def ranks_of(launcher):
     return found
 
 
+@pytest.mark.reliability
 def test_a_run_of_two_processes_is_recorded_once_and_goes_on_after_one_was_killed(root, tmp_path):
     process = torchrun(root, tmp_path, epochs=20)
     deadline = time.monotonic() + 100

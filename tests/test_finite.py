@@ -6,8 +6,9 @@ from torch import nn
 
 from ltpll.checkpoint import read_checkpoint
 from ltpll.errors import NotFiniteError
+from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
-from ltpll.finite import Guard, Watch, all_finite, rows_not_finite
+from ltpll.finite import Guard, Watch, all_finite, finite_throughout, rows_not_finite
 from ltpll.methods import METHODS
 from ltpll.methods.proden import PRODEN
 from ltpll.rebalancers import REBALANCERS
@@ -37,6 +38,12 @@ def test_tensors_are_finite_only_if_every_number_is(value):
     assert not all_finite([*good, torch.tensor([0.0, value])])
 
 
+@pytest.mark.parametrize("value", [*BAD, 1.0])
+def test_a_record_is_finite_only_if_every_number_in_it_is(value):
+    record = {"epoch": 3, "test": {"accuracy": 0.5, "top5": None, "per_class": [0.1, (2, [value])]}, "name": "nan"}
+    assert finite_throughout(record) == math.isfinite(value)
+
+
 def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():
     watch = Watch(6, 0.25, torch.device("cpu"))
     index, one = torch.tensor([4, 1]), torch.tensor(1.0)
@@ -55,6 +62,36 @@ def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():
     with pytest.raises(NotFiniteError, match=r"epoch 3, for row 1: ") as error:
         watch.check(one, 3)
     assert (error.value.epoch, error.value.step, error.value.rows) == (3, None, (1,))
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_watch_that_does_not_look_at_every_step_remembers_the_first_bad_one(start):
+    watch = Watch(6, 0.25, torch.device("cpu"))
+    watch.looks = False  # as on a GPU
+    watch.start(start)
+    for index, rows in (([0, 1], [False, False]), ([2, 3], [False, True]), ([4, 5], [True, True])):
+        watch.note(torch.tensor(index), torch.tensor(rows))
+    with pytest.raises(NotFiniteError) as error:
+        watch.check(torch.tensor(math.nan), 2)
+    assert (error.value.epoch, error.value.step, error.value.rows) == (2, start + 2, (3,))
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_training_that_is_not_looked_at_after_every_step_names_the_first_bad_one_all_the_same(resumed, tmp_path):
+    x, _, candidates = toy()
+    expected = refusal(lambda: breaking(call=7).fit(x, candidates), NotFiniteError)
+    one = breaking(call=7)
+    one.prepare(x, candidates)
+    one.train_epoch()
+    if resumed:
+        one.train_epoch(pause=lambda: True)
+        one.save(tmp_path / "checkpoint")
+        one = breaking(call=2)  # its second step is the third of the epoch
+        one.prepare(x, candidates)
+        one.load(tmp_path / "checkpoint")
+    one._watch.looks = False
+    assert refusal(one.train_epoch, NotFiniteError) == expected
+    assert ", step 3, " in expected
 
 
 class Parts(nn.Module):
@@ -161,7 +198,7 @@ def breaking(method="proden", *parts, call=6, how=None, **options):
 
 def test_logits_that_are_not_finite_stop_training_with_epoch_step_and_rows(tmp_path):
     x, _, candidates = toy()
-    where = r"epoch 2, step 2, for row \d+: lower the learning rate \(now 0.1\), look for extreme values in these rows, or .*skip'\)\.$"
+    where = r"epoch 2, step 2, for row \d+: lower the learning rate \(now 0.1\), look for extreme values in these rows, or .*\.$"
     with pytest.raises(NotFiniteError, match=where) as error:
         breaking().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
     assert (error.value.epoch, error.value.step, len(error.value.rows)) == (2, 2, 1)
@@ -210,6 +247,17 @@ def test_weights_that_the_last_step_of_an_epoch_spoils_are_neither_written_nor_h
         one.fit(x, candidates, checkpoint=path if checkpointed else None)
     if checkpointed:
         assert read_checkpoint(path)[1]["epoch"] == 2
+
+
+@pytest.mark.parametrize("on_nan", ["stop", "skip"])
+def test_predictions_that_are_not_finite_stop_training_though_all_weights_are(on_nan):
+    """One step an epoch, finite in itself, that leaves weights of 1e30."""
+    x, y, candidates = toy()
+    one = trainer(lr=1e30, batch_size=200, on_nan=on_nan)
+    with pytest.raises(NotFiniteError, match=r"^The network's predictions of test examples are not finite in epoch 1: ") as error:
+        one.fit(x, candidates, measure=Truth(x, y, y))
+    assert error.value.epoch == 1
+    assert all_finite(one.model.parameters())
 
 
 def test_an_unknown_way_to_treat_what_is_not_finite_is_refused():

@@ -45,6 +45,13 @@ def finished(done, *, status=0):
     return said
 
 
+def sentences(said):
+    """The lines that are errors; each has to be a sentence."""
+    found = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert all(line.endswith(".") for line in found)
+    return found
+
+
 # ---- kill -9 ---------------------------------------------------------------------------------------------------------
 
 
@@ -96,17 +103,19 @@ def kill_at_random_moments(forks, folder, kills, seed):
     """Small runs, each killed again and again until it is done; gives how often, and how many runs there were."""
     rng = random.Random(seed)
     whole = folder / "whole"
-    started = time.monotonic()
     finished(forks.call("survivors.images_run", str(whole), log=folder / "log"))
-    took = time.monotonic() - started
     expected, done, runs = outcome(whole), 0, 0
+    takes = 1.0  # seconds, about as long as a run: later after every kill, and as long as the last that was faster
     while done < kills:
         runs += 1
         root = folder / f"run {runs}"
         while not list(root.glob("*/done")):
             pid = forks.start("survivors.images_run", str(root), log=folder / "log")
+            started, moment = time.monotonic(), rng.uniform(0, takes)
+            while done < kills and time.monotonic() < started + moment and not list(root.glob("*/done")):
+                time.sleep(0.002)
             if done < kills:
-                time.sleep(rng.uniform(0, took))
+                takes = time.monotonic() - started if list(root.glob("*/done")) else 1.2 * takes
                 os.kill(pid, signal.SIGKILL)
             status, said = forks.wait(pid)
             assert status in (0, KILLED), said
@@ -207,27 +216,50 @@ def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_and_the_tab
 def test_a_grid_in_several_processes_ends_with_a_checkpoint_of_each_when_only_the_first_is_told(forks, child, tmp_path, number, status):
     write_image_set(coloured_images(10, 50, 1, side=8), tmp_path / "data")
     whole, ended = tmp_path / "whole", tmp_path / "ended"
-    finished(child(*grid(tmp_path / "data", whole, "--epochs", "40")))
-    function, *arguments = grid(tmp_path / "data", ended, "--epochs", "40", "--per-gpu", "2")
+    finished(child(*grid(tmp_path / "data", whole, "--epochs", "20")))
+    function, *arguments = grid(tmp_path / "data", ended, "--epochs", "20", "--per-gpu", "2")
     pid = forks.start(f"survivors.{function}", *arguments, log=tmp_path / "log")
     deadline = time.monotonic() + 120
     while len(list(ended.rglob("checkpoint.safetensors"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
+    told = time.time() - 0.05  # a file's time may be a tick older than the moment it was written
     os.kill(pid, number)
     finished(forks.wait(pid), status=status)
-    assert [read_checkpoint(path)[1]["step"] > 0 for path in ended.rglob("checkpoint.safetensors")] == [True, True]
-    finished(child(*grid(tmp_path / "data", ended, "--epochs", "40")))
+    written = [path.stat().st_mtime > told for path in ended.rglob("checkpoint.safetensors") if not (path.parent / "done").exists()]
+    assert len(written) == 2  # of three runs, and the third was not begun
+    assert all(written)
+    finished(child(*grid(tmp_path / "data", ended, "--epochs", "20")))
     assert outcomes(ended) == outcomes(whole)
 
 
+# ---- damage and numbers that are not finite --------------------------------------------------------------------------
+
+
+def test_a_damaged_checkpoint_is_warned_of_in_a_sentence_and_the_one_before_it_gets_to_the_same_end(child, images, trained, tmp_path):
+    finished(child("signalled_at", 5, signal.SIGTERM, *train(images, tmp_path)), status=ENDED)
+    (newest,) = tmp_path.rglob("checkpoint.safetensors")
+    newest.write_bytes(newest.read_bytes()[:1000])
+    (sentence,) = [line for line in finished(child(*train(images, tmp_path))).splitlines() if line.startswith("warning: ")]
+    assert f"The checkpoint {newest} is damaged" in sentence
+    assert sentence.endswith("it now lies in checkpoint.refused.safetensors, and the one before it is used.")
+    assert outcome(tmp_path) == trained[0]
+
+
+def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops_it_as_asked(child, images, trained, tmp_path):
+    arguments = train(images, tmp_path)
+    explodes = [*arguments, "--lr", "1e30"]
+    (sentence,) = sentences(finished(child(*explodes), status=2))
+    assert "not finite in epoch 1, step 2, for rows" in sentence
+    (sentence,) = sentences(finished(child(*explodes, "--on-nan", "skip"), status=2))
+    assert "predictions of test examples are not finite in epoch 1: lower the learning rate (now 1e+30)" in sentence
+    (sentence,) = sentences(finished(child(*arguments, "--on-nan", "ignore"), status=2))
+    assert "on_nan is 'ignore': choose 'stop' or 'skip'." in sentence
+    assert not list(tmp_path.rglob("checkpoint*"))
+    finished(child(*arguments, "--on-nan", "skip"))
+    assert next(tmp_path.rglob("result.json")).read_text().count('"skipped": 0') == 3  # of both epochs and of the whole
+
+
 # ---- no room, no permission ------------------------------------------------------------------------------------------
-
-
-def sentences(said):
-    """The lines that are errors; each has to be a sentence."""
-    found = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert all(line.endswith(".") for line in found)
-    return found
 
 
 def test_a_command_without_room_for_its_checkpoint_says_so_keeps_the_last_one_and_goes_on_later(child, images, trained, tmp_path):

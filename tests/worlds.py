@@ -1,5 +1,6 @@
 """What each process of a small world does; started by tests/test_distributed.py as a process of its own."""
 
+import json
 import os
 import sys
 from datetime import timedelta
@@ -65,19 +66,17 @@ def state(trained):
 
 
 def main():
-    """Arguments: folder, rank, size, what to do."""
-    folder, rank, size, what = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    """Arguments: folder, rank, size, and the trainings to carry out, as JSON."""
+    folder, rank, size, cases = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=size, timeout=timedelta(seconds=60))
     world = World(rank, size)
-    if what == "pieces":
-        pieces(world, folder)
-    else:
-        options = eval(what)  # written by the test
+    pieces(world, folder)
+    for number, options in enumerate(cases):
         x, candidates, y = problem(images=options.get("images", False))
         trained = trainer(world=world, **options).fit(x, candidates, measure=Truth(x, y, y))
         predicted = trained.outputs(x).logits[0]
-        torch.save({**state(trained), "predicted": predicted}, folder / f"{rank}.pt")
+        torch.save({**state(trained), "predicted": predicted}, folder / f"{number}-{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 

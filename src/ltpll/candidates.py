@@ -169,7 +169,7 @@ class Candidates:
     def rows(self, index: Tensor) -> Rows:
         """The candidates of some rows, whose numbers count as in a tensor: −1 is the last one."""
         if not self.offsets.is_cpu:
-            index = index.to(self.device)
+            index = index.to(self.device, torch.int64)
             return self._look_up(torch.where(index < 0, index + len(self), index))
         # A step asks three times for the same rows: to read candidates, to read targets, to write them. A GPU would have to wait for
         # the comparison, and a captured step must not hold on to what was looked up outside of it.

@@ -18,6 +18,8 @@ from ltpll.errors import CheckpointWarning, InputError, first_line
 from ltpll.files import remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
+IN_HEADER = 1 << 20  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer than that
+LONG_VALUES = "ltpll.values"
 ANOTHER = "use another path, or delete it to start again"
 Tensors = dict[str, Tensor]
 Values = dict[str, Any]
@@ -27,7 +29,12 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values, 
     """With `keep`, a file that is there already takes that name."""
     flat = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(values)
-    write_atomically(path, save(flat, metadata={"format": FORMAT, "values": text, "checksum": _checksum(flat, text)}), keep)
+    header = {"format": FORMAT, "checksum": _checksum(flat, text)}
+    if len(text) <= IN_HEADER:
+        header["values"] = text
+    else:
+        flat[LONG_VALUES] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    write_atomically(path, save(flat, metadata=header), keep)
 
 
 def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Values]:
@@ -50,12 +57,14 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise _UnusableError(f"{path} is not a checkpoint of this program", "delete it or choose another path")
+                version = " in its present version" if metadata.get("format", "").startswith("ltpll-checkpoint-") else ""
+                raise _UnusableError(f"{path} is not a checkpoint of this program{version}", "delete it or choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        values = json.loads(metadata["values"])
+        text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]
+        values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError("its values have no names")
-        if metadata["checksum"] != _checksum(tensors, metadata["values"]):
+        if metadata["checksum"] != _checksum(tensors, text):
             raise ValueError("its checksum differs from that of its content")
         return tensors, values
     except FileNotFoundError:

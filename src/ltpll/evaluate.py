@@ -13,6 +13,7 @@ from torch import Tensor
 from ltpll.contract import Rebalancer
 from ltpll.distributed import World
 from ltpll.errors import InputError
+from ltpll.finite import finite_throughout, not_finite
 from ltpll.inputs import as_inputs, as_labels
 from ltpll.trainer import PartialLabelTrainer
 
@@ -171,6 +172,9 @@ class Truth:
             record["mean_target_distance"] = prior_distance(mean_target, true_prior)
             if prior is not None:
                 record["prior_distance"] = prior_distance(prior, true_prior)
+        if not finite_throughout(record):
+            # Weights can be finite and yet so large that no prediction is.
+            raise not_finite("The network's predictions of test examples are", trainer.epoch, None, (), trainer.lr)
         return record
 
     @torch.no_grad()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ def not_finite(what: str, epoch: int, step: int | None, rows: Sequence[int], lr:
     where_to_look = "these rows" if rows else "the features"
     return NotFiniteError(
         f"{what} not finite in {where}{of}: lower the learning rate (now {lr:g}), look for extreme values in {where_to_look}, "
-        "or have such batches dropped (on_nan='skip').",
+        "or have such batches dropped (on_nan='skip', ltpll train --on-nan skip).",
         epoch=epoch,
         step=step,
         rows=rows,
@@ -40,22 +40,51 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
     return not sums or bool((torch.stack([each.float() for each in sums]) == 0).all())
 
 
+def finite_throughout(value: Any) -> bool:
+    """Whether every number in a record of plain values is finite."""
+    if isinstance(value, Mapping):
+        return all(map(finite_throughout, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(finite_throughout, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 class Watch:
-    """Remembers the rows of an epoch that were not finite, and ends the training if there are any."""
+    """Remembers the rows that were not finite, and ends the training if there are any.
+
+    Where steps are not looked at one by one, since looking means to wait for the device, it remembers those of the first bad step of an
+    epoch, and its number: in the steps behind it hardly anything is finite any more.
+    """
 
     def __init__(self, n: int, lr: float, device: torch.device) -> None:
         self.rows = torch.zeros(n, dtype=torch.bool, device=device)
         self.lr = lr
+        self.looks = device.type == "cpu"
+        self._steps, self._first = torch.zeros(2, dtype=torch.int64, device=device).unbind()
+
+    def start(self, step: int) -> None:
+        """An epoch begins, or goes on behind so many steps."""
+        self._steps.fill_(step)
+
+    def note(self, index: Tensor, rows: Tensor) -> None:
+        """Called once in every step with the rows in it and which of them are not finite."""
+        if self.looks:
+            self.rows[index] = rows
+            return
+        self._steps += 1
+        new = rows & (self._first == 0)
+        self.rows[index] = new
+        self._first.copy_(torch.where(new.any(), self._steps, self._first))
 
     def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
-        """Look at one step, which waits for the device."""
+        """Look at one step."""
         if not math.isfinite(loss) or bool(self.rows[index].any()):
             self._refuse(index, epoch, step)
 
     def check(self, total: Tensor, epoch: int) -> None:
         """Look at all steps so far, whose losses sum to `total`."""
         if not math.isfinite(total) or bool(self.rows.any()):
-            self._refuse(None, epoch, None)
+            self._refuse(None, epoch, int(self._first) or None)
 
     def _refuse(self, index: Tensor | None, epoch: int, step: int | None) -> NoReturn:
         rows = torch.nonzero(self.rows).flatten().tolist()

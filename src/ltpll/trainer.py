@@ -246,13 +246,13 @@ class PartialLabelTrainer(Resumable):
         self.model.train()
         if starts:
             self._start_epoch(0.0)
-        on_cpu = self.device.type == "cpu"
+        self._watch.start(self._feed.step)
         with self._own_random_state():
             for index, views in self._feed.batches(self._draw):
                 loss = self._step(index, views)
                 self._total += loss
-                # Asking costs a synchronisation, which a GPU should not pay on every step.
-                if on_cpu:
+                # Looking means to wait for the device, which a GPU should not do on every step.
+                if self._watch.looks:
                     self._watch.check_step(index, loss, self.epoch + 1, self._feed.step)
                 if pause():
                     self._watch.check(self._total, self.epoch + 1)
@@ -344,7 +344,7 @@ class PartialLabelTrainer(Resumable):
             # The loss shows by itself what is wrong with targets that were wrong before.
             rows = rows_not_finite([*heard.logits, *([refined] if refines else [])])
             if not self._guard:
-                self._watch.rows[index] = rows
+                self._watch.note(index, rows)
         if self.method.waits or any(extra.waits for extra in extras):
             self._join()
         step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self._own_generator)
