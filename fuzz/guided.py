@@ -14,6 +14,7 @@ from typing import Any
 
 from fuzz.guard import MEMORY
 
+GRACE = 120.0  # seconds for imports and seeds
 KEEP_EVERY = 500  # cases between two looks at the counters; libFuzzer ends the process without asking
 
 
@@ -27,9 +28,14 @@ def fuzz_guided(name: str, seconds: float, cases: int, seed: int, limit: float, 
         home = Path(folder)
         while (left := seconds - (time.monotonic() - started)) > 1 and total["cases"] < cases and len(found) <= 50:
             state = {"name": name, "home": folder, "limit": limit, "findings": str(findings), "seed": seed + total["cases"]}
-            limits = [f"-max_total_time={int(left)}", f"-runs={min(cases - total['cases'], 2**31 - 1)}", f"-timeout={int(2 * limit) + 5}"]
-            command = [sys.executable, "-m", "fuzz.guided", json.dumps(state), *limits]
-            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+            state |= {"seconds": left, "cases": cases - total["cases"]}
+            command = [sys.executable, "-m", "fuzz.guided", json.dumps(state), f"-timeout={int(2 * limit) + 5}"]
+            try:
+                done: Any = subprocess.run(
+                    command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=left + 2 * limit + GRACE
+                )
+            except subprocess.TimeoutExpired as late:
+                done = subprocess.CompletedProcess(command, -9, stderr=late.stderr or b"it did not come back")
             counted = json.loads((home / "counters.json").read_text()) if (home / "counters.json").exists() else {}
             for key in ("cases", "read", "refused"):
                 total[key] += counted.get(key, 0)
@@ -70,6 +76,7 @@ def main() -> None:
         from fuzz.guard import Guard, limit_memory
         from fuzz.targets import TARGETS
 
+    until = time.monotonic() + state["seconds"]
     target = TARGETS[state["name"]]
     seeds = target.cases()
     corpus = home / "corpus"
@@ -100,8 +107,11 @@ def main() -> None:
             finding = outcome.finding if outcome.finding.kind in ("slow", "MemoryError") else smaller(runner, outcome.finding)
             counted["findings"].append(finding.save(Path(state["findings"])))
             keep()
-        if counted["cases"] % KEEP_EVERY == 0:
+        ended = time.monotonic() > until or counted["cases"] >= state["cases"]
+        if ended or counted["cases"] % KEEP_EVERY == 0:
             keep()
+        if ended:
+            os._exit(0)  # libFuzzer's own end waits for threads of pyarrow's that wait for this one
 
     def mutate(case: bytes, most: int, seed: int) -> bytes:
         if rng.random() < 0.5:

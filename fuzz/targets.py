@@ -206,6 +206,30 @@ def config_mutation(rng: random.Random, data: bytes) -> bytes:
         return data
 
 
+def checkpoint_mutation(rng: random.Random, data: bytes) -> bytes:
+    """The header or the numbers changed, mostly with the checksum put right."""
+    from safetensors.torch import load
+
+    from ltpll.checkpoint import _checksum
+
+    if rng.random() < 0.3:
+        size = min(8 + int.from_bytes(data[:8], "little"), len(data))
+        data = data[:size] + mutated(rng, data[size:], [data], ())[: len(data) - size].ljust(len(data) - size, b"\0")
+    else:
+        data = safetensors_mutation(rng, data)
+    if rng.random() < 0.1:
+        return data
+    try:
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + size])
+        header["__metadata__"]["checksum"] = _checksum(load(data), header["__metadata__"]["values"])
+        text = json.dumps(header).encode()
+    except Exception:  # whatever is wrong with it, it has no checksum
+        return data
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data[8 + size :]
+
+
 @cache
 def _problem() -> tuple[Any, Candidates]:
     rng = np.random.default_rng(0)
@@ -412,7 +436,7 @@ TARGETS: dict[str, Target] = {
         Target("arrays", run_arrays, seeds.array_seeds, 3, (b"<f8", b"|O", b"|b1", b"'shape': (2,)", b"True", b"PK\1\2"), [zip_mutation]),
         Target("config", run_config, lambda: seeds.CONFIG, 1, seeds.CONFIG_TOKENS, [config_mutation]),
         Target(
-            "checkpoint", run_checkpoint, seeds.checkpoint_seeds, 3, (b'"F32"', b'"I64"', b'"shape":[2]', b"[0,0]"), [safetensors_mutation]
+            "checkpoint", run_checkpoint, seeds.checkpoint_seeds, 3, (b'"F32"', b'"I64"', b'"shape":[2]', b"[0,0]"), [checkpoint_mutation]
         ),
         Target("record", run_record, seeds.record_seeds, 3, (b'"test"', b"null", b"1e999", b"NaN", b"[" * 2000), [json_mutation]),
         Target("picture", run_picture, seeds.picture_seeds),

@@ -186,6 +186,7 @@ def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_r
         ("data: cifar10\nextras: [[mixup]]", "it must be a list of names"),
         ("data: cifar10\noptions: 5", "options is 5: it must be settings of parts"),
         ("data: cifar10\noptions: {lw: 5}", "it must be settings of parts"),
+        ("data: cifar10\noptions: {lw: {}, 5: {}}", "it must be settings of parts"),
         ("data: cifar10\noptions: {lw: {beta: .inf}}", "it must be settings of parts"),
         ("data: cifar10\noptions: {lw: {beta: 2001-01-01}}", "it must be settings of parts"),
         ("data: cifar10\nlr: .nan", "lr is nan: it must be a number"),

@@ -388,14 +388,17 @@ def fuzz_record(name: str) -> Record:
 
 def fuzz_table() -> str:
     """Of each reader, how many cases it was given by both engines and what became of them."""
-    runs = [fuzz_record(name) for name in ("plain", "guided")]
+    runs = [fuzz_record(path.stem) for path in sorted((ROOT / "results" / "fuzz").glob("*.json")) if path.stem != "findings"]
     lines = ["| reader | cases | read | refused with a sentence | findings |", "|---|---:|---:|---:|---:|"]
 
     def row(name: str, results: Sequence[Record]) -> str:
         sums = [sum(result[key] for result in results) for key in ("cases", "read", "refused")]
         return f"| {name} | {sums[0]:,} | {sums[1]:,} | {sums[2]:,} | {sum(len(result['findings']) for result in results)} |"
 
-    lines += [row(f"`{name}`", [run["targets"][name] for run in runs if name in run["targets"]]) for name in runs[0]["targets"]]
+    lines += [
+        row(f"`{name}`", [run["targets"][name] for run in runs if name in run["targets"]])
+        for name in dict.fromkeys(n for run in runs for n in run["targets"])
+    ]
     lines.append(row("all", [result for run in runs for result in run["targets"].values()]))
     said = " ".join(
         f"{run['engine'].capitalize()} engine: {run['cases']:,} cases in {run['seconds'] / 60:.0f} minutes, "

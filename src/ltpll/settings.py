@@ -28,7 +28,8 @@ def _wanted(name: str, default: Any, value: Any) -> str | None:
     if name == "extras":
         return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
     if name == "options":
-        plain = value is None or (isinstance(value, Mapping) and all(isinstance(of, Mapping) and _plain(of) for of in value.values()))
+        named = isinstance(value, Mapping) and _are(list(value), str)
+        plain = value is None or (named and all(isinstance(of, Mapping) and _plain(of) for of in value.values()))
         return None if plain else "settings of parts by name, such as {lw: {beta: 2}}"
     return None if isinstance(value, str) else "text"
 
