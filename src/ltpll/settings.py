@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,9 +21,10 @@ def _wanted(name: str, default: Any, value: Any) -> str | None:
     if isinstance(default, bool):
         return None if isinstance(value, bool) else "true or false"
     if isinstance(default, (int, float)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**63:  # false for NaN too
-            return "a number" if isinstance(default, float) else "a whole number"
-        if isinstance(default, int) and value != int(value):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        if isinstance(default, float):
+            return None if number else "a number"
+        if not number or value != int(value) or abs(value) >= 2**63:
             return "a whole number"
         return "at least 0" if name == "seed" and value < 0 else None
     if name == "extras":
