@@ -363,6 +363,7 @@ def saved(tmp_path_factory):
         (lambda tensors, values: values.update(policy="x" * 5000), "There is no view policy 'xxx"),
         (lambda tensors, values: tensors.pop("views.mean"), "is damaged ('views.mean')"),
         (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"] + 7}), "believes in classes that it does not have"),
+        (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"].double()}), "its labels are no class numbers"),
         (lambda tensors, values: tensors.update({"class_prior": tensors["class_prior"][:1]}), "other inputs or classes"),
     ],
 )
@@ -372,3 +373,12 @@ def test_a_saved_classifier_that_was_changed_is_refused(tmp_path, saved, change,
     write_checkpoint(tmp_path / "c.safetensors", tensors, values)
     kind = UnknownNameError if "no method" in fragment else InputError
     assert fragment in refusal(lambda: PartialLabelClassifier.load(tmp_path / "c.safetensors", device="cpu"), kind)
+
+
+def test_figures_of_another_precision_or_shape_predict_the_same(tmp_path, saved):
+    tensors, values = read_checkpoint(saved)
+    tensors |= {name: tensors[name].double()[:, None] for name in ("views.mean", "views.std")}
+    write_checkpoint(tmp_path / "c.safetensors", tensors, values)
+    x = np.random.default_rng(1).normal(size=(3, 2)).astype(np.float32)
+    changed, whole = (PartialLabelClassifier.load(path, device="cpu").predict_proba(x) for path in (tmp_path / "c.safetensors", saved))
+    np.testing.assert_array_equal(changed, whole)

@@ -334,12 +334,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise ValueError("its figures are of other inputs or classes")
         if not first.shape == confidence.shape == second.shape == margin.shape == (n_rows,):
             raise ValueError("its labels have several lengths")
+        if "".join(column.dtype.kind for column in (first, confidence, second, margin)) != "ifif":
+            raise ValueError("its labels are no class numbers, or its confidences no numbers")
         if n_rows and not 0 <= min(first.min(), second.min()) <= max(first.max(), second.max()) < n_classes:
             raise ValueError("it believes in classes that it does not have")
         self._transduced = (first, confidence, second, margin)
-        views: ViewSource = FeatureViews(mean, std)
+        shape = (-1, *(1,) * (len(self.input_shape_) - 1))
+        views: ViewSource = FeatureViews(mean.float().reshape(shape), std.float().reshape(shape))
         if policy:
-            views = ImageViews(policy, tuple(mean.tolist()), tuple(std.tolist()))
+            views = ImageViews(policy, tuple(mean.flatten().tolist()), tuple(std.flatten().tolist()))
         parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
         for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
