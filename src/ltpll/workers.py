@@ -35,7 +35,9 @@ def in_processes(
                 results += [future.result() for future in finished]
                 on_wait()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # The pool takes the end of its processes for its own end, and leaving the block waits for its thread. shutdown(wait=False)
+            # would forget that thread, which could then close its pipe while the interpreter's exit writes into it; a future
+            # cancelled here would be one on which the thread stumbles.
             children = set(multiprocessing.active_children()) - others
             for process in children:
                 process.terminate()

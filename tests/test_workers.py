@@ -1,0 +1,43 @@
+"""Facts about calls in several processes."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from ltpll.workers import in_processes
+
+
+def power(base, exponent):
+    return base**exponent
+
+
+def note_and_wait(path):
+    path.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def test_results_of_all_calls_come_back():
+    assert sorted(in_processes(power, [(2, k) for k in range(5)], 2)) == [1, 2, 4, 8, 16]
+
+
+def test_an_interrupt_ends_all_calls_and_leaves_neither_process_nor_thread(tmp_path):
+    path = tmp_path / "pid"
+
+    def interrupt_once_started():
+        if path.exists() and path.read_text():
+            raise KeyboardInterrupt
+
+    threads = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        in_processes(note_and_wait, [(path,), (path,), (path,)], 1, interrupt_once_started)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(path.read_text()), 0)
+    # The pool's own thread left running prints a traceback at exit once in a while.
+    assert set(threading.enumerate()) == threads
+
+
+def test_what_a_call_raises_reaches_the_caller():
+    with pytest.raises(ZeroDivisionError):
+        in_processes(power, [(0, -1), (2, 1)], 2)
