@@ -1,5 +1,6 @@
 """Children that can be killed by the dozen: forked from a process that has imported everything, since importing torch takes seconds."""
 
+import functools
 import importlib
 import json
 import os
@@ -9,7 +10,8 @@ import sys
 import traceback
 from pathlib import Path
 
-PRELOADED = ("torch._dynamo", "ltpll.cli", "ltpll.paper.launch", "sklearn.metrics", "survivors")
+# Not ltpll.cli: how wide it prints is settled by the environment in which it is imported.
+PRELOADED = ("torch._dynamo", "ltpll.estimator", "ltpll.paper.launch", "sklearn.metrics", "typer", "rich.progress", "survivors")
 
 
 class Forks:
@@ -18,7 +20,7 @@ class Forks:
     The status of a child that a signal ended is minus the signal's number, as in `subprocess`.
     """
 
-    def __enter__(self):
+    def __init__(self):
         # The children sum floats alike only if as many threads share the work.
         # And a commit that is stated need not be looked up by three more processes.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "LTPLL_COMMIT": "tested", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -26,20 +28,22 @@ class Forks:
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
         self._logs = {}
-        return self
-
-    def __exit__(self, *_):
-        self._server.stdin.close()
-        self._server.wait(timeout=60)
-        self._server.stdout.close()
 
     def _ask(self, **request):
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
         return json.loads(self._server.stdout.readline())
 
-    def start(self, function, *arguments, log, **options):
-        pid = self._ask(function=function, arguments=arguments, options=options, log=str(log))
+    def start(self, function, *arguments, log, errors=None, cwd=None, environment=None, **options):
+        pid = self._ask(
+            function=function,
+            arguments=arguments,
+            options=options,
+            log=str(log),
+            errors=str(errors or log),
+            cwd=str(cwd or Path.cwd()),
+            environment=environment or {},
+        )
         self._logs[pid] = Path(log)
         return pid
 
@@ -48,6 +52,12 @@ class Forks:
 
     def call(self, function, *arguments, log, **options):
         return self.wait(self.start(function, *arguments, log=log, **options))
+
+
+@functools.cache
+def shared_forks():
+    """One for all tests of this process; it ends with them, since its input then ends."""
+    return Forks()
 
 
 def _serve():
@@ -68,13 +78,14 @@ def _serve():
     os._exit(0)  # without taking torch down first, which takes longer than a child
 
 
-def _child(function, arguments, options, log):
+def _child(function, arguments, options, log, errors, cwd, environment):
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # even where the tests run in the background
-        target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(target, 1)
-        os.dup2(target, 2)
+        for path, descriptor in ((log, 1), (errors, 2)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), descriptor)
+        os.chdir(cwd)
+        os.environ.update(environment)
         module, name = function.rsplit(".", 1)
         getattr(importlib.import_module(module), name)(*arguments, **options)
         status = 0

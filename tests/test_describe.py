@@ -2,9 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 import tracemalloc
 from collections import Counter
 from itertools import combinations
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from commands import ltpll
 from ltpll.bound import ambiguity_degree
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
@@ -563,14 +561,12 @@ def test_a_run_of_a_study_is_refused(tmp_path, config):
     assert "study" in str(result.exception)
 
 
-def ltpll(*arguments):
-    environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "ltpll", "data", "describe", *(str(argument) for argument in arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+def typed(*arguments):
+    return ltpll("data", "describe", *arguments, COLUMNS="80")
 
 
 def test_a_refusal_is_exit_status_2_and_no_traceback(tmp_path):
-    result = ltpll(tmp_path / "none.csv")
+    result = typed(tmp_path / "none.csv")
     assert result.returncode == 2
     assert result.stderr.startswith("error: There is no file")
     assert len(result.stderr.strip().splitlines()) == 1
@@ -584,7 +580,7 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     path.write_text(
         "sets\n" + "".join("|".join(names[c] for c in candidates.row(i)).replace(",", ";") + "\n" for i in range(len(candidates)))
     )
-    result = ltpll(path, "--top", "4")
+    result = typed(path, "--top", "4")
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
@@ -597,7 +593,7 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
 
 
 def test_true_labels_bring_the_true_imbalance_and_the_errors(root):
-    result = ltpll("cifar10", "--imbalance", "4", "--ambiguity", "0.3", "--data-root", root)
+    result = typed("cifar10", "--imbalance", "4", "--ambiguity", "0.3", "--data-root", root)
     assert result.returncode == 0, result.stderr
     for text in ("true labels are known", "L1 error", "The ambiguity degree", "true labels                    4.0"):
         assert text in result.stdout, result.stdout

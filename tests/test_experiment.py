@@ -1,11 +1,10 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 
+from commands import ltpll
 from ltpll.candidates import Candidates
 from ltpll.data.image_sets import write_image_set
 from ltpll.errors import InputError
@@ -117,13 +116,9 @@ def test_training_images_learns(tmp_path):
 # ---- the command ----------------------------------------------------------------------------------------------------
 
 
-def command(root, *arguments):
-    options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
-    return [sys.executable, "-m", "ltpll", "train", "cifar10", *options, "--data-root", str(root), *arguments]
-
-
 def call(root, *arguments, cwd):
-    return subprocess.run(command(root, *arguments), cwd=cwd, capture_output=True, text=True, check=False)
+    options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
+    return ltpll("train", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
 
 
 def test_the_train_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):

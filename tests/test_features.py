@@ -1,8 +1,6 @@
 """Linear probing and t-SNE of finished runs."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import torch
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
+from commands import ltpll
 from ltpll.data.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, experiment_run, train
@@ -80,7 +79,7 @@ def test_a_reopened_run_predicts_what_its_record_says(trained):
 def call(trained, command, *arguments):
     root, run = trained
     options = ["--data-root", str(root / "data"), "--device", "cpu", *arguments]
-    return subprocess.run([sys.executable, "-m", "ltpll", command, str(run.folder), *options], capture_output=True, text=True, check=False)
+    return ltpll(command, run.folder, *options)
 
 
 def test_the_probe_command_keeps_what_it_shows(trained):

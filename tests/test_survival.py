@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forks import Forks
+from forks import shared_forks
 from ltpll.checkpoint import read_checkpoint
 from ltpll.data.image_sets import write_image_set
 from pictures import coloured_images
@@ -21,8 +21,7 @@ KILLED, ENDED, INTERRUPTED = -signal.SIGKILL, 143, 130
 
 @pytest.fixture(scope="module")
 def forks():
-    with Forks() as made:
-        yield made
+    return shared_forks()
 
 
 @pytest.fixture

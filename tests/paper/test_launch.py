@@ -1,13 +1,12 @@
 """Grids on a CPU: shared between processes, with failures; those that are killed are in tests/test_survival.py."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
 from filelock import FileLock
 
+from commands import ltpll
 from ltpll.data.image_sets import write_image_set
 from ltpll.errors import BusyError
 from ltpll.experiment import Experiment, experiment_run, train
@@ -31,15 +30,11 @@ def root(tmp_path_factory):
 
 
 def command(root, *arguments):
-    return [sys.executable, "-m", "ltpll", "reproduce", "main", *TINY, "--data-root", str(root), *arguments]
-
-
-# Sums of floats depend on how many threads share them; runs side by side have one each.
-ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
+    return ["reproduce", "main", *TINY, "--data-root", str(root), *arguments]
 
 
 def call(root, *arguments, cwd):
-    return subprocess.run(command(root, *arguments), cwd=cwd, env=ONE_THREAD, capture_output=True, text=True, check=False)
+    return ltpll(*command(root, *arguments), cwd=cwd)
 
 
 def results(folder):
@@ -52,7 +47,7 @@ def results(folder):
 
 
 def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):
-    processes = [typed(command(root, "--epochs", "6"), cwd=tmp_path) for _ in range(2)]
+    processes = [typed([sys.executable, "-m", "ltpll", *command(root, "--epochs", "6")], cwd=tmp_path) for _ in range(2)]
     said = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     assert len(results(tmp_path)) == 3
@@ -107,9 +102,7 @@ def test_bad_requests_are_one_sentence_and_exit_2(root, tmp_path, arguments, mes
 
 
 def test_the_list_names_every_item_and_counts_what_is_done(root, tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-m", "ltpll", "reproduce", "--list"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    result = ltpll("reproduce", "--list", cwd=tmp_path)
     for name in ("main", "fine-grained-nu", "baselines", "mixup", "ablation-m", "t-sne"):
         assert name in result.stdout
     assert "0/156" in result.stdout
@@ -118,21 +111,13 @@ def test_the_list_names_every_item_and_counts_what_is_done(root, tmp_path):
 def test_a_report_of_runs_is_a_page_and_an_unfinished_run_is_refused(root, tmp_path):
     assert call(root, "--epochs", "1", cwd=tmp_path).returncode == 0
     runs = tmp_path / "ltpll-runs" / "images"
-    made = subprocess.run(
-        [sys.executable, "-m", "ltpll", "report", str(runs), "--title", "Mine <b>"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    made = ltpll("report", runs, "--title", "Mine <b>", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     page = (tmp_path / "ltpll-report.html").read_text()
     assert "Mine &lt;b&gt;" in page
     assert "proden + records" in page
     folder = next(path.parent for path in runs.rglob("done"))
     (folder / "done").unlink()
-    refused = subprocess.run(
-        [sys.executable, "-m", "ltpll", "report", str(folder)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    refused = ltpll("report", folder, cwd=tmp_path)
     assert refused.returncode == 2
     assert "not finished" in refused.stderr

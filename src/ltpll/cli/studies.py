@@ -17,7 +17,9 @@ from ltpll.runs import Record, Run
 
 Out = Annotated[Path, typer.Option(help="Folder for runs and results.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again even what an earlier call has finished.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Trainings side by side (default: one per core).", show_default=False)]
+Workers = Annotated[
+    int | None, typer.Option(min=0, help="Trainings side by side (default: one per core; 0: in this process).", show_default=False)
+]
 
 
 def demo(
