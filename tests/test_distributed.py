@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,22 +15,33 @@ import torch
 from ltpll.data.image_sets import write_image_set
 from ltpll.distributed import World
 from ltpll.evaluate import Truth
+from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from pictures import coloured_images
 from processes import typed
 from refusals import refusal
-from worlds import problem, state, trainer
+from worlds import problem, state, trained_to_the_end, trainer
 
 HERE = Path(__file__).parent
 
 
+SYNCHRONISED = {"images": True, "sync_batch_norm": True}
 CASES = {
     2: [
-        {"method": "proden", "rebalancer": "records"},
+        *({"method": name, "rebalancer": "none" if METHODS[name].own_rebalancing else "records"} for name in sorted(METHODS)),
         {"method": "lw", "rebalancer": "epoch-records"},
-        {"method": "proden", "rebalancer": "records", "images": True, "sync_batch_norm": True},
+        {"method": "proden", "rebalancer": "records", **SYNCHRONISED},
+        {"method": "pico", "rebalancer": "records", **SYNCHRONISED},
+        {"method": "solar", "rebalancer": "none", **SYNCHRONISED},
+        {"method": "proden", "rebalancer": "records", "on_nan": "skip", "poisoned": True},
     ],
-    3: [{"method": "corr", "rebalancer": "records", "extras": ["sfn"]}, {"method": "cavl", "rebalancer": "oracle-la"}],
+    3: [
+        *({"method": "corr", "rebalancer": "records", "extras": [name]} for name in sorted(EXTRAS)),
+        {"method": "corr", "rebalancer": "oracle-la", "extras": sorted(EXTRAS)},
+        {"method": "htc", "rebalancer": "none", "extras": ["mixup", "sfn"], "epochs": 4},
+        {"method": "corr", "rebalancer": "records", "extras": ["mixup"], **SYNCHRONISED},
+        {"method": "cavl", "rebalancer": "oracle-la"},
+    ],
 }
 
 
@@ -57,7 +69,8 @@ def test_a_world_of_one_does_nothing():
     world = World()
     x = torch.arange(6.0).view(3, 2)
     assert world.part(3) == slice(0, 3)
-    assert world.weight(3) == 1
+    assert world.largest(3) == 3
+    assert world.views((x,), 3) == (x,)
     assert world.rows(x, 3) is x
     assert world.total(x) is x
     assert world.summed(x) is x
@@ -70,38 +83,45 @@ def test_shares_are_gathered_in_order_and_every_row_counts_once(world):
 
 
 @pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")
-def test_targets_priors_weights_and_figures_are_those_of_one_process(world):
-    """45 rows in batches of ten: shares of three to five rows, and a last batch of five."""
+def test_every_method_and_extra_trains_as_in_one_process(world):
+    """45 rows in batches of ten: shares of one to five rows, and a last batch of five; random views; all state to 1e-9."""
     size, folder = world
     for number, options in enumerate(CASES[size]):
-        x, candidates, y = problem(images=options.get("images", False))
-        alone = trainer(world=None, **options).fit(x, candidates, measure=Truth(x, y, y))
-        expected = {**state(alone), "predicted": alone.outputs(x).logits[0]}
+        expected = trained_to_the_end(options, None)
+        assert bool(expected["skipped"].any()) == options.get("poisoned", False)
         for rank in range(size):
-            found = torch.load(folder / f"{number}-{rank}.pt", weights_only=True)
-            assert found.keys() == expected.keys()
-            for name, value in expected.items():
-                torch.testing.assert_close(
-                    found[name], value, atol=1e-9, rtol=1e-9, msg=lambda text, what=(options, name): f"{what}: {text}"
-                )
+            compare(torch.load(folder / f"{number}-{rank}.pt", weights_only=True), expected, options)
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+def compare(found, expected, what):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, atol=1e-9, rtol=1e-9, msg=lambda text, name=name: f"{what}, {name}: {text}")
+
+
 @pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")
-def test_methods_with_queues_of_their_own_are_refused_and_others_are_not(name, monkeypatch):
+def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_processes_goes_on(world, tmp_path):
+    size, folder = world
+    # Two batches are drawn at once, and between draws they agree.
+    assert {(folder / f"{rank}.ended").read_text() for rank in range(size)} == {"143 1 2"}
+    x, candidates, y = problem()
+    truth = Truth(x, y, y)
+    whole = trainer("corr", "records", None, extras=["mixup"]).fit(x, candidates, measure=truth)
+    shutil.copy(folder / "left.safetensors", tmp_path)
+    alone = trainer("corr", "records", None, extras=["mixup"])
+    resumed = []
+    alone.fit(x, candidates, measure=truth, checkpoint=tmp_path / "left.safetensors", on_resume=resumed.append)
+    assert resumed == [1]
+    compare(state(alone), state(whole), "one process")
+    for rank in range(size):
+        compare(torch.load(folder / f"again-{rank}.pt", weights_only=True), state(whole), rank)
+
+
+@pytest.mark.parametrize(("more", "words"), [({"engine": "captured"}, "'captured'"), ({"batch_size": 44}, "1 rows is too small for 2")])
+def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
     monkeypatch.setattr(World, "shared", lambda self, model: model)
-    if name in ("solar", "pico", "htc"):
-        assert "several processes cannot share" in refusal(lambda: trainer(name, "none", World(0, 2)))
-    else:
-        assert trainer(name, "none", World(0, 2)).engine == "eager"
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [({"extras": ["bcl"]}, "'bcl'"), ({"on_nan": "skip"}, "skip"), ({"engine": "captured"}, "'captured'")],
-)
-def test_what_several_processes_cannot_do_is_refused(more, words):
-    assert words in refusal(lambda: trainer("proden", "none", World(0, 2), **more))
+    x, candidates, _ = problem()
+    assert words in refusal(lambda: trainer("proden", "none", World(0, 2), **more).prepare(x, candidates))
 
 
 # ---- through torchrun ----------------------------------------------------------------------------------------------------

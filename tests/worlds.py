@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
+import signal
 import sys
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,43 +14,50 @@ import torch
 import torch.distributed as dist
 
 from ltpll.candidates import Candidates
+from ltpll.contract import Outputs
 from ltpll.distributed import World
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.signals import exit_on_sigterm
 from ltpll.trainer import PartialLabelTrainer
+from ltpll.views import ImageViews, Jitter, Views
 
 
-def problem(n=45, images=False):
+def problem(images=False, n=45):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, n)
     sets = rng.random((n, 3)) < 0.4
     sets[np.arange(n), y] = True
-    shape = (n, 3, 8, 8) if images else (n, 5)
-    return rng.normal(size=shape) + y.reshape(n, *[1] * (len(shape) - 1)), Candidates.of(sets), y
+    if images:
+        x = (100 + 40 * y.reshape(n, 1, 1, 1) + rng.integers(-60, 60, (n, 3, 8, 8))).astype(np.uint8)
+    else:
+        x = rng.normal(size=(n, 5)) + y[:, None]
+    return x, Candidates.of(sets), y
 
 
-def trainer(method, rebalancer, world, images=False, extras=(), **more):
-    """In double precision; without random views, so that nothing depends on who draws what."""
+def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, **more):
+    """In double precision, with random views."""
     model = (
         build_model("small-cnn", 0, n_classes=3, n_channels=3) if images else build_model("mlp", 0, n_inputs=5, n_classes=3, hidden=(7,))
     )
     context = {"n_features": model.head.in_features, "n_classes": 3, "class_frequencies": [20, 15, 10]}
+    views = ImageViews("paper", (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)) if images else Views(weak=(Jitter(0.05),), strong=(Jitter(0.2, 0.1),))
+    if poisoned:
+        views = Views(weak=(Jitter(0.05), poison))
+    options = {"epochs": 3, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, **more}
     return PartialLabelTrainer(
         model,
         METHODS.create(method),
         REBALANCERS.create(rebalancer, context),
         [EXTRAS.create(name) for name in extras],
-        epochs=3,
-        batch_size=10,
-        lr=0.2,
-        drop_last=False,
+        views=views,
         device="cpu",
         precision="float64",
         world=world,
-        **more,
+        **options,
     )
 
 
@@ -58,11 +68,56 @@ def figures(test):
 def state(trained):
     return {
         "targets": trained.targets.values,
-        **{f"rebalancer.{k}": v for k, v in trained.rebalancer.state_dict().items()},
-        **{f"model.{k}": v for k, v in trained.model.state_dict().items()},
+        **{
+            f"{part}.{name}": value
+            for part in ("model", "method", "rebalancer", "extras")
+            for name, value in getattr(trained, part).state_dict().items()
+        },
         "losses": torch.tensor([record["loss"] for record in trained.history], dtype=torch.float64),
         "judged": torch.tensor([figures(record["test"]) for record in trained.history], dtype=torch.float64),
     }
+
+
+def trained_to_the_end(options, world):
+    """The state after the last epoch."""
+    x, candidates, y = problem(options.get("images", False))
+    trained = trainer(world=world, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trained.fit(x, candidates, measure=Truth(x, y, y))
+    skipped = torch.tensor([record.get("skipped", 0) for record in trained.history])
+    return {**state(trained), "predicted": trained.outputs(x).logits[0], "skipped": skipped}
+
+
+def poison(x, generator):
+    """A view that is not finite for a few rows."""
+    return torch.where(x[:, :1] > 2.7, torch.inf, x)
+
+
+def leave_and_go_on(world, folder):
+    """The last process is told to end in the first step of the second epoch; the training goes on here, and in one process elsewhere."""
+    x, candidates, y = problem()
+    checkpoint = folder / "checkpoint.safetensors"
+    first = trainer("corr", "records", world, extras=["mixup"])
+    original = first.step
+
+    def step(index, views):
+        if first.epoch == 1 and world.rank == world.size - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(index, views)
+
+    first.step = step
+    exit_on_sigterm()
+    try:
+        first.fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+    except SystemExit as end:
+        (folder / f"{world.rank}.ended").write_text(f"{end.code} {first.epoch} {first._feed.step}")
+    world.wait()
+    if world.first:
+        shutil.copy(checkpoint, folder / "left.safetensors")
+    world.wait()
+    again = trainer("corr", "records", world, extras=["mixup"]).fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+    torch.save(state(again), folder / f"again-{world.rank}.pt")
 
 
 def main():
@@ -73,10 +128,8 @@ def main():
     world = World(rank, size)
     pieces(world, folder)
     for number, options in enumerate(cases):
-        x, candidates, y = problem(images=options.get("images", False))
-        trained = trainer(world=world, **options).fit(x, candidates, measure=Truth(x, y, y))
-        predicted = trained.outputs(x).logits[0]
-        torch.save({**state(trained), "predicted": predicted}, folder / f"{number}-{rank}.pt")
+        torch.save(trained_to_the_end(options, world), folder / f"{number}-{rank}.pt")
+    leave_and_go_on(world, folder)
     dist.barrier()
     dist.destroy_process_group()
 
@@ -86,8 +139,21 @@ def pieces(world, folder):
     for n in (world.size, 7, 10):
         whole = torch.arange(3.0 * n).view(n, 3)
         assert torch.equal(world.rows(whole[world.part(n)], n), whole)
-        mean = (whole[world.part(n)].mean() * world.weight(n)) / world.size
-        torch.testing.assert_close(world.total(mean), whole.mean())
+        # Every process has the loss of all rows; what comes back to its own is as often as there are processes.
+        own = whole[world.part(n)].clone().requires_grad_()
+        said = world.outputs(Outputs((own,), (own,)), [n])
+        (said.logits[0] ** 2).sum().backward()
+        torch.testing.assert_close(own.grad, 2 * own.detach() * world.size)
+        views = world.views((whole[world.part(n)], -whole[world.part(n)]), n)
+        assert len(views) == 2
+        assert torch.equal(views[1], -whole)
+        assert torch.equal(views[1:][0], -whole)
+        shares, sizes = world.shares(views)
+        assert sizes == [n, n]
+        assert torch.equal(shares[0], whole[world.part(n)])
+        assert torch.equal(world.shares((whole,))[0][0], shares[0])
+        torch.testing.assert_close(world.total(whole[world.part(n)].sum()), whole.sum())
+    assert world.largest(world.rank) == world.size - 1
     assert world.agreed(world.rank) == 0
     x = torch.tensor(float(world.rank + 1), requires_grad=True)
     y = world.summed(x * x) * (world.rank + 1)

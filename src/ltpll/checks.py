@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
-from ltpll.contract import Extra, Method, Rebalancer
+from ltpll.contract import Method, Rebalancer
 from ltpll.errors import InputError, InputWarning
 from ltpll.inputs import rows_at_once
 from ltpll.rebalancers.none import NoRebalancing
@@ -38,17 +37,10 @@ def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: 
         )
 
 
-def check_shareable(method: Method, extras: Sequence[Extra], engine: str, on_nan: str) -> None:
-    """Refuse what several processes cannot train together."""
-    if type(method).step_loss is not Method.step_loss:
-        raise InputError(f"The method {method.name!r} keeps queues or networks of its own, which several processes cannot share: use one.")
-    for extra in extras:
-        if extra.n_views > 1:
-            raise InputError(f"The extra {extra.name!r} keeps a queue of its own, which several processes cannot share: use one.")
+def check_shareable(engine: str) -> None:
+    """Refuse what several processes cannot do together."""
     if engine not in ("auto", "eager"):
         raise InputError(f"Several processes train with engine 'eager', not {engine!r}: leave the engine out.")
-    if on_nan != "stop":
-        raise InputError("Several processes cannot skip a batch together: use one, or on_nan='stop'.")
 
 
 def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:

@@ -7,7 +7,7 @@ Targets and candidates are always dense inside a step, (batch, classes); their s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -46,7 +46,7 @@ class Outputs(NamedTuple):
 class Batch(NamedTuple):
     """What one step trains on."""
 
-    views: tuple[Tensor, ...]  # each (batch, ...)
+    views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
 
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
 class Forward(Protocol):
     """Sends views through the network in training, or, without gradients, through another one of the same shape."""
 
-    def __call__(self, views: tuple[Tensor, ...], network: nn.Module | None = None) -> Outputs: ...
+    def __call__(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs: ...
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 import torch
 import torch.distributed as dist
@@ -42,11 +42,6 @@ class World:
     def _bounds(self, n: int, rank: int) -> tuple[int, int]:
         return n * rank // self.size, n * (rank + 1) // self.size
 
-    def weight(self, n: int) -> float:
-        """What the mean over this process's share of n rows counts in the mean over all processes, so that every row counts the same."""
-        start, stop = self._bounds(n, self.rank)
-        return (stop - start) * self.size / n
-
     def rows(self, part: Tensor, n: int) -> Tensor:
         """All n rows on every process, in order, from the shares of all."""
         if self.alone:
@@ -60,11 +55,26 @@ class World:
         dist.all_gather(found, padded)
         return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
 
-    def outputs(self, outputs: Outputs, n: int) -> Outputs:
-        """The same of what the network says of a batch."""
+    def outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
+        """What the network says of all rows, from what it says of the shares; `sizes` has the number of rows of each view.
+
+        Every process can then compute the loss of the whole batch. Gradients come back to the rows that are this process's own, so
+        many times as there are processes, since DistributedDataParallel takes the mean over them where the sum is wanted.
+        """
         if self.alone:
             return outputs
-        return Outputs(tuple(self.rows(z, n) for z in outputs.logits), tuple(self.rows(f, n) for f in outputs.features))
+        logits, features = (tuple(_Gather.apply(part, self, n) for part, n in zip(parts, sizes, strict=True)) for parts in outputs)
+        return Outputs(logits, features)
+
+    def views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
+        """The same of views, which are not sent around before somebody looks at them."""
+        return views if self.alone else _Gathered(views, self, n)
+
+    def shares(self, views: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[int]]:
+        """This process's share of each of the views, and how many rows each has in all."""
+        if isinstance(views, _Gathered):
+            return tuple(views.own), [views.n] * len(views)
+        return tuple(view[self.part(len(view))] for view in views), [len(view) for view in views]
 
     def total(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -84,7 +94,28 @@ class World:
         """The model so that its gradients are the mean over all processes; it starts from the first one's weights."""
         if self.alone:
             return model
-        return DistributedDataParallel(model)
+        # Statistics of batch norm are put together at the end of every epoch; sending them before each pass would change what an
+        # earlier pass of the same step still needs.
+        return DistributedDataParallel(model, broadcast_buffers=False)
+
+    def put_together(self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor) -> None:
+        """One state on all processes: the mean of the network's statistics, and for all else, which all compute alike, the first one's."""
+        if self.alone:
+            return
+        for buffer in network.buffers():
+            if buffer.is_floating_point():
+                dist.all_reduce(buffer)
+                buffer /= self.size
+        for tensor in [targets, *(tensor for part in parts for tensor in (*part.parameters(), *part.buffers()))]:
+            dist.broadcast(tensor.detach(), src=0)
+
+    def largest(self, mine: int) -> int:
+        """The largest number that any process has."""
+        if self.alone:
+            return mine
+        said = [mine] * self.size
+        dist.all_gather_object(said, mine)
+        return max(said)
 
     def agreed(self, value: Any) -> Any:
         """What the first process says, on all of them."""
@@ -98,6 +129,43 @@ class World:
         """Until all processes are here."""
         if not self.alone:
             dist.barrier()
+
+
+class _Gather(torch.autograd.Function):
+    """`World.rows` with gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, world: World, n: int) -> Tensor:
+        ctx.world, ctx.n = world, n
+        return world.rows(part, n)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return gradients[0][ctx.world.part(ctx.n)] * ctx.world.size, None, None
+
+
+class _Gathered(Sequence[Tensor]):
+    """Views of all rows, each gathered when it is looked at."""
+
+    def __init__(self, own: Sequence[Tensor], world: World, n: int) -> None:
+        self.own, self.n, self._world = own, n, world
+        self._whole: dict[int, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    @overload
+    def __getitem__(self, which: int) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[Tensor]: ...
+
+    def __getitem__(self, which: int | slice) -> Tensor | Sequence[Tensor]:
+        if isinstance(which, slice):
+            return _Gathered(self.own[which], self._world, self.n)
+        if which not in self._whole:
+            self._whole[which] = self._world.rows(self.own[which], self.n)
+        return self._whole[which]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,12 @@ from ltpll.distributed import World
 from ltpll.randomness import get_random_state, set_random_state
 
 T = TypeVar("T")
+
+
+class Draw(Protocol):
+    """Makes views of rows, or only of those in the places given, which are then the same that it makes of all."""
+
+    def __call__(self, rows: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]: ...
 
 
 class Feed:
@@ -35,11 +41,16 @@ class Feed:
         self._states: dict[str, dict[str, Tensor]] = {}  # of the order and of the views at hand
 
     @property
+    def between_draws(self) -> bool:
+        """Whether the step behind was the last one whose views are at hand."""
+        return self.step % self.per_draw == 0
+
+    @property
     def settings(self) -> dict[str, int]:
         """What has to be the same for another feed to go on in the middle of an epoch."""
         return {"batch_size": self.size, "batches_per_draw": self.per_draw, "rows": self.rows}
 
-    def batches(self, draw: Callable[[Tensor], tuple[Tensor, ...]]) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+    def batches(self, draw: Draw) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
         """What is left of the epoch: rows of whole batches, views of this process's share; `step` has been counted up when one comes."""
         order = self._again("order", self._order) if self.step else self._first("order", self._order)
         for number, rows in enumerate(order.split(self.size * self.per_draw)):
@@ -47,8 +58,9 @@ class Feed:
             behind = max(self.step - number * self.per_draw, 0)
             if behind >= len(batches):
                 continue
-            shares = [batch[self.world.part(len(batch))] for batch in batches]
-            of_these = partial(draw, rows if self.world.alone else torch.cat(shares))
+            places = torch.arange(len(rows), device=rows.device).split(self.size)
+            shares = [place[self.world.part(len(place))] for place in places]
+            of_these = partial(draw, rows) if self.world.alone else partial(draw, rows, torch.cat(shares))
             views = self._again("views", of_these) if behind else self._first("views", of_these)
             sizes = [len(share) for share in shares]
             for index, *of in list(zip(batches, *(view.split(sizes) for view in views), strict=True))[behind:]:

@@ -38,7 +38,7 @@ class Passes:
             logits, features = (network or self.network)(x)
         return logits.to(self.full), features.to(self.full)
 
-    def together(self, groups: Sequence[tuple[Tensor, ...]], network: nn.Module | None = None) -> list[Outputs]:
+    def together(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
         """The outputs of each group of views; all go through the network at once, since batch norm is to see them together."""
         views = [view for group in groups for view in group]
         logits, features = self(torch.cat(views) if len(views) > 1 else views[0], network)

@@ -19,15 +19,22 @@ class Signals:
         self.before: dict[int, Any] = {}
         self._waiting: int | None = None
 
-    def waiting(self) -> bool:
-        return self._waiting is not None
+    def waiting(self) -> int:
+        """The number of the one that waits, or 0."""
+        return self._waiting or 0
+
+    def told(self, number: int) -> None:
+        """Take up a signal that another process got, unless there was one of our own; nothing, if it is 0."""
+        self._waiting = self._waiting or number or None
 
     def deliver(self) -> None:
         """Let the one that waits have the effect that it would have had at once; nothing, if none waits."""
         number, self._waiting = self._waiting, None
         if number is None:
             return
-        handler = self.before[number]
+        handler = self.before.get(number)
+        if handler is None:
+            raise SystemExit(128 + number)  # ignored here, but another process was told
         if callable(handler):
             handler(number, None)
         else:

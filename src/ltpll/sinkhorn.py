@@ -16,7 +16,7 @@ def sinkhorn(log_scores: Tensor, prior: Tensor, weights: Tensor | None = None, *
     The last step is on the side of the rows, which therefore sum to one exactly; the classes' shares are right within `tolerance`, unless
     no labelling gives them (a class may be a candidate of too few rows) or `iterations` run out.
     """
-    log_scores = log_scores.float()
+    log_scores = log_scores.to(torch.promote_types(log_scores.dtype, torch.float32))
     allowed = log_scores > -torch.inf
     log_scores = torch.where(allowed, log_scores - log_scores.max(1, keepdim=True).values, -torch.inf)
     log_scores = torch.where(allowed, log_scores.clamp_min(LEAST), -torch.inf)

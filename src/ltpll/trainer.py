@@ -22,7 +22,7 @@ from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, View
 from ltpll.distributed import World
 from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError
-from ltpll.feed import Feed
+from ltpll.feed import Draw, Feed
 from ltpll.files import check_writable
 from ltpll.finite import Guard, Watch, not_finite, rows_not_finite
 from ltpll.inputs import as_inputs, at_least, chosen_device
@@ -88,7 +88,7 @@ class PartialLabelTrainer(Resumable):
         self.device = chosen_device(device)
         self.world = world or World()
         if not self.world.alone:
-            check_shareable(method, extras, engine, on_nan)
+            check_shareable(engine)
             engine = "eager"
         if sync_batch_norm:
             model = synchronised(model, self.world)
@@ -110,8 +110,6 @@ class PartialLabelTrainer(Resumable):
         self.epoch = 0
         self.history = []
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        # What each process draws for its own rows; the order of the rows is drawn by all alike.
-        self._own_generator = self.generator if self.world.alone else torch.Generator(self.device)
         self.seed = seed
         if precision == "float64":
             for part in (self.model, self.method, self.rebalancer, self.extras):
@@ -161,14 +159,20 @@ class PartialLabelTrainer(Resumable):
         if self.passes.full is torch.float64 and self.x.is_floating_point():
             self.x = self.x.double()
         self._watch = Watch(len(sets), self.lr, self.device)
-        self.start_counting(Feed(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world))
+        feed = Feed(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
+        if (feed.rows % feed.size or feed.size) < self.world.size:
+            raise InputError(
+                f"A batch of {feed.rows % feed.size or feed.size} rows is too small for {self.world.size} processes: use fewer."
+            )
+        self.start_counting(feed)
         # Here, since a recording holds on to the tensors above.
         self._step: Callable[..., Tensor] = self.step
-        self._draw: Callable[[Tensor], tuple[Tensor, ...]] = self.draw
+        self._draw: Draw = self.draw
         if self.engine != "eager":
             recorded = self._recorded = Captured(lambda index, *views: self.step(index, views), self.generator)
             self._step = lambda index, views: recorded(index, *views, phase=self._phase())
-            self._draw = Captured(self.draw, self.generator)
+            drawn = Captured(self.draw, self.generator)
+            self._draw = lambda rows, places=None: drawn(rows)  # one process draws for all rows
 
     # ---- training -------------------------------------------------------------------------------------------------
 
@@ -209,10 +213,18 @@ class PartialLabelTrainer(Resumable):
             if on_resume:
                 on_resume(self.epoch)
         saved = -math.inf
-        # Of several processes, each would stop after another step.
-        with held_back(path is not None and self.world.alone) as signals:
+        with held_back(path is not None) as signals:
+
+            def told() -> bool:
+                # Several processes stop after the same step, and agree on it when they would wait for new views anyway.
+                if not self.world.alone:
+                    if not self._feed.between_draws:
+                        return False
+                    signals.told(self.world.largest(signals.waiting()))
+                return signals.waiting() > 0
+
             while self.epoch < self.epochs:
-                record = self.train_epoch(signals.waiting)
+                record = self.train_epoch(told)
                 if record is not None:
                     if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
                         record |= measure(self)
@@ -220,11 +232,13 @@ class PartialLabelTrainer(Resumable):
                     if on_epoch:
                         on_epoch(record)
                 # Behind on_epoch, so that whatever keeps a log never has less of it than the checkpoint.
+                ends = record is None or told()
                 due = self.epoch % checkpoint_every == 0 and time.monotonic() - saved >= checkpoint_seconds
-                if path is not None and (due or self.epoch == self.epochs or signals.waiting()):
+                if path is not None and (due or self.epoch == self.epochs or ends):
                     self.save(path)
                     saved = time.monotonic()
-                signals.deliver()
+                if ends:
+                    signals.deliver()
         self._check_weights()
         return self
 
@@ -261,10 +275,10 @@ class PartialLabelTrainer(Resumable):
         skipped = self._guard.n_dropped() if self._guard else 0
         if skipped == self._feed.step:
             raise not_finite(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
-        total = float(self.world.total(self._total)) / self.world.size
-        record = {"epoch": self.epoch + 1, "loss": total / (self._feed.step - skipped), "lr": rate}
+        record = {"epoch": self.epoch + 1, "loss": float(self._total) / (self._feed.step - skipped), "lr": rate}
         if self._guard:
             record["skipped"] = skipped
+        self.world.put_together(self.model, (self.method, self.rebalancer, self.extras), self.targets.values)
         self.rebalancer.end_epoch()
         self.method.end_epoch(self)
         self.count_epoch()
@@ -273,9 +287,9 @@ class PartialLabelTrainer(Resumable):
     def _start_epoch(self, seconds: float) -> None:
         super()._start_epoch(seconds)
         if not self.world.alone:
-            # From nothing but these, so that no process's random state has to be kept.
+            # What layers draw for their share of the rows, from nothing but these, so that no process's random state has to be kept.
             drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(1, np.uint64)[0]
-            self._own_generator.manual_seed(int(drawn >> np.uint64(1)))
+            self._global_random = random_state_of(int(drawn >> np.uint64(1)), self.device)
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
 
@@ -318,27 +332,23 @@ class PartialLabelTrainer(Resumable):
         # On a GPU many small kernels run beside the large ones: looking up targets beside the forward pass, refining them beside the
         # backward pass. The forward pass of an extra may need targets, and then waits for them.
         with alongside(self._side):
-            own = index[self.world.part(len(index))]
-            candidates = self.candidates[own]
-            batch = Batch(views, self.targets[own], candidates)
+            batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index])
         if extras:
             self._join()
-        compared = batch._replace(views=views[: self.method.n_shown])
-        added = [extra.inputs(compared, self._own_generator) for extra in extras]
-        shown = views[: max([self.method.n_shown, *(extra.n_shown for extra in extras)])]
-        all_outputs, *said = self.passes.together([shown, *(more.views if more else () for more in added)])
+        compared = batch._replace(views=batch.views[: self.method.n_shown])
+        added = [extra.inputs(compared, self.generator) for extra in extras]
+        shown = batch.views[: max([self.method.n_shown, *(extra.n_shown for extra in extras)])]
+        all_outputs, *said = self._heard([shown, *(more.views if more else () for more in added)])
         outputs = all_outputs.first(self.method.n_shown)
         self._join()
         with alongside(self._side):
-            # Every process refines all rows of the batch, from what all of them say: targets and priors stay the same everywhere.
-            heard = self.world.outputs(outputs.detach(), len(index))
-            whole = batch if self.world.alone else Batch((), self.targets[index], self.candidates[index])
+            heard = outputs.detach()
             self.rebalancer.observe(heard, self.head)
-            refined = whole.targets
+            refined = batch.targets
             if refines:
                 with torch.no_grad():
                     adjusted = self.rebalancer.adjust(heard, "targets", self.head)
-                    refined = self.method.disambiguate(adjusted, whole.targets, whole.candidates)
+                    refined = self.method.disambiguate(adjusted, batch.targets, batch.candidates)
                     if not self._guard:
                         self.targets[index] = refined
             # The loss shows by itself what is wrong with targets that were wrong before.
@@ -347,12 +357,10 @@ class PartialLabelTrainer(Resumable):
                 self._watch.note(index, rows)
         if self.method.waits or any(extra.waits for extra in extras):
             self._join()
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self._own_generator)
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self.generator)
         loss = self.method.step_loss(step)
         for extra, more, of_more in zip(extras, added, said, strict=True):
             loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, of_more if more else None)
-        if not self.world.alone:
-            loss = loss * self.world.weight(len(index))
         self.optimizer.zero_grad(set_to_none=True)
         self.passes.backward(loss)
         self._join()
@@ -364,11 +372,18 @@ class PartialLabelTrainer(Resumable):
             self.targets[index] = torch.where(good, refined, batch.targets)
         return torch.where(good, loss.detach(), 0.0)
 
-    def _forward(self, views: tuple[Tensor, ...], network: nn.Module | None = None) -> Outputs:
+    def _forward(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
         if network is None:
-            return self.passes.together([views])[0]
+            return self._heard([views])[0]
         with torch.no_grad():
-            return self.passes.together([views], network)[0]
+            return self._heard([views], network)[0]
+
+    def _heard(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
+        """What the network says of each group of views of the whole batch; of several processes, each asks it about its share."""
+        if self.world.alone:
+            return self.passes.together(groups, network)
+        shares, sizes = zip(*map(self.world.shares, groups), strict=True)
+        return list(map(self.world.outputs, self.passes.together(shares, network), sizes))
 
     def _join(self) -> None:
         if self._side is not None:
@@ -377,9 +392,11 @@ class PartialLabelTrainer(Resumable):
     def _extras(self) -> list[Extra]:
         return [extra for extra in self.extras if isinstance(extra, Extra)]
 
-    def draw(self, rows: Tensor) -> tuple[Tensor, ...]:
-        """Views of the rows, one for each that the method and the extras ask for."""
-        return self.views.draw(self.x[rows], self.kinds, self._own_generator)
+    def draw(self, rows: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Views of the rows, one for each that the method and the extras ask for; with `places`, only of the rows there."""
+        # A source of views that was written for one process need not know of places.
+        some = () if places is None else (places,)
+        return self.views.draw(self.x[rows], self.kinds, self.generator, *some)
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:
@@ -397,14 +414,14 @@ class PartialLabelTrainer(Resumable):
         if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
             return self.predictor.outputs(x, batch_size)
         inputs = as_inputs(x, "prediction")
-        return self.world.outputs(self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), len(inputs))
+        return self.world.outputs(self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), [len(inputs)])
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
         for rows in torch.arange(len(self.x), device=self.device).split(at_once(self.x, self.head.out_features)):
-            logits, features = self.predictor.plain(self.x[rows])
-            yield Outputs((logits,), (features,)), self.candidates[rows]
+            logits, features = self.predictor.plain(self.x[rows[self.world.part(len(rows))]])
+            yield self.world.outputs(Outputs((logits,), (features,)), [len(rows)]), self.candidates[rows]
 
     def logits(self, x: Array) -> Tensor:
         """Logits as this trainer predicts with them: the rebalancer's prior subtracted, if it acts at prediction."""

@@ -95,7 +95,7 @@ class PiCO(Method):
     def move_prototypes(self, vectors: Tensor, labels: Tensor) -> None:
         """A running mean over one example after the other, worked out for the batch at once."""
         m = self.prototype_momentum
-        members = one_hot(labels, len(self.prototypes)).float()
+        members = one_hot(labels, len(self.prototypes)).to(vectors.dtype)
         later = members.flip(0).cumsum(0).flip(0) - members  # examples of each class behind this one
         weights = members * (1 - m) * m**later
         kept = m ** members.sum(0)

@@ -117,7 +117,7 @@ class SoLar(Method):
         earlier, held = self.queue.held()
         filled = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
         weights = torch.cat([held, filled]) >= 0
-        dealt = sinkhorn(self.sharpness * torch.cat([earlier, scores]), self.prior, weights.float())
+        dealt = sinkhorn(self.sharpness * torch.cat([earlier, scores]), self.prior, weights.to(scores.dtype))
         self.queue.push(scores, filled)
         return dealt[-len(scores) :]
 

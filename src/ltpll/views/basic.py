@@ -69,9 +69,14 @@ class Jitter:
 
 
 class ViewSource(Protocol):
-    """Where a trainer gets its views from: `Views` for arrays of numbers, `ImageViews` for 8-bit images."""
+    """Where a trainer gets its views from: `Views` for arrays of numbers, `ImageViews` for 8-bit images.
 
-    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator) -> tuple[Tensor, ...]: ...
+    With `places`, only views of these rows are made; they are the same as if all were, so that several processes can share a batch.
+    """
+
+    def draw(
+        self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None
+    ) -> tuple[Tensor, ...]: ...
 
     def plain(self, x: Tensor) -> Tensor: ...
 
@@ -87,7 +92,7 @@ class Views:
         """What prediction sees: the batch as it is, as numbers a network takes."""
         return x.float()
 
-    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator) -> tuple[Tensor, ...]:
+    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
         """One view of the batch for each kind asked for."""
         policies = {"weak": self.weak, "strong": self.strong}
         views = []
@@ -95,5 +100,5 @@ class Views:
             view = self.plain(x)
             for policy in policies[kind]:
                 view = policy(view, generator)
-            views.append(view)
+            views.append(view if places is None else view[places])
         return tuple(views)

@@ -47,7 +47,7 @@ class FeatureViews:
         """What prediction sees."""
         return (x.float() - self.mean.to(x.device)) / self.std.to(x.device)
 
-    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator) -> tuple[Tensor, ...]:
+    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
         """One view of the batch for each kind asked for."""
         plain = self.plain(x)
         views = []
@@ -58,5 +58,5 @@ class FeatureViews:
                 view = torch.randn(plain.shape, generator=generator, device=x.device).mul_(noise).add_(plain)
             if kind == "strong" and self.dropout:
                 view = view * (torch.rand(plain.shape, generator=generator, device=x.device) >= self.dropout)
-            views.append(view)
+            views.append(view if places is None else view[places])
         return tuple(views)

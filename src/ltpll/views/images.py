@@ -70,11 +70,17 @@ class ImageViews:
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
             raise InputError(f"Colour images need three means and three positive deviations, not {self.mean} and {self.std}.")
 
-    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator | None) -> tuple[Tensor, ...]:
-        """One view of the batch for each kind asked for."""
+    def draw(
+        self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator | None, places: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """One view of the batch for each kind asked for; with `places`, only of these images, and the same as among all."""
         _check(x)
         size = (x.shape[2], x.shape[3])
-        return tuple(self.apply(x, self.parameters(kind, len(x), size, x.device, generator)) for kind in kinds)
+        draws = [self.parameters(kind, len(x), size, x.device, generator) for kind in kinds]
+        if places is not None:
+            x = x[places]
+            draws = [Draws._make(_part(draw, places) for draw in each) for each in draws]
+        return tuple(self.apply(x, each) for each in draws)
 
     def plain(self, x: Tensor) -> Tensor:
         """The images as they are, normalised."""
@@ -151,6 +157,6 @@ def _in_parts(pixels: int, function: Callable[..., Tensor], x: Tensor, *draws: D
     return torch.cat([function(x[part], *(_part(draw, part) for draw in draws)) for part in parts])
 
 
-def _part(draw: Drawn | None, part: slice) -> Drawn | None:
+def _part(draw: Drawn | None, part: slice | Tensor) -> Drawn | None:
     """The draws of some images of the batch, which is the last dimension of every tensor."""
     return None if draw is None else type(draw)(*(each[..., part] for each in draw))
