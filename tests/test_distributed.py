@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -134,12 +136,30 @@ def root(tmp_path_factory):
     return folder
 
 
-def torchrun(root, out, *more, epochs=6):
-    options = ["--width", "2", "--batch-size", "32", "--epochs", str(epochs), "--method", "proden", "--device", "cpu", "--imbalance", "10"]
-    command = ["train", "cifar10", "--data-root", str(root), "--out", str(out), *options, *more]
-    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "--rdzv-backend", "c10d"]
+def torchrun(*command, processes=2):
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--rdzv-backend", "c10d"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
-    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", "ltpll", *command], env=environment)
+    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", "ltpll", *map(str, command)], env=environment)
+
+
+def small(root, out, epochs=6):
+    options = ["--width", "2", "--batch-size", "32", "--epochs", epochs, "--method", "proden", "--device", "cpu", "--imbalance", "10"]
+    return ["train", "cifar10", "--data-root", root, "--out", out, *options]
+
+
+def once_it_trains(process, out):
+    """Wait until there is a checkpoint."""
+    deadline = time.monotonic() + 100
+    while not list(out.glob("*/checkpoint.safetensors")) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+
+
+def recorded(process, out):
+    """The record that a process which is to end well leaves."""
+    said, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, said + errors
+    (run,) = [path.parent for path in out.glob("*/done")]
+    return run, json.loads((run / "result.json").read_text()), said
 
 
 def ranks_of(launcher):
@@ -158,10 +178,8 @@ def ranks_of(launcher):
 
 @pytest.mark.reliability
 def test_a_run_of_two_processes_is_recorded_once_and_goes_on_after_one_was_killed(root, tmp_path):
-    process = torchrun(root, tmp_path, epochs=20)
-    deadline = time.monotonic() + 100
-    while not list(tmp_path.glob("*/checkpoint.safetensors")) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.05)
+    process = torchrun(*small(root, tmp_path, epochs=20))
+    once_it_trains(process, tmp_path)
     ranks = ranks_of(process.pid)
     assert ranks.keys() == {0, 1}
     os.kill(ranks[1], signal.SIGKILL)
@@ -171,13 +189,48 @@ def test_a_run_of_two_processes_is_recorded_once_and_goes_on_after_one_was_kille
     assert process.returncode != 0
     assert not Path(f"/proc/{ranks[0]}").exists()
     assert "has lost another one" in errors or "Ended by SIGTERM" in errors, out + errors
-    again = torchrun(root, tmp_path, epochs=20)
-    out, errors = again.communicate(timeout=200)
-    assert again.returncode == 0, out + errors
-    (run,) = [path.parent for path in tmp_path.glob("*/done")]
-    record = json.loads((run / "result.json").read_text())
+    run, record, out = recorded(torchrun(*small(root, tmp_path, epochs=20)), tmp_path)
     assert record["processes"] == 2
     epochs = [json.loads(line)["epoch"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert epochs == list(range(1, 21))
     assert record["last"]["test"]["balanced_accuracy"] > 0.15  # chance is 0.1
     assert out.count("at the last epoch") == 1
+
+
+@pytest.mark.reliability
+def test_two_processes_that_are_told_to_end_keep_their_state_and_one_goes_on(root, tmp_path):
+    process = torchrun(*small(root, tmp_path / "left", epochs=20))
+    once_it_trains(process, tmp_path / "left")
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "Ended by SIGTERM" in errors
+    assert not list(tmp_path.glob("left/*/done"))
+    _, went_on, _ = recorded(torchrun(*small(root, tmp_path / "left", epochs=20), processes=1), tmp_path / "left")
+    _, whole, _ = recorded(torchrun(*small(root, tmp_path / "whole", epochs=20), processes=1), tmp_path / "whole")
+    assert went_on["curves"]["epoch"] == whole["curves"]["epoch"]
+    # Batch norm sees shares of 16 rows where there are two processes.
+    assert abs(went_on["last"]["loss"] - whole["last"]["loss"]) < 0.3 * whole["last"]["loss"]
+
+
+@pytest.mark.reliability
+def test_a_table_of_ones_own_is_cleaned_by_two_processes_as_by_one(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 300)
+    x = rng.normal(size=(300, 3)) + 3 * np.eye(4, 3)[y]
+    sets = (rng.random((300, 4)) < 0.3) | (np.arange(4) == y[:, None])
+    table = tmp_path / "table.csv"
+    rows = [",".join([*map("{:.4f}".format, x[i]), "|".join("abcd"[c] for c in np.flatnonzero(sets[i]))]) for i in range(300)]
+    table.write_text("\n".join(["p,q,r,candidates", *rows]) + "\n")
+    labels = {}
+    for processes in (1, 2):
+        out = tmp_path / f"by {processes}"
+        command = ["train", table, "--epochs", "8", "--folds", "2", "--device", "cpu", "--out", out]
+        run, record, said = recorded(torchrun(*command, processes=processes), tmp_path)
+        assert record["processes"] == processes
+        assert said.count("Next:") == 1
+        labels[processes] = pq.read_table(run / "examples.parquet").to_pandas()
+        (run / "done").unlink()  # so that the next one is alone to be found
+    assert list(labels[1].columns) == list(labels[2].columns)
+    assert (labels[1]["label"] == labels[2]["label"]).mean() > 0.99
+    assert np.abs(labels[1]["confidence"] - labels[2]["confidence"]).max() < 0.02

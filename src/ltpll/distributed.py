@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,14 +18,22 @@ from torch.nn.parallel import DistributedDataParallel
 from ltpll.contract import Outputs
 from ltpll.errors import InputError
 
-PATIENCE = 25.0  # seconds that a process waits for one that may be dead; long steps are far shorter
+PATIENCE = 25.0  # seconds that a process waits within a step for one that may be dead; long steps are far shorter
+MORE_PATIENCE = 3600.0  # the same where one of them has work of its own: reading, judging, writing
 
 
 class World:
-    """Number `rank` of `size` processes; the only one of one process where nothing was said."""
+    """Number `rank` of `size` processes; the only one of one process where nothing was said.
 
-    def __init__(self, rank: int = 0, size: int = 1) -> None:
+    What is agreed on goes through the group `control`, which need not be that of the gradients.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, control: dist.ProcessGroup | None = None) -> None:
         self.rank, self.size = rank, size
+        self._control = control
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> World:
+        return self  # a layer that has one can be copied; a group of processes cannot
 
     @property
     def alone(self) -> bool:
@@ -95,8 +104,11 @@ class World:
         if self.alone:
             return model
         # Statistics of batch norm are put together at the end of every epoch; sending them before each pass would change what an
-        # earlier pass of the same step still needs.
-        return DistributedDataParallel(model, broadcast_buffers=False)
+        # earlier pass of the same step still needs. What says so has got another name since torch 2.12.
+        known = inspect.signature(DistributedDataParallel).parameters
+        said = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {said: False}
+        return DistributedDataParallel(model, **options)
 
     def put_together(self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor) -> None:
         """One state on all processes: the mean of the network's statistics, and for all else, which all compute alike, the first one's."""
@@ -114,7 +126,7 @@ class World:
         if self.alone:
             return mine
         said = [mine] * self.size
-        dist.all_gather_object(said, mine)
+        dist.all_gather_object(said, mine, group=self._control)
         return max(said)
 
     def agreed(self, value: Any) -> Any:
@@ -122,13 +134,13 @@ class World:
         if self.alone:
             return value
         held = [value]
-        dist.broadcast_object_list(held, src=0)
+        dist.broadcast_object_list(held, src=0, group=self._control)
         return held[0]
 
     def wait(self) -> None:
         """Until all processes are here."""
         if not self.alone:
-            dist.barrier()
+            dist.barrier(group=self._control)
 
 
 class _Gather(torch.autograd.Function):
@@ -185,7 +197,9 @@ def world_of_torchrun(device: str) -> Iterator[tuple[World, str]]:
         torch.cuda.set_device(local)
     dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=PATIENCE))
     try:
-        yield World(rank, size), device
+        # On the processors, so that nobody waits for a GPU.
+        control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=MORE_PATIENCE))
+        yield World(rank, size, control), device
     finally:
         dist.destroy_process_group()
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.contract import Extra, Method, Rebalancer, linear_head
+from ltpll.distributed import World
 from ltpll.errors import InputError, first_line
 from ltpll.extras import EXTRAS
 from ltpll.inputs import as_inputs, chosen_device, rows_at_once
@@ -108,19 +109,23 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         trainer, x, candidates = self.begin(X, y)
         return self.finish(trainer.fit(x, candidates, on_epoch=self.on_epoch))
 
-    def begin(self, X: Any, y: Any) -> Fitting:
-        """The training that `fit` would carry out, for those who want to watch it, keep checkpoints or stop; hand it to `finish`."""
+    def begin(self, X: Any, y: Any, world: World | None = None) -> Fitting:
+        """The training that `fit` would carry out, for those who want to watch it, keep checkpoints or stop; hand it to `finish`.
+
+        With a `world` of several processes, all of them call this with the same data and train together.
+        """
         x = self._inputs(X, reset=True)
         if y is None:
             raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
         given = read_labels(y)
         self.classes_ = given.classes
-        return Fitting(self._trainer(x, given.candidates), x, given.candidates)
+        return Fitting(self._trainer(x, given.candidates, world or World()), x, given.candidates)
 
-    def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
+    def _trainer(self, x: Tensor, candidates: Candidates, world: World) -> PartialLabelTrainer:
         seed = (
             int(check_random_state(self.random_state).randint(2**31 - 1)) if not isinstance(self.random_state, int) else self.random_state
         )
+        seed = world.agreed(seed)
         n = len(x)
         batch_size = self._batch_size(n)
         self.input_shape_ = tuple(x.shape[1:])
@@ -139,6 +144,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             precision=self.precision,  # type: ignore[arg-type]
             chunk=rows_at_once(x) if x.ndim == 2 else 4096,
             on_nan=self.on_nan,  # type: ignore[arg-type]
+            world=world,
         )
 
     def _parts(self, model: nn.Module, n_classes: int) -> tuple[Method, Rebalancer, list[Extra]]:

@@ -14,6 +14,7 @@ from ltpll.errors import printable
 from ltpll.runs import Record
 
 if TYPE_CHECKING:
+    from ltpll.distributed import World
     from ltpll.own.examples import Examples, Source
 
 Option = typer.Option
@@ -28,7 +29,7 @@ def say(sentence: str) -> None:
 
 
 def train_on_table(
-    source: Source, settings: dict[str, Any], out: Path, *, device: str, tensorboard: bool, fresh: bool, on_nan: str
+    source: Source, settings: dict[str, Any], out: Path, *, device: str, tensorboard: bool, fresh: bool, on_nan: str, world: World
 ) -> None:
     """Read, check, train, and leave a run's folder from which everything else follows."""
     from ltpll.own.training import Settings, own_run, train_own
@@ -38,10 +39,12 @@ def train_on_table(
         examples = read_own(source, told)
     run = own_run(out, chosen, examples)
     run.check_folder(afresh=fresh)
-    if fresh:
+    world.wait()  # until all have looked, since one of them now starts to write
+    if fresh and world.first:
         run.forget()
+    world.wait()
     _say_what_was_read(examples)
-    if run.done:
+    if world.agreed(run.done):
         say(f"This run was finished earlier (--fresh trains it anew): {out}")
         _say_result(run.result(), out)
         return
@@ -52,17 +55,18 @@ def train_on_table(
 
         nonlocal close
         close()
-        on_epoch, close = watch_epochs(run, epochs, tensorboard and name == "training", name)
+        on_epoch, close = watch_epochs(run, epochs, tensorboard and world.first and name == "training", name)
         return on_epoch
 
     try:
-        train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch)
+        train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch, world=world)
     except KeyboardInterrupt:
         close()
         console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
         raise typer.Exit(130) from None
     finally:
         close()
+    world.wait()
     _say_result(run.result(), out)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +17,9 @@ from ltpll.cli.progress import watch_epochs
 from ltpll.errors import InputError, LostProcessError
 from ltpll.report.shape import check_record
 from ltpll.runs import Run
+
+if TYPE_CHECKING:
+    from ltpll.distributed import World
 
 Option = typer.Option
 TABLES = (".csv", ".tsv", ".parquet", ".mat")
@@ -135,14 +140,12 @@ def train(
     data = data or settings.pop("data", None)
     if data is not None and _is_table(data):
         _refuse(of_benchmarks, "draws or times benchmarks", data)
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise InputError("Own data are trained by one process: leave torchrun out.")
         given = {name: value for name, value in (training | of_own).items() if value is not None}
         table = Path(data).expanduser()
         folder = out or Path("ltpll-runs") / table.stem
-        train_on_table(
-            source_of(table, about_table), settings | given, folder, device=device, tensorboard=tensorboard, fresh=fresh, on_nan=on_nan
-        )
+        how: dict[str, Any] = {"tensorboard": tensorboard, "fresh": fresh, "on_nan": on_nan}
+        with _processes(device) as (world, device):
+            train_on_table(source_of(table, about_table), settings | given, folder, device=device, world=world, **how)
         return
     _refuse(about_table | of_own, "is for a table of your own", data or "no table")
     drawn: dict[str, Any] = {name: value for name, value in of_benchmarks.items() if name not in NOT_SETTINGS}
@@ -189,15 +192,13 @@ def _train_benchmark(
     sync_batch_norm: bool,
 ) -> None:
     from ltpll.data.image_sets import load_image_set
-    from ltpll.distributed import is_loss_of_a_process, world_of_torchrun
     from ltpll.engine import chosen_engine
     from ltpll.experiment import Experiment, experiment_run
     from ltpll.experiment import train as train_run
     from ltpll.inputs import at_least, chosen_device
 
     at_least(measure_every, 1, "measure-every")
-    with world_of_torchrun(str(chosen_device(device))) as (world, device):
-        console.quiet = not world.first  # one of several processes speaks for all
+    with _processes(device) as (world, device):
         shown = f"{chosen_engine(engine, chosen_device(device))} steps" if world.alone else f"eager steps of {world.size} processes"
         settings.setdefault("precision", "bfloat16" if device.startswith("cuda") else "float32")
         experiment = Experiment.from_mapping(settings)
@@ -219,18 +220,31 @@ def _train_benchmark(
             close()  # before anything is printed below it; closing twice does nothing
             console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
             raise typer.Exit(130) from None
-        except RuntimeError as error:
-            if world.alone or not is_loss_of_a_process(error):
-                raise
-            close()
-            raise LostProcessError(
-                f"Process {world.rank} of {world.size} has lost another one, which died or hangs: look at what that one said last; "
-                "the same command goes on from the last checkpoint."
-            ) from None
         finally:
             close()
         world.wait()
         _print_result(run)
+
+
+@contextmanager
+def _processes(device: str) -> Iterator[tuple[World, str]]:
+    """Those that torchrun started, or this one alone, and the device of this one; the first one speaks for all."""
+    from ltpll.distributed import is_loss_of_a_process, world_of_torchrun
+    from ltpll.inputs import chosen_device
+
+    with world_of_torchrun(str(chosen_device(device))) as (world, own_device):
+        console.quiet = not world.first
+        if not world.first:
+            warnings.simplefilter("ignore")
+        try:
+            yield world, own_device
+        except RuntimeError as error:
+            if world.alone or not is_loss_of_a_process(error):
+                raise
+            raise LostProcessError(
+                f"Process {world.rank} of {world.size} has lost another one, which died or hangs: look at what that one said last; "
+                "the same command goes on from the last checkpoint."
+            ) from None
 
 
 def _print_result(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.checkpoint import before_it, read_checkpoint, write_checkpoint
+from ltpll.distributed import World
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, images_first
 from ltpll.inputs import at_least
@@ -88,11 +90,20 @@ def own_run(out: Path, settings: Settings, examples: Examples) -> Run:
 
 
 def train_own(
-    run: Run, source: Source, examples: Examples, settings: Settings, *, device: str = "auto", on_nan: str = "stop", watch: Watch
+    run: Run,
+    source: Source,
+    examples: Examples,
+    settings: Settings,
+    *,
+    device: str = "auto",
+    on_nan: str = "stop",
+    watch: Watch,
+    world: World | None = None,
 ) -> None:
-    """Train the run to its end, going on from wherever an interrupted one stopped."""
-    with run.locked():
-        if run.done:
+    """Train the run to its end, going on from wherever an interrupted one stopped; of several processes, the first one writes."""
+    world = world or World()
+    with run.locked() if world.first else nullcontext():
+        if world.agreed(run.done):
             return
         chosen = examples.training()
         trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
@@ -110,7 +121,7 @@ def train_own(
             None if labels is None else labels[trained],
         )
         classifier = settings.classifier(device, on_nan)
-        trainer, inputs, candidates = classifier.begin(x, sets)
+        trainer, inputs, candidates = classifier.begin(x, sets, world)
         train_logged(
             run,
             trainer,
@@ -123,12 +134,16 @@ def train_own(
             on_epoch=watch("training", trainer.epochs),
         )
         classifier.finish(trainer)
-        classifier.save(run.folder / CLASSIFIER)
+        if world.first:
+            classifier.save(run.folder / CLASSIFIER)
+        from_folds = _of_folds(run, settings, x, sets, device, on_nan, watch, world) if settings.folds > 1 else None
+        if not world.first:
+            return
         own_opinion = opinions(classifier.predict_proba, examples.x, examples.candidates)
         seen = Opinions.nothing(len(examples))
         seen.put(np.arange(len(examples)), own_opinion)
-        if settings.folds > 1:
-            seen.put(trained, _of_folds(run, settings, x, sets, device, on_nan, watch))
+        if from_folds:
+            seen.put(trained, from_folds)
         cleaning = _cleaned(
             examples, trained, held_out, believed(trainer.targets, trainer.candidates), own_opinion, seen, settings.folds > 1
         )
@@ -138,6 +153,7 @@ def train_own(
         run.finish(
             {
                 **circumstances(run, trainer),
+                "processes": world.size,
                 "classes": [str(name) for name in examples.candidates.classes],
                 "class_prior": rounded(classifier.class_prior_.tolist()),
                 "rows": {"all": len(examples), "trained": len(trained), "held_out": len(held_out)},
@@ -149,19 +165,22 @@ def train_own(
         )
 
 
-def _of_folds(run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, device: str, on_nan: str, watch: Watch) -> Opinions:
-    """Of every row the opinion of a classifier that was not trained on it; finished folds of an interrupted run are kept."""
+def _of_folds(
+    run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, device: str, on_nan: str, watch: Watch, world: World
+) -> Opinions | None:
+    """Of every row the opinion of a classifier that was not trained on it, for the first process; finished folds of an interrupted run
+    are kept."""
     from sklearn.model_selection import KFold
 
     folds = min(settings.folds, len(x))
     found = Opinions.nothing(len(x))
     for k, (others, rows) in enumerate(KFold(folds, shuffle=True, random_state=settings.seed).split(np.empty(len(x)))):
         kept, checkpoint = run.folder / f"fold-{k + 1}.safetensors", run.folder / f"checkpoint-fold-{k + 1}.safetensors"
-        if not kept.exists():
+        if not world.agreed(kept.exists()):
             classifier = settings.classifier(device, on_nan)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # of classes that only other folds have
-                trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
+                trainer, inputs, candidates = classifier.begin(x[others], sets.select(others), world)
                 trainer.fit(
                     inputs,
                     candidates,
@@ -169,12 +188,14 @@ def _of_folds(run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, devi
                     checkpoint=checkpoint,
                     checkpoint_seconds=CHECKPOINT_SECONDS,
                 )
-            classifier.finish(trainer)
-            write_checkpoint(kept, opinions(classifier.predict_proba, x[rows], sets.select(rows)).tensors(), {"fold": k + 1})
-            for path in (checkpoint, before_it(checkpoint)):
-                path.unlink(missing_ok=True)
-        found.put(rows, Opinions.from_tensors(read_checkpoint(kept)[0]))
-    return found
+            if world.first:
+                classifier.finish(trainer)
+                write_checkpoint(kept, opinions(classifier.predict_proba, x[rows], sets.select(rows)).tensors(), {"fold": k + 1})
+                for path in (checkpoint, before_it(checkpoint)):
+                    path.unlink(missing_ok=True)
+        if world.first:
+            found.put(rows, Opinions.from_tensors(read_checkpoint(kept)[0]))
+    return found if world.first else None
 
 
 def _cleaned(
