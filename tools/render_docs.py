@@ -442,6 +442,20 @@ def shortened_tables() -> str:
     return "\n\n".join(parts)
 
 
+def audit_summary() -> str:
+    """What an index's advisories said of the pinned versions."""
+    record: Record = json.loads((ROOT / "results" / "audit.json").read_text(encoding="utf-8"))
+    packages = record["packages"]
+    weak = [f"{name} {one['version']} ({', '.join(one['advisories'])})" for name, one in packages.items() if one["advisories"]]
+    unknown = [f"{name} {one['version']}" for name, one in packages.items() if not one["known"]]
+    known = len(packages) - len(unknown)
+    return (
+        f"*{record['date']}, {len(packages)} packages: {known} looked up, "
+        f"{len(weak) or 'none'} with an advisory{': ' + ', '.join(weak) if weak else ''}. "
+        f"Not the newest and therefore not looked up: {', '.join(unknown) or 'none'}.*"
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
     "demo": demo_table,
@@ -459,6 +473,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "cleaning": cleaning_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
+    "audit": audit_summary,
     "fuzz": fuzz_table,
     "fuzz-findings": fuzz_findings,
     "reproduction": reproduction_tables,
