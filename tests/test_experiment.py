@@ -1,4 +1,5 @@
 import json
+import time
 
 import numpy as np
 import pytest
@@ -6,9 +7,11 @@ import torch
 
 from commands import ltpll
 from ltpll.candidates import Candidates
+from ltpll.cli.progress import watch_epochs
 from ltpll.data.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, build_trainer, draw_problem, experiment_run, train
+from ltpll.runs import Run
 from pictures import coloured_images
 
 SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
@@ -142,6 +145,22 @@ def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root
     assert [event.value for event in events.Scalars("loss")] == pytest.approx([record["loss"] for record in logged])
     accuracies = [record["test"]["balanced_accuracy"] for record in logged]
     assert [event.value for event in events.Scalars("test/balanced_accuracy")] == pytest.approx(accuracies)
+
+
+def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = Run(tmp_path, {"seed": 0})
+    run.start()
+    for epochs in ((1, 2, 3), (3, 4)):  # a process that is killed before its third epoch is in a checkpoint, and the next
+        watch, close = watch_epochs(run, 4, tensorboard=True)
+        for epoch in epochs:
+            watch({"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1})
+        close()
+        time.sleep(1.1)  # the files' names count seconds
+    events = EventAccumulator(str(run.folder / "tensorboard"))
+    events.Reload()
+    assert [(one.step, one.value) for one in events.Scalars("loss")] == [(1, 31.0), (2, 32.0), (3, 23.0), (4, 24.0)]
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_the_same_state_of_the_generator_gives_the_same_views_and_another_state_
 @pytest.mark.parametrize(("policy", "kind"), EVERY)
 def test_equal_images_of_a_batch_get_different_views(policy, kind):
     (view,) = views(policy).draw(images(1).expand(64, -1, -1, -1), [kind], generator())
-    assert len({one.numpy().tobytes() for one in view}) > (50 if (policy, kind) != ("flip-crop", "weak") else 30)
+    assert len({one.numpy().tobytes() for one in view}) > (50 if (policy, kind) not in (("flip-crop", "weak"), ("crop", "weak")) else 30)
 
 
 @pytest.mark.parametrize(("policy", "kind"), EVERY)
@@ -285,6 +285,21 @@ def test_a_weak_view_without_colours_shows_the_box_alone_and_a_fifth_of_the_pape
     assert torch.equal(levels(cropped), shift(x, padded_crop(2000, SIZE, CPU, generator(10))).float())
 
 
+def test_crops_that_are_never_mirrored_are_the_other_ones_unflipped():
+    x, mirrored = images(64), padded_crop(64, SIZE, CPU, generator(10))
+    assert mirrored.flip.any()
+    (cropped,) = views("crop").draw(x, ["weak"], generator(10))
+    assert torch.equal(levels(cropped), shift(x, mirrored._replace(flip=torch.zeros(64, dtype=torch.bool))).float())
+
+
+@pytest.mark.parametrize("policy", VIEW_POLICIES)
+def test_views_of_some_places_are_those_among_all(policy):
+    x, places = images(CHUNK + 9), torch.tensor([3, 0, 17, CHUNK + 8])
+    everything = views(policy).draw(x, ("weak", "strong"), generator(12))
+    some = views(policy).draw(x, ("weak", "strong"), generator(12), places)
+    assert all(torch.equal(view, whole[places]) for view, whole in zip(some, everything, strict=True))
+
+
 def test_one_view_is_drawn_for_each_kind_in_the_order_asked_for():
     x = images()
     drawn = views().draw(x, ("strong", "weak", "weak"), generator(11))
@@ -329,7 +344,7 @@ def test_large_images_and_single_ones_work_too():
 
 
 def test_an_unknown_policy_is_refused_with_the_names_of_the_others():
-    with pytest.raises(InputError, match="flip-crop, paper") as caught:
+    with pytest.raises(InputError, match="crop, flip-crop, paper") as caught:
         ImageViews("papper", MEAN, STD)
     assert "papper" in str(caught.value)
     assert "\n" not in str(caught.value)

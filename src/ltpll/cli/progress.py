@@ -64,7 +64,8 @@ def _event_writer(run: Run) -> Callable[[Record], None]:
 
     def write(record: Record) -> None:
         if not opened:  # at the first epoch, since starting a run clears its folder
-            opened.append(SummaryWriter(str(run.folder / "tensorboard")))
+            # What a killed process wrote about epochs that are trained again is not shown.
+            opened.append(SummaryWriter(str(run.folder / "tensorboard"), purge_step=record["epoch"]))
         events = opened[0]
         flat = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
         flat |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}

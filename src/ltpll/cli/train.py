@@ -83,7 +83,9 @@ def train(
     method: Annotated[str | None, both("See `ltpll list`; default corr.")] = None,
     rebalancer: Annotated[str | None, both("See `ltpll list`; default records for benchmarks, none for own data.")] = None,
     extra: Annotated[list[str] | None, both("See `ltpll list`; may be given several times.")] = None,
-    views: Annotated[str | None, both("paper or flip-crop; default paper for benchmarks, flip-crop for own pictures.")] = None,
+    views: Annotated[
+        str | None, both("paper, flip-crop or crop (never mirrored); default paper for benchmarks, flip-crop for own pictures.")
+    ] = None,
     epochs: Annotated[int | None, both("Default 800 for benchmarks; for own data chosen by the number of rows.")] = None,
     batch_size: Annotated[int | None, both("Default 256 for benchmarks; for own data chosen by the number of rows.")] = None,
     lr: Annotated[float | None, both("Default 0.01 for benchmarks, 0.05 for own data.")] = None,

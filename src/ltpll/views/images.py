@@ -42,11 +42,13 @@ class Recipe:
     box: Callable[[int, tuple[int, int], torch.device, torch.Generator | None], Box]
     cut: Callable[[Tensor, Box], Tensor]
     recolours: bool  # whether the weak view changes colours
+    flips: bool = True
 
 
 VIEW_POLICIES = {
     "paper": Recipe(resized_crop, resample, recolours=True),
     "flip-crop": Recipe(padded_crop, shift, recolours=False),
+    "crop": Recipe(padded_crop, shift, recolours=False, flips=False),  # for what is not the same in a mirror: digits, text, signs
 }
 
 
@@ -93,6 +95,8 @@ class ImageViews:
         """The randomness of one view."""
         policy = VIEW_POLICIES[self.policy]
         box = policy.box(batch, size, device, generator)
+        if not policy.flips:
+            box = box._replace(flip=torch.zeros_like(box.flip))
         if kind == "weak":
             return Draws(box, random_colours(batch, device, generator) if policy.recolours else None, None, None)
         return Draws(box, None, random_operations(ROUNDS, batch, device, generator), random_hole(batch, size, device, generator))
