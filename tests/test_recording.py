@@ -4,6 +4,7 @@ import signal
 import pytest
 import torch
 
+from ltpll import resuming
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import CheckpointWarning
 from ltpll.evaluate import Truth
@@ -11,6 +12,7 @@ from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training, rounded, snapshots
+from ltpll.report.shape import check_record
 from ltpll.runs import Run
 from ltpll.trainer import PartialLabelTrainer
 from refusals import refusal
@@ -61,6 +63,22 @@ def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_it
         record(run)
     assert untimed(run.records()) == untimed(whole.records())
     assert run.result()["last"] == whole.result()["last"]
+
+
+def test_of_many_classes_only_the_last_epoch_keeps_the_figures_of_each(tmp_path, monkeypatch):
+    few, many = (Run(tmp_path / name, {"method": "proden", "rebalancer": "records", "seed": 0}) for name in ("few", "many"))
+    record(few)
+    monkeypatch.setattr(resuming, "LONG", 3)  # there are four classes
+    with pytest.raises(KeyboardInterrupt):
+        record(many, stop_after=5)
+    trainer = record(many)
+    assert ["per_class" in one["test"] for one in trainer.history] == [False] * 6 + [True]
+    assert not any("mean_target" in one or "mean_prediction" in one["test"] for one in many.records())
+    one, other = few.result(), many.result()
+    assert one["last"] == other["last"]
+    assert one["curves"] == other["curves"]
+    assert other["snapshots"]["epoch"] == [7]
+    check_record(other)
 
 
 def test_two_damaged_checkpoints_are_refused_in_one_sentence_and_left_alone(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 from ltpll.checkpoint import has_checkpoint
 from ltpll.evaluate import Truth, best_epoch
+from ltpll.resuming import without_long_lists
 from ltpll.runs import Record, Run, environment
 from ltpll.trainer import Measure, PartialLabelTrainer
 
@@ -91,7 +92,7 @@ def train_logged(
         nonlocal before
         now = time.perf_counter()
         seconds = now - before + trainer.seconds_elsewhere
-        timed = {**record, "seconds": round(seconds, 4), "views_per_second": round(trainer.views_per_epoch / seconds)}
+        timed = {**without_long_lists(record), "seconds": round(seconds, 4), "views_per_second": round(trainer.views_per_epoch / seconds)}
         before = now
         if first:
             run.log(timed, durable=checkpoint is not None)
@@ -139,7 +140,7 @@ def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
 
 def snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
     """The mean prediction of the test set at a few epochs, evenly spread up to the last: all of them would make records large."""
-    measured = [record for record in history if "test" in record]
+    measured = [record for record in history if "mean_prediction" in record.get("test", {})]
     n = min(SNAPSHOTS, len(measured))
     chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
     compact: Record = rounded(

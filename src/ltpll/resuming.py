@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from ltpll.errors import InputError, first_line, shown
 from ltpll.feed import Feed
 from ltpll.finite import Guard, all_finite, not_finite
 from ltpll.targets import Targets
+
+LONG = 1000  # numbers in a list
 
 
 class Resumable:
@@ -170,3 +173,9 @@ class Resumable:
     def _part_names(self) -> dict[str, Any]:
         extras = [extra.name for extra in self.extras if isinstance(extra, Extra)]
         return {"method": self.method.name, "rebalancer": self.rebalancer.name, "extras": extras}
+
+
+def without_long_lists(record: Mapping[str, Any]) -> dict[str, Any]:
+    """An epoch's record less its figures of single classes, where there are so many that those of all epochs would fill checkpoints."""
+    kept = {key: without_long_lists(value) if isinstance(value, Mapping) else value for key, value in record.items()}
+    return {key: value for key, value in kept.items() if not (isinstance(value, list) and len(value) > LONG)}

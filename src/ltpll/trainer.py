@@ -31,7 +31,7 @@ from ltpll.passes import Passes
 from ltpll.predictor import Array, Predictor, at_once
 from ltpll.randomness import get_random_state, random_state_of, set_random_state
 from ltpll.rebalancers.none import NoRebalancing
-from ltpll.resuming import Resumable
+from ltpll.resuming import Resumable, without_long_lists
 from ltpll.signals import held_back
 from ltpll.targets import Targets, initial_targets
 from ltpll.views import Views, ViewSource
@@ -228,6 +228,8 @@ class PartialLabelTrainer(Resumable):
                 if record is not None:
                     if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
                         record |= measure(self)
+                    if self.history:
+                        self.history[-1] = without_long_lists(self.history[-1])
                     self.history.append(record)
                     if on_epoch:
                         on_epoch(record)
