@@ -63,7 +63,8 @@ def world(request, tmp_path_factory):
         for rank in range(size)
     ]
     said = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * size, "\n".join(said)
+    ends = [0] * (size - 1) + [-signal.SIGKILL]  # the last thing that happens is that one is killed
+    assert [process.returncode for process in processes] == ends, "\n".join(said)
     return size, folder
 
 
@@ -117,6 +118,13 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
     compare(state(alone), state(whole), "one process")
     for rank in range(size):
         compare(torch.load(folder / f"again-{rank}.pt", weights_only=True), state(whole), rank)
+
+
+def test_those_that_lose_one_hear_of_it_at_once(world):
+    size, folder = world
+    heard = [json.loads((folder / f"{rank}.lost").read_text()) for rank in range(size - 1)]
+    assert all(one["lost"] for one in heard)
+    assert max(one["seconds"] for one in heard) < 30
 
 
 @pytest.mark.parametrize(("more", "words"), [({"engine": "captured"}, "'captured'"), ({"batch_size": 44}, "1 rows is too small for 2")])

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 from ltpll.candidates import Candidates
 from ltpll.contract import Outputs
-from ltpll.distributed import World
+from ltpll.distributed import World, is_loss_of_a_process
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
@@ -120,6 +121,27 @@ def leave_and_go_on(world, folder):
     torch.save(state(again), folder / f"again-{world.rank}.pt")
 
 
+def lose_one(world, folder):
+    """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
+    x, candidates, _ = problem()
+    training = trainer("proden", "records", world)
+    original, died = training.step, folder / "died"
+
+    def step(index, views):
+        if training.epoch == 1 and world.rank == world.size - 1:
+            died.write_text(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(index, views)
+
+    training.step = step
+    try:
+        training.fit(x, candidates)
+    except RuntimeError as error:
+        heard = {"lost": is_loss_of_a_process(error), "seconds": time.time() - float(died.read_text())}
+        (folder / f"{world.rank}.lost").write_text(json.dumps(heard))
+    os._exit(0)  # there is nobody left to take leave of
+
+
 def main():
     """Arguments: folder, rank, size, and the trainings to carry out, as JSON."""
     folder, rank, size, cases = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
@@ -130,8 +152,7 @@ def main():
     for number, options in enumerate(cases):
         torch.save(trained_to_the_end(options, world), folder / f"{number}-{rank}.pt")
     leave_and_go_on(world, folder)
-    dist.barrier()
-    dist.destroy_process_group()
+    lose_one(world, folder)
 
 
 def pieces(world, folder):

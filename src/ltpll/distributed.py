@@ -72,8 +72,13 @@ class World:
         """
         if self.alone:
             return outputs
-        logits, features = (tuple(_Gather.apply(part, self, n) for part, n in zip(parts, sizes, strict=True)) for parts in outputs)
-        return Outputs(logits, features)
+        parts = (*outputs.logits, *outputs.features)
+        if len(set(sizes)) == 1:  # sent as one, since what takes time are the messages
+            whole = _Gather.apply(torch.cat(parts, dim=1), self, sizes[0]).split([part.shape[1] for part in parts], dim=1)
+        else:
+            whole = tuple(_Gather.apply(part, self, n) for part, n in zip(parts, (*sizes, *sizes), strict=True))
+        n_views = len(outputs.logits)
+        return Outputs(tuple(whole[:n_views]), tuple(whole[n_views:]))
 
     def views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
         """The same of views, which are not sent around before somebody looks at them."""
