@@ -102,6 +102,13 @@ def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_only_train_can_be_started_by_torchrun(tmp_path):
+    result = ltpll("toy", cwd=tmp_path, RANK="0", WORLD_SIZE="2")
+    assert result.returncode == 2
+    assert "only train shares its work" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file_stays(tmp_path):
     path = tmp_path / "taken"
     path.write_text("precious")

@@ -109,7 +109,7 @@ class World:
         if self.alone:
             return model
         # Statistics of batch norm are put together at the end of every epoch; sending them before each pass would change what an
-        # earlier pass of the same step still needs. What says so has got another name since torch 2.12.
+        # earlier pass of the same step still needs. What says so has got another name in newer versions of torch.
         known = inspect.signature(DistributedDataParallel).parameters
         said = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
         options: dict[str, Any] = {said: False}

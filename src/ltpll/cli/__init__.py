@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from concurrent.futures.process import BrokenProcessPool
@@ -93,6 +94,10 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
-    pass
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if processes not in ("0", "1") and context.invoked_subcommand != "train":
+        # All of them would do the same, into the same files.
+        raise InputError(f"torchrun started {processes} processes, but only train shares its work among them: leave torchrun out.")
