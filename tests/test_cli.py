@@ -103,7 +103,7 @@ def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path)
 
 
 def test_only_train_can_be_started_by_torchrun(tmp_path):
-    result = ltpll("toy", cwd=tmp_path, RANK="0", WORLD_SIZE="2")
+    result = ltpll("toy", cwd=tmp_path, TORCHELASTIC_RUN_ID="none", RANK="0", WORLD_SIZE="2")
     assert result.returncode == 2
     assert "only train shares its work" in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -97,7 +97,7 @@ def options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
-    processes = os.environ.get("WORLD_SIZE", "1")
-    if processes not in ("0", "1") and context.invoked_subcommand != "train":
+    processes = os.environ.get("WORLD_SIZE", "1") if "TORCHELASTIC_RUN_ID" in os.environ else "1"
+    if processes != "1" and context.invoked_subcommand != "train":
         # All of them would do the same, into the same files.
         raise InputError(f"torchrun started {processes} processes, but only train shares its work among them: leave torchrun out.")
