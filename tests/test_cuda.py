@@ -1,6 +1,12 @@
 """The same training on a GPU: run wherever one is there, skipped elsewhere."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +25,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
+from survivors import outcome
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 
@@ -142,6 +149,35 @@ def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="
         on_nan=on_nan,
     )
     return made, x, uniform_candidates(y, 4, 0.5, seed=0)
+
+
+KILLED = {"epochs": 40, "device": "cuda"}
+
+
+def run_in_a_process(root, *, killed_once=None):
+    """A run of tests/survivors.py in a process of its own, killed as soon as `killed_once` says so."""
+    code = f"import survivors; survivors.images_run({str(root)!r}, **{KILLED!r})"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    while process.poll() is None:
+        if killed_once and killed_once():
+            process.kill()
+        time.sleep(0.01)
+    return process.returncode
+
+
+def test_a_run_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path):
+    def logged():
+        return sum(path.read_bytes().count(b"\n") for path in (tmp_path / "killed").rglob("metrics.jsonl"))
+
+    assert run_in_a_process(tmp_path / "whole") == 0
+    for behind in (3, 17, 31):
+        assert run_in_a_process(tmp_path / "killed", killed_once=lambda n=behind: logged() >= n) == -signal.SIGKILL
+        assert not list((tmp_path / "killed").rglob("done"))
+    assert run_in_a_process(tmp_path / "killed") == 0
+    whole, killed = (outcome(tmp_path / name) for name in ("whole", "killed"))
+    assert [one["epoch"] for one in killed["log"]] == list(range(1, KILLED["epochs"] + 1))
+    np.testing.assert_allclose([one["loss"] for one in killed["log"]], [one["loss"] for one in whole["log"]], rtol=1e-3)
 
 
 # What resuming on a GPU promises: sums whose order the device chooses, and nothing else, may differ.
