@@ -1,4 +1,4 @@
-"""How every test reads an error: exactly the type expected, one sentence, one line."""
+"""How every test reads an error: exactly the type expected, one sentence, one line, not too long."""
 
 import pytest
 
@@ -13,4 +13,5 @@ def refusal(call, kind=InputError):
     message = str(caught.value)
     assert "\n" not in message
     assert message.endswith(".")
+    assert len(message) < 1000  # however long what it quotes is
     return message

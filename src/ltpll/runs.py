@@ -19,7 +19,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ltpll import __version__
-from ltpll.errors import BusyError, InputError
+from ltpll.errors import BusyError, InputError, first_line
 from ltpll.files import cannot_write, parse_json, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-run-1"
@@ -84,7 +84,7 @@ class Run:
                 raise InputError(f"The folder {self.folder} holds files, but no run: give a new folder for the run.") from None
             return
         except (OSError, ValueError) as error:
-            raise InputError(f"The run folder {self.folder} cannot be read ({error}): give another.") from None
+            raise InputError(f"The run folder {self.folder} cannot be read ({first_line(error)}): give another.") from None
         if not isinstance(before, dict) or before.get("experiment") != self.config.get("experiment"):
             raise InputError(f"The folder {self.folder} holds something else than this kind of run: give another.")
         if afresh:
@@ -191,7 +191,7 @@ def read_result(path: Path) -> Record:
     except FileNotFoundError:
         raise InputError(f"There is no result file {path}.") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"The result file {path} cannot be read ({error}): delete it and run again.") from None
+        raise InputError(f"The result file {path} cannot be read ({first_line(error)}): delete it and run again.") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is not a result file of this program.")
     if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):

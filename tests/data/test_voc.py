@@ -108,6 +108,7 @@ def test_boxes_with_fractions_are_rounded():
         (b'<?xml version="1.0" encoding="UTF-7"?><!DOCTYPE a><annotation/>', "declares entities"),
         (annotation([("unicorn", (1, 1, 2, 2), False)]), "names the class 'unicorn'"),
         (annotation([("dog", ("x", 1, 2, 2), False)]), "cannot be read"),
+        (annotation([("dog", ("x" * 5000, 1, 2, 2), False)]), "cannot be read"),
         (annotation([("dog", ("inf", 1, 2, 2), False)]), "cannot be read"),
         (b"<annotation><object><name>dog</name></object></annotation>", "cannot be read"),
         (b"<annotation><object/></annotation>", "names the class ''"),

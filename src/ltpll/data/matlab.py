@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ltpll.data.batches import check_file
 from ltpll.data.mat_arrays import UNPACKED_LIMIT, DamagedError, NewerError, NotNumbersError, read_arrays
-from ltpll.errors import InputError
+from ltpll.errors import InputError, first_line
 from ltpll.sets import MOST_CLASSES
 
 NAMES = ("data", "partial_target", "target")
@@ -61,7 +61,7 @@ def _load(path: Path) -> dict[str, Any]:
     except NotNumbersError as error:
         raise InputError(f"The array {error.name!r} of {path} holds cells, text or objects: save plain numbers.") from None
     except DamagedError as error:
-        raise InputError(f"{path} cannot be read as a MATLAB file ({error}): it is cut off or damaged.") from None
+        raise InputError(f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is cut off or damaged.") from None
 
 
 def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:

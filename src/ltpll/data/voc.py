@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.data.archives import Progress, missing, read_members
 from ltpll.data.image_sets import ImageSet
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, first_line, shown
 from ltpll.inputs import at_least
 
 CLASSES = (
@@ -128,7 +128,7 @@ def read_annotation(content: bytes, image: str) -> list[Thing]:
     except InputError:
         raise
     except (ElementTree.ParseError, ValueError, OverflowError) as error:
-        raise InputError(f"{file} cannot be read ({error}): download the archive again.") from None
+        raise InputError(f"{file} cannot be read ({first_line(error)}): download the archive again.") from None
 
 
 def _label(element: ElementTree.Element, file: str) -> int:
