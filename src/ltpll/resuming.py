@@ -113,7 +113,8 @@ class Resumable:
         self.targets.values.copy_(tensors["targets"])
         self._total.copy_(tensors["total"])
         self.generator.set_state(tensors["generator"])
-        self._global_random = under_prefix("random", tensors)
+        if self.world.first:  # it is the first process's; others have seeds of their own for every epoch
+            self._global_random = under_prefix("random", tensors)
         for name, module in self._modules().items():
             module.load_state_dict(under_prefix(name, tensors))
         load_optimizer(self.optimizer, tensors)
