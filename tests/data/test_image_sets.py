@@ -304,11 +304,15 @@ def resave(array):
     def damage(folder):
         file = "y_train.npy" if array.ndim == 1 else "x_train.npy"
         np.save(folder / file, array)
-        meta = json.loads((folder / "meta.json").read_text())
-        meta["files"][file]["bytes"] = (folder / file).stat().st_size
-        (folder / "meta.json").write_text(json.dumps(meta))
+        correct_size(folder, file)
 
     return damage
+
+
+def correct_size(folder, file):
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["files"][file]["bytes"] = (folder / file).stat().st_size
+    (folder / "meta.json").write_text(json.dumps(meta))
 
 
 def edit(**changes):
@@ -321,9 +325,13 @@ def edit(**changes):
 
 def pickled(folder):
     np.save(folder / "y_train.npy", np.asarray([{}], dtype=object), allow_pickle=True)
-    meta = json.loads((folder / "meta.json").read_text())
-    meta["files"]["y_train.npy"]["bytes"] = (folder / "y_train.npy").stat().st_size
-    (folder / "meta.json").write_text(json.dumps(meta))
+    correct_size(folder, "y_train.npy")
+
+
+def packed_labels(folder):
+    np.savez(folder / "packed.npz", a=np.zeros(35, dtype=np.int64))
+    (folder / "packed.npz").replace(folder / "y_train.npy")
+    correct_size(folder, "y_train.npy")
 
 
 def open_header(folder):
@@ -362,6 +370,7 @@ def test_a_set_described_before_there_were_superclasses_is_read(good, root):
         (lambda folder: (folder / "meta.json").write_text("[" * 100_000), "meta.json: not JSON"),
         (edit(superclass=[10**30] * 10), "no superclass for each of the 10 classes"),
         (open_header, "EOF in multi-line statement"),
+        (packed_labels, "y_train.npy is no array"),
     ],
 )
 def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, fragment):

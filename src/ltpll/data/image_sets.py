@@ -209,9 +209,7 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
         raise InputError(f"The image set {name} is not prepared in {folder.parent}: run `{_command(folder)}`.")
     meta = _read_meta(folder, verify)
     try:
-        x_train, y_train, x_test, y_test = (
-            np.load(folder / f"{array}.npy", allow_pickle=False, mmap_mode="r" if mmap and array[0] == "x" else None) for array in ARRAYS
-        )
+        x_train, y_train, x_test, y_test = (_array(folder / f"{array}.npy", mmap and array[0] == "x") for array in ARRAYS)
         candidates = None
         if CANDIDATES in meta["files"]:
             with np.load(folder / CANDIDATES, allow_pickle=False) as packed:
@@ -233,6 +231,13 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
     superclass = None if meta.get("superclass") is None else np.asarray(meta["superclass"], dtype=np.int64)
     superclasses = None if meta.get("superclasses") is None else tuple(meta["superclasses"])
     return ImageSet(name, x_train, y_train, x_test, y_test, classes, superclass, candidates, superclasses)
+
+
+def _array(path: Path, mmap: bool) -> npt.NDArray[Any]:
+    found = np.load(path, allow_pickle=False, mmap_mode="r" if mmap else None)
+    if not isinstance(found, np.ndarray):  # numpy looks at what a file holds, not at its name
+        raise InputError(f"{path.name} is no array.")
+    return found
 
 
 def list_image_sets(root: str | Path | None = None, *, verify: bool = False) -> list[Listed]:
