@@ -39,6 +39,13 @@ from ltpll.views.features import FeatureViews
 FEW_PIXELS = 32 * 32  # up to which a small network does
 
 
+class Schedule(NamedTuple):
+    """How long a training is."""
+
+    epochs: int
+    batch_size: int
+
+
 class Fitting(NamedTuple):
     """A training that has not begun, and what to give to its `fit`."""
 
@@ -127,14 +134,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         )
         seed = world.agreed(seed)
         n = len(x)
-        batch_size = self._batch_size(n)
+        epochs, batch_size = self.schedule(n)
         self.input_shape_ = tuple(x.shape[1:])
         model = self._model(self.input_shape_, candidates.n_classes, seed)
         return PartialLabelTrainer(
             model,
             *self._parts(model, candidates.n_classes),
             views=self._views(x),
-            epochs=self._epochs(n, batch_size),
+            epochs=epochs,
             batch_size=batch_size,
             lr=self.lr,
             weight_decay=self.weight_decay,
@@ -159,16 +166,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             [EXTRAS.create(name, **options.get(name, {})) for name in self.extras],
         )
 
-    def _batch_size(self, n: int) -> int:
-        if self.batch_size != "auto":
-            return int(self.batch_size)
+    def schedule(self, n: int) -> Schedule:
+        """How long `fit` trains on n rows, and how many of them are in a batch."""
         # A step for every thirty-second part of few rows; of many, batches that keep the processor busy.
-        return int(min(max(2 ** round(math.log2(max(n / 32, 1))), 16), 512))
-
-    def _epochs(self, n: int, batch_size: int) -> int:
-        if self.epochs != "auto":
-            return int(self.epochs)
-        return int(min(max(math.ceil(self.steps * batch_size / n), 10), 500))
+        chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), 16), 512)
+        batch_size = int(chosen if self.batch_size == "auto" else self.batch_size)
+        epochs = min(max(math.ceil(self.steps * batch_size / n), 10), 500) if self.epochs == "auto" else self.epochs
+        return Schedule(int(epochs), batch_size)
 
     def _model(self, shape: tuple[int, ...], n_classes: int, seed: int) -> nn.Module:
         if isinstance(self.model, nn.Module):

@@ -29,7 +29,16 @@ def say(sentence: str) -> None:
 
 
 def train_on_table(
-    source: Source, settings: dict[str, Any], out: Path, *, device: str, tensorboard: bool, fresh: bool, on_nan: str, world: World
+    source: Source,
+    settings: dict[str, Any],
+    out: Path,
+    *,
+    device: str,
+    tensorboard: bool,
+    fresh: bool,
+    on_nan: str,
+    world: World,
+    workers: int | None,
 ) -> None:
     """Read, check, train, and leave a run's folder from which everything else follows."""
     from ltpll.own.training import Settings, own_run, train_own
@@ -59,7 +68,7 @@ def train_on_table(
         return on_epoch
 
     try:
-        train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch, world=world)
+        train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch, world=world, workers=workers)
     except KeyboardInterrupt:
         close()
         console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")

@@ -22,7 +22,8 @@ def watch_epochs(run: Run, epochs: int, tensorboard: bool, name: str = "") -> tu
         TextColumn("{task.fields[said]}"),
         console=console,
     )
-    task = progress.add_task("", total=epochs, said="starting")
+    behind = run.epochs_logged() if name in ("", "training") else 0  # of a run that goes on
+    task = progress.add_task("", total=epochs, completed=min(behind, epochs), said="going on" if behind else "starting")
     writer = _event_writer(run) if tensorboard else None
     started, first = time.perf_counter(), 0
     figures: dict[str, str] = {}

@@ -70,6 +70,7 @@ def train(
     side: Annotated[int | None, own("Pictures are scaled to squares of this many pixels; default 32.", min=4)] = None,
     on_error: Annotated[str | None, own("What to do about pictures that cannot be read: stop (default) or skip.")] = None,
     folds: Annotated[int | None, own("Classifiers to judge rows that they were not trained on; default 5, 0: none.", min=0)] = None,
+    workers: Annotated[int | None, own("Folds trained side by side on a CPU; default by the work and the cores.", min=1)] = None,
     model: Annotated[str | None, own("auto (default), mlp, small-cnn or resnet18.")] = None,
     imbalance: Annotated[float | None, benchmark("Largest class over smallest; default 100.")] = None,
     ambiguity: Annotated[float | None, benchmark("Probability that a wrong label joins a set; default 0.05.")] = None,
@@ -145,11 +146,11 @@ def train(
         given = {name: value for name, value in (training | of_own).items() if value is not None}
         table = Path(data).expanduser()
         folder = out or Path("ltpll-runs") / table.stem
-        how: dict[str, Any] = {"tensorboard": tensorboard, "fresh": fresh, "on_nan": on_nan}
+        how: dict[str, Any] = {"tensorboard": tensorboard, "fresh": fresh, "on_nan": on_nan, "workers": workers}
         with _processes(device) as (world, device):
             train_on_table(source_of(table, about_table), settings | given, folder, device=device, world=world, **how)
         return
-    _refuse(about_table | of_own, "is for a table of your own", data or "no table")
+    _refuse(about_table | of_own | {"workers": workers}, "is for a table of your own", data or "no table")
     drawn: dict[str, Any] = {name: value for name, value in of_benchmarks.items() if name not in NOT_SETTINGS}
     given = {name: value for name, value in (training | drawn).items() if value is not None}
     _train_benchmark(

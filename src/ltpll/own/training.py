@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.checkpoint import before_it, read_checkpoint, write_checkpoint
 from ltpll.distributed import World
-from ltpll.errors import InputError, InputWarning, shown
+from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, images_first
 from ltpll.inputs import at_least
 from ltpll.own.cleaning import Cleaning, keep_pictures, keep_tables, noteworthy
 from ltpll.own.examples import Examples, Source
+from ltpll.own.folds import CHECKPOINT_SECONDS, Watch, opinions_of_folds
 from ltpll.own.judge import Judge
 from ltpll.own.opinions import Opinions, opinions
 from ltpll.recording import circumstances, rounded, train_logged
@@ -26,11 +26,8 @@ from ltpll.runs import Record, Run
 from ltpll.settings import check_setting
 from ltpll.transduction import believed
 
-CHECKPOINT_SECONDS = 20.0
 MEASURED = 50  # times at most that a training is judged on its way
 CLASSIFIER = "classifier.safetensors"
-Watch = Callable[[str, int], Callable[[Record], None]]
-"""Called with the name of a training and its epochs; gives what to call with the record of each."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +96,7 @@ def train_own(
     on_nan: str = "stop",
     watch: Watch,
     world: World | None = None,
+    workers: int | None = None,
 ) -> None:
     """Train the run to its end, going on from wherever an interrupted one stopped; of several processes, the first one writes."""
     world = world or World()
@@ -136,7 +134,11 @@ def train_own(
         classifier.finish(trainer)
         if world.first:
             classifier.save(run.folder / CLASSIFIER)
-        from_folds = _of_folds(run, settings, x, sets, device, on_nan, watch, world) if settings.folds > 1 else None
+        from_folds = None
+        if settings.folds > 1:
+            make = partial(settings.classifier, device, on_nan)
+            plan: Record = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
+            from_folds = opinions_of_folds(run.folder, make, x, sets, watch=watch, world=world, **plan)
         if not world.first:
             return
         own_opinion = opinions(classifier.predict_proba, examples.x, examples.candidates)
@@ -163,39 +165,6 @@ def train_own(
                 "curves": _curves(trainer.history),
             }
         )
-
-
-def _of_folds(
-    run: Run, settings: Settings, x: npt.NDArray[Any], sets: Any, device: str, on_nan: str, watch: Watch, world: World
-) -> Opinions | None:
-    """Of every row the opinion of a classifier that was not trained on it, for the first process; finished folds of an interrupted run
-    are kept."""
-    from sklearn.model_selection import KFold
-
-    folds = min(settings.folds, len(x))
-    found = Opinions.nothing(len(x))
-    for k, (others, rows) in enumerate(KFold(folds, shuffle=True, random_state=settings.seed).split(np.empty(len(x)))):
-        kept, checkpoint = run.folder / f"fold-{k + 1}.safetensors", run.folder / f"checkpoint-fold-{k + 1}.safetensors"
-        if not world.agreed(kept.exists()):
-            classifier = settings.classifier(device, on_nan)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", InputWarning)  # of classes that only other folds have
-                trainer, inputs, candidates = classifier.begin(x[others], sets.select(others), world)
-                trainer.fit(
-                    inputs,
-                    candidates,
-                    on_epoch=watch(f"fold {k + 1} of {folds}", trainer.epochs),
-                    checkpoint=checkpoint,
-                    checkpoint_seconds=CHECKPOINT_SECONDS,
-                )
-            if world.first:
-                classifier.finish(trainer)
-                write_checkpoint(kept, opinions(classifier.predict_proba, x[rows], sets.select(rows)).tensors(), {"fold": k + 1})
-                for path in (checkpoint, before_it(checkpoint)):
-                    path.unlink(missing_ok=True)
-        if world.first:
-            found.put(rows, Opinions.from_tensors(read_checkpoint(kept)[0]))
-    return found if world.first else None
 
 
 def _cleaned(
