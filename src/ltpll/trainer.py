@@ -236,9 +236,10 @@ class PartialLabelTrainer(Resumable):
                 # Behind on_epoch, so that whatever keeps a log never has less of it than the checkpoint.
                 ends = record is None or told()
                 due = self.epoch % checkpoint_every == 0 and time.monotonic() - saved >= checkpoint_seconds
-                if path is not None and (due or self.epoch == self.epochs or ends):
+                if path is not None and self.world.agreed(due or self.epoch == self.epochs or ends):
                     self.save(path)
                     saved = time.monotonic()
+                    self.world.wait()  # here, where there is time for a slow disk, and not in the next step
                 if ends:
                     signals.deliver()
         self._check_weights()
