@@ -1,8 +1,11 @@
 """Facts about calls in several processes."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +44,19 @@ def test_an_interrupt_ends_all_calls_and_leaves_neither_process_nor_thread(tmp_p
 def test_what_a_call_raises_reaches_the_caller():
     with pytest.raises(ZeroDivisionError):
         in_processes(power, [(0, -1), (2, 1)], 2)
+
+
+def test_processes_end_with_a_parent_that_was_killed(tmp_path):
+    path = tmp_path / "pid"
+    code = f"import test_workers, pathlib; test_workers.in_processes(test_workers.note_and_wait, [(pathlib.Path({str(path)!r}),)], 1)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    child = int(path.read_text())
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert time.monotonic() < deadline

@@ -14,9 +14,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from ltpll import distributed
 from ltpll.candidates import Candidates
+from ltpll.checkpoint import before_it
 from ltpll.contract import Outputs
 from ltpll.distributed import World, is_loss_of_a_process
+from ltpll.errors import CheckpointWarning
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
@@ -109,6 +112,7 @@ def leave_and_go_on(world, folder):
 
     first.step = step
     exit_on_sigterm()
+    distributed.EVERY = 0.0
     try:
         first.fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
     except SystemExit as end:
@@ -116,8 +120,14 @@ def leave_and_go_on(world, folder):
     world.wait()
     if world.first:
         shutil.copy(checkpoint, folder / "left.safetensors")
+        # The next training finds a damaged one, and the good one before it.
+        shutil.copy(checkpoint, before_it(checkpoint))
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-50])
     world.wait()
-    again = trainer("corr", "records", world, extras=["mixup"]).fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", CheckpointWarning)
+        again = trainer("corr", "records", world, extras=["mixup"]).fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+    assert any(issubclass(one.category, CheckpointWarning) for one in warned) == world.first
     torch.save(state(again), folder / f"again-{world.rank}.pt")
 
 
@@ -175,6 +185,11 @@ def pieces(world, folder):
         assert torch.equal(world.shares((whole,))[0][0], shares[0])
         torch.testing.assert_close(world.total(whole[world.part(n)].sum()), whole.sum())
     assert world.largest(world.rank) == world.size - 1
+    exchange = distributed.Exchange(world)
+    said = [exchange(7 if world.rank == world.size - 1 and k > 3 else 0) for k in range(200)]
+    assert world.agreed(said) == said  # the same after every call, everywhere
+    assert 7 in said
+    assert not any(said[:4])
     assert world.agreed(world.rank) == 0
     x = torch.tensor(float(world.rank + 1), requires_grad=True)
     y = world.summed(x * x) * (world.rank + 1)

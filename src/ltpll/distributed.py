@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import inspect
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
@@ -20,6 +21,7 @@ from ltpll.errors import InputError
 
 PATIENCE = 25.0  # seconds that a process waits within a step for one that may be dead; long steps are far shorter
 MORE_PATIENCE = 3600.0  # the same where one of them has work of its own: reading, judging, writing
+EVERY = 1.0  # seconds or so between two exchanges of signals
 
 
 class World:
@@ -115,6 +117,12 @@ class World:
         options: dict[str, Any] = {said: False}
         return DistributedDataParallel(model, **options)
 
+    def give(self, model: nn.Module) -> None:
+        """The first process's weights and statistics to all."""
+        if not self.alone:
+            for tensor in (*model.parameters(), *model.buffers()):
+                dist.broadcast(tensor.detach(), src=0)
+
     def put_together(self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor) -> None:
         """One state on all processes: the mean of the network's statistics, and for all else, which all compute alike, the first one's."""
         if self.alone:
@@ -146,6 +154,29 @@ class World:
         """Until all processes are here."""
         if not self.alone:
             dist.barrier(group=self._control)
+
+
+class Exchange:
+    """Lets all processes know what one of them was told, about once a second, and after the same call everywhere."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._left, self._calls, self._began = 1, 0, time.monotonic()
+
+    def __call__(self, mine: int) -> int:
+        """The largest number that any process has; 0 between two exchanges. Called by all of them equally often."""
+        if self._world.alone:
+            return mine
+        self._calls += 1
+        self._left -= 1
+        if self._left > 0:
+            return 0
+        number = self._world.largest(mine)
+        # As many calls as the first process makes in that time; not many more than before, since the first steps may be slow or fast.
+        pace = self._calls / max(time.monotonic() - self._began, 1e-9)
+        self._left = self._world.agreed(max(1, min(int(pace * EVERY), 2 * self._calls)))
+        self._calls, self._began = 0, time.monotonic()
+        return number
 
 
 class _Gather(torch.autograd.Function):

@@ -145,7 +145,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             batch_size=batch_size,
             lr=self.lr,
             weight_decay=self.weight_decay,
-            drop_last=False if n < 2 * batch_size else n % batch_size < batch_size // 2,
+            drop_last=0 < n % batch_size < world.size or (n >= 2 * batch_size and n % batch_size < batch_size // 2),
             seed=seed,
             device=self.device,
             precision=self.precision,  # type: ignore[arg-type]

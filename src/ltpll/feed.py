@@ -41,11 +41,6 @@ class Feed:
         self._states: dict[str, dict[str, Tensor]] = {}  # of the order and of the views at hand
 
     @property
-    def between_draws(self) -> bool:
-        """Whether the step behind was the last one whose views are at hand."""
-        return self.step % self.per_draw == 0
-
-    @property
     def settings(self) -> dict[str, int]:
         """What has to be the same for another feed to go on in the middle of an epoch."""
         return {"batch_size": self.size, "batches_per_draw": self.per_draw, "rows": self.rows}

@@ -97,7 +97,11 @@ class Resumable:
 
     def load(self, path: Path | str) -> None:
         """Go on from a checkpoint of the same parts and the same data, or from the one before it; call `prepare` first."""
+        if not self.world.first:
+            self.world.wait()  # until what cannot be used is set aside
         tensors, values = usable_checkpoint(Path(path), self._against)
+        if self.world.first:
+            self.world.wait()
         try:
             self._restore(tensors, values)
         except Exception as error:  # of torch about a state of another kind, or of what is not there

@@ -19,7 +19,7 @@ from ltpll.candidates import Candidates
 from ltpll.checkpoint import has_checkpoint
 from ltpll.checks import check_data, check_parts, check_shareable
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
-from ltpll.distributed import World
+from ltpll.distributed import Exchange, World
 from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError
 from ltpll.feed import Draw, Feed
@@ -93,6 +93,7 @@ class PartialLabelTrainer(Resumable):
         if sync_batch_norm:
             model = synchronised(model, self.world)
         self.model = model.to(self.device)
+        self.world.give(self.model)  # before parts copy it
         self._global_random = random_state_of(seed, self.device)
         with self._own_random_state():
             method.attach(self.model)
@@ -214,14 +215,12 @@ class PartialLabelTrainer(Resumable):
                 on_resume(self.epoch)
         saved = -math.inf
         with held_back(path is not None) as signals:
+            exchange = Exchange(self.world)
 
             def told() -> bool:
-                # Several processes stop after the same step, and agree on it when they would wait for new views anyway.
-                if not self.world.alone:
-                    if not self._feed.between_draws:
-                        return False
-                    signals.told(self.world.largest(signals.waiting()))
-                return signals.waiting() > 0
+                number = exchange(signals.waiting())
+                signals.told(number)
+                return number > 0  # not what has come since: several processes stop after the same step
 
             while self.epoch < self.epochs:
                 record = self.train_epoch(told)
@@ -237,6 +236,8 @@ class PartialLabelTrainer(Resumable):
                 ends = record is None or told()
                 due = self.epoch % checkpoint_every == 0 and time.monotonic() - saved >= checkpoint_seconds
                 if path is not None and self.world.agreed(due or self.epoch == self.epochs or ends):
+                    if record is None:
+                        self._put_together()
                     self.save(path)
                     saved = time.monotonic()
                     self.world.wait()  # here, where there is time for a slow disk, and not in the next step
@@ -281,7 +282,7 @@ class PartialLabelTrainer(Resumable):
         record = {"epoch": self.epoch + 1, "loss": float(self._total) / (self._feed.step - skipped), "lr": rate}
         if self._guard:
             record["skipped"] = skipped
-        self.world.put_together(self.model, (self.method, self.rebalancer, self.extras), self.targets.values)
+        self._put_together()
         self.rebalancer.end_epoch()
         self.method.end_epoch(self)
         self.count_epoch()
@@ -374,6 +375,9 @@ class PartialLabelTrainer(Resumable):
         if refines:
             self.targets[index] = torch.where(good, refined, batch.targets)
         return torch.where(good, loss.detach(), 0.0)
+
+    def _put_together(self) -> None:
+        self.world.put_together(self.model, (self.method, self.rebalancer, self.extras), self.targets.values)
 
     def _forward(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
         if network is None:

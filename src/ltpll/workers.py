@@ -5,9 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -28,8 +29,10 @@ def in_processes(
     # Spawned, since CUDA does not survive a fork. One thread a process: two processes with two threads each on two cores wait for
     # each other more than they compute.
     with _one_thread_each(), ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker) as pool:
-        waiting = {pool.submit(function, *given) for given in arguments}
+        waiting: set[Future[T]] = set()
         try:
+            for given in arguments:
+                waiting.add(pool.submit(function, *given))
             while waiting:
                 finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 results += [future.result() for future in finished]
@@ -52,9 +55,18 @@ def _start_worker() -> None:
 
     # An interrupt reaches the whole process group; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A parent that was killed cannot end its processes, and the next one may train the same.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # the parent has shown what there is to say
     warnings.simplefilter("default", CheckpointWarning)  # but for what only shows here
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

@@ -101,5 +101,5 @@ def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(monk
 
 def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(module, "ROOM", 4 * 30_000 * 16 + 1)  # bytes, twice the inputs for each of two
+    monkeypatch.setattr(module, "ROOM", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
     assert module._side_by_side(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2

@@ -24,7 +24,7 @@ from ltpll.workers import in_processes
 
 CHECKPOINT_SECONDS = 20.0
 BUSY = 1_000_000  # rows times epochs of all folds from which on it pays to start processes, which takes seconds
-ROOM = 4 << 30  # bytes that the inputs may take in all of them together
+ROOM = 4 << 30  # bytes that the inputs may take in all of them together; each has about four copies for a while
 Watch = Callable[[str, int], Callable[[Record], None]]
 """Called with the name of a training and its epochs; gives what to call with the record of each."""
 Rows = npt.NDArray[np.int64]
@@ -80,7 +80,7 @@ def _side_by_side(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds
         return workers
     if classifier.schedule(len(x)).epochs * len(x) * folds < BUSY:
         return 1
-    return int(min(folds, os.cpu_count() or 1, max(1, ROOM // (2 * x.nbytes))))
+    return int(min(folds, os.cpu_count() or 1, max(1, ROOM // (4 * x.nbytes))))
 
 
 def _train(
@@ -131,6 +131,8 @@ def _train_in_processes(
 ) -> None:
     counts = {k: folder / f".epochs-of-fold-{k + 1}" for k in missing}  # files of as many bytes as epochs are done
     on_epoch = watch(f"{len(missing)} folds", sum(make().schedule(len(splits[k][0])).epochs for k in missing))
+    for path in counts.values():
+        path.unlink(missing_ok=True)  # of a process that was killed
     shown = 0
 
     def look() -> None:
