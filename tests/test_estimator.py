@@ -207,9 +207,8 @@ def test_a_network_of_ones_own_is_copied_and_a_function_builds_one():
     ("n", "batch_size", "epochs"), [(30, 16, 500), (500, 16, 64), (5_000, 128, 52), (50_000, 512, 21), (500_000, 512, 10)]
 )
 def test_batches_and_epochs_follow_the_number_of_rows(n, batch_size, epochs):
-    model = PartialLabelClassifier()
-    assert model._batch_size(n) == batch_size
-    assert model._epochs(n, batch_size) == epochs
+    assert PartialLabelClassifier().schedule(n) == (epochs, batch_size)
+    assert PartialLabelClassifier(epochs=3, batch_size=7).schedule(n) == (3, 7)
 
 
 # ---- scikit-learn's habits -------------------------------------------------------------------------------------------
