@@ -23,14 +23,13 @@ from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.randomness import seed_streams
 from ltpll.rebalancers import REBALANCERS
-from ltpll.recording import record_training
+from ltpll.recording import CHECKPOINT_SECONDS, record_training
 from ltpll.runs import Record, Run
 from ltpll.settings import check_setting
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews
 
 POSTHOC = "oracle-la-posthoc"
-CHECKPOINT_SECONDS = 20.0  # at least between two checkpoints: writing one takes about as long as a fast epoch
 CHUNK_PIXELS = 2**24  # whose views a GPU draws at once, and a CPU a quarter: few launches for each step, and 200 MB for two views
 
 

@@ -14,6 +14,7 @@ from ltpll.runs import Record, Run, environment
 from ltpll.trainer import Measure, PartialLabelTrainer
 
 SNAPSHOTS = 8
+CHECKPOINT_SECONDS = 20.0  # at least between two checkpoints: writing one takes about as long as a fast epoch
 
 
 def record_training(

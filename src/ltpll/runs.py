@@ -26,16 +26,18 @@ FORMAT = "ltpll-run-1"
 # What a run writes into its folder beside its config, which is replaced in one move and so never missing. The marker comes first: what is
 # left of a deletion that was cut short must not look finished.
 OWN_FILES = (
-    *(
-        "done",
-        "result.json",
-        "metrics.jsonl",
-        "checkpoint*.safetensors",
-        "fold-*.safetensors",
-        ".epochs-of-fold-*",
-        "classifier.safetensors",
-    ),
-    *("examples.parquet", "votes.parquet", "pictures.parquet", "tensorboard", "failed.txt"),
+    "done",
+    "result.json",
+    "metrics.jsonl",
+    "checkpoint*.safetensors",
+    "fold-*.safetensors",
+    ".epochs-of-fold-*",
+    "classifier.safetensors",
+    "examples.parquet",
+    "votes.parquet",
+    "pictures.parquet",
+    "tensorboard",
+    "failed.txt",
 )
 Record = dict[str, Any]
 

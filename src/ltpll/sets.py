@@ -43,10 +43,9 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
         _check_binary(csr.data, lambda k: row_of(k, csr.indptr))
         csr.eliminate_zeros()
         return Flat(csr.indptr, csr.indices, n_columns, names)
-    if matrix.dtype == object:
-        raise InputError("A candidate matrix holds zeros and ones; this one holds Python objects: convert it to int first.")
     if matrix.dtype.kind not in "biuf":
-        raise InputError(f"A candidate matrix holds zeros and ones; this one holds numpy's {matrix.dtype.name}: convert it to int first.")
+        held = "Python objects" if matrix.dtype == object else f"numpy's {matrix.dtype.name}"
+        raise InputError(f"A candidate matrix holds zeros and ones; this one holds {held}: convert it to int first.")
     _check_binary(matrix.ravel(), lambda k: k // n_columns)
     rows, numbers = np.nonzero(matrix)
     return Flat(np.searchsorted(rows, np.arange(n_rows + 1)), numbers, n_columns, names)

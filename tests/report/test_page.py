@@ -14,7 +14,7 @@ import pytest
 
 from browser import in_browser, is_owned, needs_browser, payloads
 from ltpll.errors import InputError
-from ltpll.report import page
+from ltpll.report import frame, page
 from ltpll.report.page import Comparison, render_page, write_page
 
 HOSTILE = "</script><!--<script><img src=x onerror=document.title='owned'><b>\"'&amp; %{y}"
@@ -358,7 +358,7 @@ def test_the_page_is_made_without_torch():
 
 
 def test_the_palette_has_the_colours_that_rows_ask_for():
-    style = (page.files("ltpll.report") / "page.css").read_text()
+    style = frame.read_part("page.css")
     assert set(re.findall(r"--row-(\d):", style)) == {str(i) for i in range(page.COLOURS)}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ltpll.cli.console import console
+from ltpll.cli.progress import interruptible
 from ltpll.errors import printable
 from ltpll.runs import Record
 
@@ -67,14 +68,8 @@ def train_on_table(
         on_epoch, close = watch_epochs(run, epochs, tensorboard and world.first and name == "training", name)
         return on_epoch
 
-    try:
+    with interruptible(run, lambda: close()):
         train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch, world=world, workers=workers)
-    except KeyboardInterrupt:
-        close()
-        console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
-        raise typer.Exit(130) from None
-    finally:
-        close()
     world.wait()
     _say_result(run.result(), out)
 
@@ -186,19 +181,20 @@ def clean(
 
     check_output(out)
     found = read_cleaned(run)
-    tables = {out: cleaned_columns(found, separator), _beside(out, "classes"): class_columns(found)}
+    classes = class_columns(found)
+    tables = {out: cleaned_columns(found, separator), _beside(out, "classes"): classes}
     if found.votes is not None:
         tables[_beside(out, "annotators")] = annotator_columns(found)
     for path, columns in tables.items():
         write_table(path, columns)
     cleaning = found.cleaning
-    issues = int((cleaning.suspicion > 0).sum())
+    issues = int(cleaning.issue.sum())
     ambiguous = int((found.sizes > 1).sum())
     say(f"{len(found.ids):,} examples, {ambiguous:,} of them ambiguous; mean confidence {cleaning.confidence.mean():.1%}.")
     say(f"{issues:,} sets may lack the true label ({issues / len(found.ids):.1%}): sort by the column suspicion, and see suggestion.")
     if (cleaning.judged_by == "own").any():
         say("Their own sets were trained on by whoever judged them, which hides most issues: train with --folds 5.")
-    _show_classes(class_columns(found))
+    _show_classes(classes)
     for path in tables:
         say(f"wrote {path}")
 

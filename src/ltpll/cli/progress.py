@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ltpll.cli.console import console
@@ -54,6 +56,19 @@ def watch_epochs(run: Run, epochs: int, tensorboard: bool, name: str = "") -> tu
         progress.stop()
 
     return watch, close
+
+
+@contextmanager
+def interruptible(run: Run, close: Callable[[], None]) -> Iterator[None]:
+    """Around a training that is watched: closes what watches it, and says of an interrupt how the run goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        close()  # before anything is printed below it; closing twice does nothing
+        console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
+        raise typer.Exit(130) from None
+    finally:
+        close()
 
 
 def _event_writer(run: Run) -> Callable[[Record], None]:

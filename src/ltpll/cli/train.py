@@ -13,7 +13,7 @@ import typer
 from ltpll.cli.config import read_config
 from ltpll.cli.console import console
 from ltpll.cli.own import source_of, train_on_table
-from ltpll.cli.progress import watch_epochs
+from ltpll.cli.progress import interruptible, watch_epochs
 from ltpll.errors import InputError, LostProcessError
 from ltpll.report.shape import check_record
 from ltpll.runs import Run
@@ -217,14 +217,8 @@ def _train_benchmark(
         console.print(f"Run {run.key} on {device}: {experiment.precision}, {shown}; {run.folder}", markup=False, soft_wrap=True)
         watch, close = watch_epochs(run, experiment.epochs, tensorboard and world.first)
         how: dict[str, Any] = {"device": device, "engine": engine, "world": world, "sync_batch_norm": sync_batch_norm}
-        try:
+        with interruptible(run, close):
             train_run(run, images, measure_every=measure_every, on_epoch=watch, on_nan=on_nan, **how)
-        except KeyboardInterrupt:
-            close()  # before anything is printed below it; closing twice does nothing
-            console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
-            raise typer.Exit(130) from None
-        finally:
-            close()
         world.wait()
         _print_result(run)
 

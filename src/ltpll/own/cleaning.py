@@ -42,8 +42,13 @@ class Cleaning:
 
     @property
     def suspicion(self) -> Shares:
-        """By how much a label outside the set is preferred; above zero is an issue."""
+        """By how much a label outside the set is preferred."""
         return self.outside_probability - self.inside_probability
+
+    @property
+    def issue(self) -> npt.NDArray[np.bool_]:
+        """Whether the set seems to lack the true label."""
+        return self.suspicion > 0
 
 
 def noteworthy(cleaning: Cleaning) -> dict[str, Numbers]:
@@ -52,7 +57,7 @@ def noteworthy(cleaning: Cleaning) -> dict[str, Numbers]:
     suspicious = np.argsort(-cleaning.suspicion, kind="stable")
     return {
         "uncertain": uncertain[cleaning.label[uncertain] != cleaning.runner_up[uncertain]][:NOTED],
-        "suspicious": suspicious[cleaning.suspicion[suspicious] > 0][:NOTED],
+        "suspicious": suspicious[cleaning.issue[suspicious]][:NOTED],
     }
 
 
@@ -203,7 +208,7 @@ def read_cleaned(folder: Path) -> Cleaned:
 def cleaned_columns(run: Cleaned, separator: str = "|") -> Columns:
     """One row an example, in the table's order."""
     names, cleaning = run.classes, run.cleaning
-    issue = cleaning.suspicion > 0
+    issue = cleaning.issue
     alone = cleaning.runner_up == cleaning.label
     columns: Columns = {"id": run.ids}
     if run.paths is not None and not np.array_equal(run.paths, run.ids):
@@ -233,7 +238,7 @@ def class_columns(run: Cleaned) -> Columns:
     candidate = np.bincount(run.candidates, minlength=n)
     label = np.bincount(cleaning.label, minlength=n)
     sure = np.bincount(cleaning.label, weights=cleaning.confidence, minlength=n)
-    suggested = np.bincount(cleaning.outside[cleaning.suspicion > 0], minlength=n)
+    suggested = np.bincount(cleaning.outside[cleaning.issue], minlength=n)
     often, times = believed_instead(run)
     with np.errstate(invalid="ignore", divide="ignore"):
         return {

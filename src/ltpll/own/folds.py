@@ -19,10 +19,10 @@ from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.inputs import chosen_device
 from ltpll.own.opinions import Opinions, opinions
+from ltpll.recording import CHECKPOINT_SECONDS
 from ltpll.runs import Record
 from ltpll.workers import in_processes
 
-CHECKPOINT_SECONDS = 20.0
 BUSY = 1_000_000  # rows times epochs of all folds from which on it pays to start processes, which takes seconds
 ROOM = 4 << 30  # bytes that the inputs may take in all of them together; each has about four copies for a while
 Watch = Callable[[str, int], Callable[[Record], None]]

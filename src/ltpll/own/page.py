@@ -58,7 +58,7 @@ def _example(run: Cleaned, i: int) -> Example:
 def _facts(run: Cleaned) -> list[tuple[str, str]]:
     record, cleaning = run.record, run.cleaning
     rows, last, config = record["rows"], record["last"], record["config"]
-    issues = int((cleaning.suspicion > 0).sum())
+    issues = int(cleaning.issue.sum())
     facts = [
         ("examples", f"{rows['all']:,}" + (f", {rows['trained']:,} trained on" if rows["held_out"] else "")),
         ("classes", f"{len(run.classes):,}"),

@@ -79,7 +79,7 @@ def check_tables(run: Cleaned) -> None:
         shares = getattr(cleaning, name)
         if shares.dtype.kind != "f" or not np.isfinite(shares).all():
             raise ValueError(f"its column {name} holds no numbers")
-    if (cleaning.outside[cleaning.suspicion > 0] < 0).any():
+    if (cleaning.outside[cleaning.issue] < 0).any():
         raise ValueError("it suspects sets that hold every class")
     if not all(isinstance(text, str) for column in (run.ids, cleaning.judged_by) for text in column.tolist()):
         raise ValueError("some examples have no name")

@@ -18,10 +18,10 @@ from ltpll.estimator import PartialLabelClassifier, images_first
 from ltpll.inputs import at_least
 from ltpll.own.cleaning import Cleaning, keep_pictures, keep_tables, noteworthy
 from ltpll.own.examples import Examples, Source
-from ltpll.own.folds import CHECKPOINT_SECONDS, Watch, opinions_of_folds
+from ltpll.own.folds import Watch, opinions_of_folds
 from ltpll.own.judge import Judge
 from ltpll.own.opinions import Opinions, opinions
-from ltpll.recording import circumstances, rounded, train_logged
+from ltpll.recording import CHECKPOINT_SECONDS, circumstances, rounded, train_logged
 from ltpll.runs import Record, Run
 from ltpll.settings import check_setting
 from ltpll.transduction import believed

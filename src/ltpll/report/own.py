@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError
-from ltpll.files import write_atomically
+from ltpll.report import frame
 
 MOST_CLASSES = 20  # of the table of confusions
 WIDTH, HEIGHT, LEFT, BOTTOM = 560, 220, 44, 24  # of a plot, and the room for its axes
@@ -51,29 +48,16 @@ class Contents:
 
 
 def write_own_page(path: Path, contents: Contents) -> None:
-    """Write the page; if anything fails, a page that was there before stays as it was."""
-    content = render_own_page(contents).encode("utf-8", "replace")
-    try:
-        write_atomically(path, content)
-    except OSError as error:
-        raise InputError(f"The page {path} cannot be written ({error.strerror}): choose another path.") from error
+    frame.write(path, render_own_page(contents))
 
 
 def render_own_page(contents: Contents) -> str:
-    try:
-        import jinja2
-    except ImportError:
-        raise InputError("A report page needs jinja2, which is not installed: pip install jinja2.") from None
-    here = files("ltpll.report")
-    style, own_style, script, template = (
-        here.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "own.css", "own.js", "own.html")
-    )
-    engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return engine.from_string(template).render(
+    return frame.render(
+        "own.html",
+        title=contents.title,
+        styles=[frame.read_part("page.css"), frame.read_part("own.css")],
+        scripts=[frame.read_part("own.js")],
         contents=contents,
-        style=style + own_style,
-        script=script,
-        hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         lines=_class_lines(contents),
         confusion=_confusion(contents),
         annotators=_annotator_lines(contents.annotators),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError
-from ltpll.files import write_atomically
+from ltpll.report import frame
 from ltpll.report.plots import plots_of
 from ltpll.report.shape import check_record
 from ltpll.report.summary import NOT_SETTING, Record, Row, difference, rows
@@ -40,12 +36,7 @@ def write_page(
     classes: Sequence[str] | None = None,
     comparisons: Sequence[Comparison] = (),
 ) -> None:
-    """Write the page; if anything fails, a page that was there before stays as it was."""
-    content = render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons).encode("utf-8", "replace")
-    try:
-        write_atomically(path, content)
-    except OSError as error:
-        raise InputError(f"The page {path} cannot be written ({error.strerror}): choose another path.") from error
+    frame.write(path, render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons))
 
 
 def render_page(
@@ -66,16 +57,15 @@ def render_page(
         raise InputError("There are no finished runs to show: run the study first.")
     for record in records:
         check_record(record)
-    style, script, template = _template()
-    scripts = [get_plotlyjs(), script]
     differing = _differing_settings(records)
     settings = [_setting(record, differing) for record in records]
-    rendered: str = template.render(
+    return frame.render(
+        "page.html",
         title=title,
+        styles=[frame.read_part("page.css")],
+        scripts=[get_plotlyjs(), frame.read_part("page.js")],
+        pictures="data: blob:",
         intro=intro,
-        style=style,
-        scripts=scripts,
-        hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
         measured=_measured(records),
         versions=[json.dumps(code) for code in dict.fromkeys(record["config"].get("code") for record in records)],
         comparisons=comparisons,
@@ -86,18 +76,6 @@ def render_page(
             for number, setting in enumerate(_distinct(settings))
         ],
     )
-    return rendered
-
-
-@cache
-def _template() -> tuple[str, str, Any]:
-    """The page's style and script, and its template, which takes longer to compile than to fill."""
-    import jinja2
-
-    here = files("ltpll.report")
-    style, script, text = (here.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js", "html"))
-    engine = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return style, script, engine.from_string(text)
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------
