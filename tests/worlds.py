@@ -51,14 +51,13 @@ def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, 
     views = ImageViews("paper", (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)) if images else Views(weak=(Jitter(0.05),), strong=(Jitter(0.2, 0.1),))
     if poisoned:
         views = Views(weak=(Jitter(0.05), poison))
-    options = {"epochs": 3, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, **more}
+    options = {"epochs": 3, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, "device": "cpu", **more}
     return PartialLabelTrainer(
         model,
         METHODS.create(method),
         REBALANCERS.create(rebalancer, context),
         [EXTRAS.create(name) for name in extras],
         views=views,
-        device="cpu",
         precision="float64",
         world=world,
         **options,
@@ -71,9 +70,9 @@ def figures(test):
 
 def state(trained):
     return {
-        "targets": trained.targets.values,
+        "targets": trained.targets.values.cpu(),
         **{
-            f"{part}.{name}": value
+            f"{part}.{name}": value.cpu()
             for part in ("model", "method", "rebalancer", "extras")
             for name, value in getattr(trained, part).state_dict().items()
         },
@@ -90,7 +89,7 @@ def trained_to_the_end(options, world):
         warnings.simplefilter("ignore")
         trained.fit(x, candidates, measure=Truth(x, y, y))
     skipped = torch.tensor([record.get("skipped", 0) for record in trained.history])
-    return {**state(trained), "predicted": trained.outputs(x).logits[0], "skipped": skipped}
+    return {**state(trained), "predicted": trained.outputs(x).logits[0].cpu(), "skipped": skipped}
 
 
 def poison(x, generator):
@@ -98,11 +97,11 @@ def poison(x, generator):
     return torch.where(x[:, :1] > 2.7, torch.inf, x)
 
 
-def leave_and_go_on(world, folder):
+def leave_and_go_on(world, folder, device):
     """The last process is told to end in the first step of the second epoch; the training goes on here, and in one process elsewhere."""
     x, candidates, y = problem()
     checkpoint = folder / "checkpoint.safetensors"
-    first = trainer("corr", "records", world, extras=["mixup"])
+    first = trainer("corr", "records", world, extras=["mixup"], device=device)
     original = first.step
 
     def step(index, views):
@@ -126,15 +125,15 @@ def leave_and_go_on(world, folder):
     world.wait()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", CheckpointWarning)
-        again = trainer("corr", "records", world, extras=["mixup"]).fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+        again = trainer("corr", "records", world, extras=["mixup"], device=device).fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
     assert any(issubclass(one.category, CheckpointWarning) for one in warned) == world.first
     torch.save(state(again), folder / f"again-{world.rank}.pt")
 
 
-def lose_one(world, folder):
+def lose_one(world, folder, device):
     """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
     x, candidates, _ = problem()
-    training = trainer("proden", "records", world)
+    training = trainer("proden", "records", world, device=device)
     original, died = training.step, folder / "died"
 
     def step(index, views):
@@ -153,22 +152,27 @@ def lose_one(world, folder):
 
 
 def main():
-    """Arguments: folder, rank, size, and the trainings to carry out, as JSON."""
-    folder, rank, size, cases = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+    """Arguments: folder, rank, size, device, and the trainings to carry out, as JSON."""
+    folder, rank, size, device, cases = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=size, timeout=timedelta(seconds=60))
-    world = World(rank, size)
-    pieces(world, folder)
+    where = {"init_method": f"file://{folder / 'meet'}", "rank": rank, "world_size": size, "timeout": timedelta(seconds=distributed.PATIENCE)}
+    if device == "cuda":
+        # NCCL wants a GPU for each process of a host; as hosts of their own they may share the one that is there.
+        os.environ |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo"}
+        torch.cuda.set_device(0)
+    dist.init_process_group("nccl" if device == "cuda" else "gloo", **where)
+    world = World(rank, size, dist.new_group(backend="gloo"))
+    pieces(world, folder, device)
     for number, options in enumerate(cases):
-        torch.save(trained_to_the_end(options, world), folder / f"{number}-{rank}.pt")
-    leave_and_go_on(world, folder)
-    lose_one(world, folder)
+        torch.save(trained_to_the_end(options | {"device": device}, world), folder / f"{number}-{rank}.pt")
+    leave_and_go_on(world, folder, device)
+    lose_one(world, folder, device)
 
 
-def pieces(world, folder):
+def pieces(world, folder, device):
     """All that a world offers, checked here against what every process can work out for itself."""
     for n in (world.size, 7, 10):
-        whole = torch.arange(3.0 * n).view(n, 3)
+        whole = torch.arange(3.0 * n, device=device).view(n, 3)
         assert torch.equal(world.rows(whole[world.part(n)], n), whole)
         # Every process has the loss of all rows; what comes back to its own is as often as there are processes.
         own = whole[world.part(n)].clone().requires_grad_()
@@ -191,7 +195,7 @@ def pieces(world, folder):
     assert 7 in said
     assert not any(said[:4])
     assert world.agreed(world.rank) == 0
-    x = torch.tensor(float(world.rank + 1), requires_grad=True)
+    x = torch.tensor(float(world.rank + 1), device=device, requires_grad=True)
     y = world.summed(x * x) * (world.rank + 1)
     y.backward()
     # The derivative of all processes' results by this one's x.
