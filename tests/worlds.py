@@ -97,11 +97,11 @@ def poison(x, generator):
     return torch.where(x[:, :1] > 2.7, torch.inf, x)
 
 
-def leave_and_go_on(world, folder, device):
+def leave_and_go_on(world, folder, how):
     """The last process is told to end in the first step of the second epoch; the training goes on here, and in one process elsewhere."""
     x, candidates, y = problem()
     checkpoint = folder / "checkpoint.safetensors"
-    first = trainer("corr", "records", world, extras=["mixup"], device=device)
+    first = trainer("corr", "records", world, extras=["mixup"], **how)
     original = first.step
 
     def step(index, views):
@@ -125,15 +125,16 @@ def leave_and_go_on(world, folder, device):
     world.wait()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", CheckpointWarning)
-        again = trainer("corr", "records", world, extras=["mixup"], device=device).fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+        again = trainer("corr", "records", world, extras=["mixup"], **how)
+        again.fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
     assert any(issubclass(one.category, CheckpointWarning) for one in warned) == world.first
     torch.save(state(again), folder / f"again-{world.rank}.pt")
 
 
-def lose_one(world, folder, device):
+def lose_one(world, folder, how):
     """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
     x, candidates, _ = problem()
-    training = trainer("proden", "records", world, device=device)
+    training = trainer("proden", "records", world, **how)
     original, died = training.step, folder / "died"
 
     def step(index, views):
@@ -152,21 +153,22 @@ def lose_one(world, folder, device):
 
 
 def main():
-    """Arguments: folder, rank, size, device, and the trainings to carry out, as JSON."""
-    folder, rank, size, device, cases = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], json.loads(sys.argv[5])
+    """Arguments: folder, rank, size, how to train and the trainings to carry out, both as JSON."""
+    folder, rank, size, (how, cases) = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), map(json.loads, sys.argv[4:])
     torch.set_num_threads(1)
-    where = {"init_method": f"file://{folder / 'meet'}", "rank": rank, "world_size": size, "timeout": timedelta(seconds=distributed.PATIENCE)}
-    if device == "cuda":
+    on_cuda = how["device"] == "cuda"
+    if on_cuda:
         # NCCL wants a GPU for each process of a host; as hosts of their own they may share the one that is there.
         os.environ |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo"}
         torch.cuda.set_device(0)
-    dist.init_process_group("nccl" if device == "cuda" else "gloo", **where)
+    where, patience = f"file://{folder / 'meet'}", timedelta(seconds=distributed.PATIENCE)
+    dist.init_process_group("nccl" if on_cuda else "gloo", init_method=where, rank=rank, world_size=size, timeout=patience)
     world = World(rank, size, dist.new_group(backend="gloo"))
-    pieces(world, folder, device)
+    pieces(world, folder, how["device"])
     for number, options in enumerate(cases):
-        torch.save(trained_to_the_end(options | {"device": device}, world), folder / f"{number}-{rank}.pt")
-    leave_and_go_on(world, folder, device)
-    lose_one(world, folder, device)
+        torch.save(trained_to_the_end(options | how, world), folder / f"{number}-{rank}.pt")
+    leave_and_go_on(world, folder, how)
+    lose_one(world, folder, how)
 
 
 def pieces(world, folder, device):

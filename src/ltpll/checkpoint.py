@@ -167,5 +167,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
         number, key = name.split(".", 1)
         if tensor.ndim and tensor.shape != parameters[int(number)].shape:
             raise ValueError(f"the optimizer's {name} has another shape than its parameter")
-        state.setdefault(int(number), {})[key] = tensor
+        # In the parameter's order in memory, which a file does not keep and the fused optimizer insists on.
+        state.setdefault(int(number), {})[key] = torch.empty_like(parameters[int(number)]).copy_(tensor) if tensor.ndim else tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -37,12 +37,6 @@ def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: 
         )
 
 
-def check_shareable(engine: str) -> None:
-    """Refuse what several processes cannot do together."""
-    if engine not in ("auto", "eager"):
-        raise InputError(f"Several processes train with engine 'eager', not {engine!r}: leave the engine out.")
-
-
 def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
     """Refuse training data that do not fit the model or each other, or that nothing can be learned from."""
     if len(inputs) != len(sets):

@@ -6,7 +6,8 @@ import datetime
 import inspect
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ltpll.contract import Outputs
-from ltpll.errors import InputError
+from ltpll.errors import InputError, LostProcessError
+from ltpll.lifeline import Lifeline
 
 PATIENCE = 25.0  # seconds that a process waits within a step for one that may be dead; long steps are far shorter
 MORE_PATIENCE = 3600.0  # the same where one of them has work of its own: reading, judging, writing
@@ -106,12 +108,41 @@ class World:
         found: Tensor = dist.nn.functional.all_reduce(value)
         return found
 
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether what the processes say to each other can be part of a CUDA graph."""
+        return self.alone or dist.get_backend() == "nccl"
+
+    def mean_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Make the gradients the mean over all processes, with one message for all of a kind.
+
+        For steps that are recorded, which DistributedDataParallel's hooks are not made for. It sends while the backward pass still
+        goes on; here the message waits for its end.
+        """
+        if self.alone:
+            return
+        kinds: dict[torch.dtype, list[tuple[nn.Parameter, Tensor]]] = {}
+        for parameter in parameters:
+            if parameter.grad is not None:
+                kinds.setdefault(parameter.dtype, []).append((parameter, parameter.grad))
+        for dtype, pairs in kinds.items():
+            flat = torch.empty(sum(one.numel() for one, _ in pairs), dtype=dtype, device=pairs[0][0].device)
+            parts = zip(pairs, flat.split([one.numel() for one, _ in pairs]), strict=True)
+            # In each parameter's order in memory, as the fused optimizer wants it.
+            means = [part.as_strided(one.shape, one.stride(), part.storage_offset()) for (one, _), part in parts]
+            torch._foreach_copy_(means, [gradient for _, gradient in pairs])
+            dist.all_reduce(flat, dist.ReduceOp.AVG)
+            for (one, _), mean in zip(pairs, means, strict=True):
+                one.grad = mean
+
     def shared(self, model: nn.Module) -> nn.Module:
         """The model so that its gradients are the mean over all processes; it starts from the first one's weights."""
         if self.alone:
             return model
         # Statistics of batch norm are put together at the end of every epoch; sending them before each pass would change what an
         # earlier pass of the same step still needs. What says so has got another name in newer versions of torch.
+        # A convolution of one pixel has weights whose order in memory can be described in two ways, of which torch warns in vain.
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         known = inspect.signature(DistributedDataParallel).parameters
         said = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
         options: dict[str, Any] = {said: False}
@@ -217,8 +248,11 @@ class _Gathered(Sequence[Tensor]):
 
 
 @contextmanager
-def world_of_torchrun(device: str) -> Iterator[tuple[World, str]]:
-    """The world that `torchrun` started this process in, and the device that is this process's own; alone without torchrun."""
+def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple[World, str]]:
+    """The world that `torchrun` started this process in, and the device that is this process's own; alone without torchrun.
+
+    A process that loses another one raises LostProcessError, or, where it hangs because of that, `say`s the same and ends.
+    """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield World(), device
         return
@@ -234,8 +268,22 @@ def world_of_torchrun(device: str) -> Iterator[tuple[World, str]]:
     dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=PATIENCE))
     try:
         # On the processors, so that nobody waits for a GPU.
-        control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=MORE_PATIENCE))
-        yield World(rank, size, control), device
+        world = World(rank, size, dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=MORE_PATIENCE)))
+        lost = (
+            f"Process {rank} of {size} has lost another one, which died or hangs: look at what that one said last; "
+            "the same command goes on from the last checkpoint."
+        )
+        # On processors the main thread hears of it by itself.
+        watched = on_cuda and size > 1
+        lifeline = Lifeline(rank, size, os.environ["MASTER_ADDR"], world.agreed, lambda: say(lost)) if watched else None
+        try:
+            yield world, device
+        except RuntimeError as error:
+            if size == 1 or not is_loss_of_a_process(error):
+                raise
+            raise LostProcessError(lost) from None
+        if lifeline:
+            lifeline.leave()
     finally:
         dist.destroy_process_group()
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ltpll.distributed import World
 from ltpll.errors import InputError
 
 ENGINES = ("auto", "eager", "captured", "compiled")
@@ -18,13 +19,16 @@ ENGINES = ("auto", "eager", "captured", "compiled")
 WARM_UP = 3
 
 
-def chosen_engine(engine: str, device: torch.device) -> str:
-    """The engine that "auto" stands for on this device; one that cannot run there is refused."""
+def chosen_engine(engine: str, device: torch.device, world: World | None = None) -> str:
+    """The engine that "auto" stands for on this device, and in this world; one that cannot run there is refused."""
     if engine not in ENGINES:
         raise InputError(f"There is no engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
     if engine in ("captured", "compiled") and device.type != "cuda":
         raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
-    return ("captured" if device.type == "cuda" else "eager") if engine == "auto" else engine
+    if world and not world.alone and (engine == "compiled" or (engine == "captured" and not world.can_be_recorded)):
+        raise InputError(f"Several processes cannot train with the engine {engine!r} here: choose 'auto' or 'eager'.")
+    recorded = device.type == "cuda" and (world is None or world.can_be_recorded)
+    return ("captured" if recorded else "eager") if engine == "auto" else engine
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,11 @@ class Captured:
     one set of shapes. The first calls run as they are and count like all others; recording itself executes nothing.
     """
 
-    def __init__(self, work: Callable[..., Any], generator: torch.Generator) -> None:
+    def __init__(self, work: Callable[..., Any], generator: torch.Generator, alone: bool = True) -> None:
         self.work = work
         self.generator = generator
+        # Where processes talk to each other a thread of NCCL's asks the device how far it is, also during a recording.
+        self._strict: dict[str, Any] = {} if alone else {"capture_error_mode": "thread_local"}
         self._recordings: dict[Hashable, _Recording] = {}
         self._seen: dict[Hashable, int] = {}
         self._stream = torch.cuda.Stream(generator.device)
@@ -75,6 +81,11 @@ class Captured:
         recording.graph.replay()
         return recording.outputs
 
+    def forget(self) -> None:
+        """Drop all recordings; the next calls make them anew."""
+        self._recordings.clear()
+        self._seen.clear()
+
     def _aside(self, inputs: tuple[Tensor, ...]) -> Any:
         """A plain call on a stream of its own, as recording requires of the calls before it."""
         self._stream.wait_stream(torch.cuda.current_stream())
@@ -88,7 +99,7 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)  # so that every replay draws anew
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, **self._strict):
                 outputs = self.work(*held)
         except RuntimeError as error:
             raise InputError(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import has_checkpoint
-from ltpll.checks import check_data, check_parts, check_shareable
+from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
 from ltpll.distributed import Exchange, World
 from ltpll.engine import Captured, alongside, chosen_engine
@@ -87,9 +87,7 @@ class PartialLabelTrainer(Resumable):
     ) -> None:
         self.device = chosen_device(device)
         self.world = world or World()
-        if not self.world.alone:
-            check_shareable(engine)
-            engine = "eager"
+        self.engine = chosen_engine(engine, self.device, self.world)
         if sync_batch_norm:
             model = synchronised(model, self.world)
         self.model = model.to(self.device)
@@ -129,9 +127,8 @@ class PartialLabelTrainer(Resumable):
             # For all parameters at once: a term that joins later would bring parameters without any, which the fused optimizer refuses.
             for parameter in parameters:
                 self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        self.engine = chosen_engine(engine, self.device)
         self.passes = Passes(self.model, self.device, precision, self.engine)
-        if not self.world.alone:
+        if not self.world.alone and self.engine == "eager":
             self.passes.network = self.world.shared(self.model)
         self.predictor = Predictor(self.passes, self.method, self.rebalancer, self.views)
         self.chunk = at_least(chunk, 1, "chunk")
@@ -170,10 +167,10 @@ class PartialLabelTrainer(Resumable):
         self._step: Callable[..., Tensor] = self.step
         self._draw: Draw = self.draw
         if self.engine != "eager":
-            recorded = self._recorded = Captured(lambda index, *views: self.step(index, views), self.generator)
+            recorded = self._recorded = Captured(lambda index, *views: self.step(index, views), self.generator, self.world.alone)
             self._step = lambda index, views: recorded(index, *views, phase=self._phase())
-            drawn = Captured(self.draw, self.generator)
-            self._draw = lambda rows, places=None: drawn(rows)  # one process draws for all rows
+            drawn = Captured(self.draw, self.generator, self.world.alone)
+            self._draw = lambda rows, places=None: drawn(rows) if places is None else drawn(rows, places)
 
     # ---- training -------------------------------------------------------------------------------------------------
 
@@ -214,7 +211,7 @@ class PartialLabelTrainer(Resumable):
             if on_resume:
                 on_resume(self.epoch)
         saved = -math.inf
-        with held_back(path is not None) as signals:
+        with held_back(path is not None) as signals, self._recordings_of_a_world():
             exchange = Exchange(self.world)
 
             def told() -> bool:
@@ -245,6 +242,15 @@ class PartialLabelTrainer(Resumable):
                     signals.deliver()
         self._check_weights()
         return self
+
+    @contextmanager
+    def _recordings_of_a_world(self) -> Iterator[None]:
+        """Recordings in which processes talk to each other do not outlive the training: until they are gone NCCL cannot end."""
+        try:
+            yield
+        finally:
+            if not self.world.alone and self.engine != "eager":
+                self._recorded.forget()
 
     def train_epoch(self, pause: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """One pass over the data, or what is left of one; returns what is known without labels.
@@ -367,6 +373,8 @@ class PartialLabelTrainer(Resumable):
             loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, of_more if more else None)
         self.optimizer.zero_grad(set_to_none=True)
         self.passes.backward(loss)
+        if self.engine != "eager":
+            self.world.mean_gradients(self.model.parameters())
         self._join()
         if not self._guard:
             self.optimizer.step()

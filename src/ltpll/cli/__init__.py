@@ -9,12 +9,11 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Annotated, TextIO
 
 import typer
-from rich.console import Console
 
 from ltpll import __version__
 from ltpll.cli.bench import app as bench_commands
 from ltpll.cli.bound import bound
-from ltpll.cli.console import console
+from ltpll.cli.console import console, say_aside, say_error
 from ltpll.cli.data import app as data_commands
 from ltpll.cli.features import probe, tsne
 from ltpll.cli.own import clean, export, predict
@@ -22,7 +21,7 @@ from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import train
-from ltpll.errors import InputError, InputWarning, LostProcessError, printable
+from ltpll.errors import InputError, InputWarning, LostProcessError
 from ltpll.signals import Terminated, exit_on_sigterm
 
 app = typer.Typer(
@@ -54,7 +53,7 @@ def main() -> None:
     try:
         app()
     except Terminated:
-        _say("Ended by SIGTERM: the same command goes on.")
+        say_aside("Ended by SIGTERM: the same command goes on.")
         raise
     except InputError as error:
         _fail(str(error))
@@ -68,20 +67,15 @@ def main() -> None:
 
 
 def _fail(sentence: str, status: int = 2) -> None:
-    _say(f"error: {printable(sentence)}")
+    say_error(sentence)
     sys.exit(status)
-
-
-def _say(sentence: str) -> None:
-    # markup=False: a file name in square brackets is a file name.
-    Console(stderr=True, highlight=False).print(sentence, markup=False, soft_wrap=True)
 
 
 def _warn(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
 ) -> None:
     if issubclass(category, InputWarning):
-        _say(f"warning: {message}")
+        say_aside(f"warning: {message}")
     else:
         (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 

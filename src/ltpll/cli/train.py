@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ltpll.cli.config import read_config
-from ltpll.cli.console import console
+from ltpll.cli.console import console, say_error
 from ltpll.cli.own import source_of, train_on_table
 from ltpll.cli.progress import interruptible, watch_epochs
-from ltpll.errors import InputError, LostProcessError
+from ltpll.errors import InputError
 from ltpll.report.shape import check_record
 from ltpll.runs import Run
 
@@ -202,7 +202,8 @@ def _train_benchmark(
 
     at_least(measure_every, 1, "measure-every")
     with _processes(device) as (world, device):
-        shown = f"{chosen_engine(engine, chosen_device(device))} steps" if world.alone else f"eager steps of {world.size} processes"
+        shown = f"{chosen_engine(engine, chosen_device(device), world)} steps"
+        shown += "" if world.alone else f" of {world.size} processes"
         settings.setdefault("precision", "bfloat16" if device.startswith("cuda") else "float32")
         experiment = Experiment.from_mapping(settings)
         images = load_image_set(experiment.data, data_root)
@@ -226,22 +227,14 @@ def _train_benchmark(
 @contextmanager
 def _processes(device: str) -> Iterator[tuple[World, str]]:
     """Those that torchrun started, or this one alone, and the device of this one; the first one speaks for all."""
-    from ltpll.distributed import is_loss_of_a_process, world_of_torchrun
+    from ltpll.distributed import world_of_torchrun
     from ltpll.inputs import chosen_device
 
-    with world_of_torchrun(str(chosen_device(device))) as (world, own_device):
+    with world_of_torchrun(str(chosen_device(device)), say_error) as (world, own_device):
         console.quiet = not world.first
         if not world.first:
             warnings.simplefilter("ignore")
-        try:
-            yield world, own_device
-        except RuntimeError as error:
-            if world.alone or not is_loss_of_a_process(error):
-                raise
-            raise LostProcessError(
-                f"Process {world.rank} of {world.size} has lost another one, which died or hangs: look at what that one said last; "
-                "the same command goes on from the last checkpoint."
-            ) from None
+        yield world, own_device
 
 
 def _print_result(run: Run) -> None:
