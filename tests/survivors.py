@@ -56,12 +56,13 @@ def points_run(root, *, epochs=2, fresh=False, **options):
             record_training(run, trainer, x, uniform_candidates(y, 4, 0.5, seed=0), Truth(x, y, y), checkpoint_every=1, **options)
 
 
-def images_run(root, epochs=4, device="cpu", **options):
+def images_run(root, epochs=4, device="cpu", precision="float32", **options):
     """The same of a small image experiment: a ResNet with batch norm, image views, RECORDS and mixup."""
     torch.set_num_threads(1)
     experiment.CHECKPOINT_SECONDS = 0.0
     settings = {"data": "cifar10", "imbalance": 2, "ambiguity": 0.2, "width": 2, "epochs": epochs, "batch_size": 16, "lr": 0.05}
-    run = experiment_run(Path(root), Experiment.from_mapping({**settings, "extras": ["mixup"]}))
+    settings |= {"precision": precision, "extras": ["mixup"]}
+    run = experiment_run(Path(root), Experiment.from_mapping(settings))
     images = coloured_images(per_class=16, per_test_class=3, side=8)
     experiment.train(run, images, device=device, measure_every=2, **options)
 

@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
 
-from ltpll.checkpoint import FORMAT, add_checkpoint, has_checkpoint, read_checkpoint, usable_checkpoint, write_checkpoint
+from ltpll.checkpoint import (
+    FORMAT,
+    add_checkpoint,
+    has_checkpoint,
+    load_optimizer,
+    optimizer_tensors,
+    read_checkpoint,
+    usable_checkpoint,
+    write_checkpoint,
+)
 from ltpll.errors import CheckpointWarning, InputError
 from ltpll.files import check_writable, write_atomically
 from refusals import refusal
@@ -312,3 +321,18 @@ def test_values_that_are_too_long_for_a_header_come_back_too(tmp_path):
     tensors, found = read_checkpoint(tmp_path / "long.safetensors")
     assert found == values
     assert tensors.keys() == {"a"}
+
+
+def test_momenta_come_back_in_the_order_in_memory_that_their_parameters_have(tmp_path):
+    """A file has rows one after the other, but the fused optimizer of a GPU refuses momenta that lie otherwise than their parameters."""
+    layer = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    first, second = (torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9) for _ in range(2))
+    layer(torch.ones(1, 3, 5, 5)).square().sum().backward()
+    first.step()
+    write_checkpoint(tmp_path / "one", optimizer_tensors(first), {})
+    load_optimizer(second, read_checkpoint(tmp_path / "one")[0])
+    for parameter in layer.parameters():
+        kept, loaded = (one.state[parameter]["momentum_buffer"] for one in (first, second))
+        assert torch.equal(loaded, kept)
+        assert loaded.stride() == parameter.stride()
+    assert layer.weight.stride() != layer.weight.contiguous().stride()

@@ -160,7 +160,8 @@ def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="
     return made, x, uniform_candidates(y, 4, 0.5, seed=0)
 
 
-KILLED = {"epochs": 40, "device": "cuda"}
+# In double precision, since rounding that differs from run to run would be as large as the losses after a few epochs.
+KILLED = {"epochs": 15, "device": "cuda", "precision": "float64"}
 
 
 def run_in_a_process(root, *, killed_once=None):
@@ -180,7 +181,7 @@ def test_a_run_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path):
         return sum(path.read_bytes().count(b"\n") for path in (tmp_path / "killed").rglob("metrics.jsonl"))
 
     assert run_in_a_process(tmp_path / "whole") == 0
-    for behind in (3, 17, 31):
+    for behind in (2, 6, 11):
         assert run_in_a_process(tmp_path / "killed", killed_once=lambda n=behind: logged() >= n) == -signal.SIGKILL
         assert not list((tmp_path / "killed").rglob("done"))
     assert run_in_a_process(tmp_path / "killed") == 0

@@ -202,6 +202,15 @@ def pieces(world, folder, device):
     y.backward()
     # The derivative of all processes' results by this one's x.
     assert float(x.grad) == 2 * (world.rank + 1) * sum(range(1, world.size + 1))
+    layers = torch.nn.Conv2d(3, 4, 3).to(device, memory_format=torch.channels_last), torch.nn.Conv2d(3, 5, 1).double().to(device)
+    trained = [parameter for layer in layers for parameter in layer.parameters()]
+    for number, parameter in enumerate(trained[:-1]):
+        parameter.grad = torch.full_like(parameter, float(number + world.rank), memory_format=torch.contiguous_format)
+    world.mean_gradients(trained)
+    for number, parameter in enumerate(trained[:-1]):
+        assert parameter.grad.unique().tolist() == [number + (world.size - 1) / 2]
+        assert parameter.grad.stride() == parameter.stride()
+    assert trained[-1].grad is None
     (folder / f"{world.rank}.ok").write_text("")
 
 

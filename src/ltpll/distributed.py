@@ -131,7 +131,8 @@ class World:
             # In each parameter's order in memory, as the fused optimizer wants it.
             means = [part.as_strided(one.shape, one.stride(), part.storage_offset()) for (one, _), part in parts]
             torch._foreach_copy_(means, [gradient for _, gradient in pairs])
-            dist.all_reduce(flat, dist.ReduceOp.AVG)
+            dist.all_reduce(flat)
+            flat /= self.size
             for (one, _), mean in zip(pairs, means, strict=True):
                 one.grad = mean
 

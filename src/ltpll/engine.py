@@ -99,11 +99,14 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)  # so that every replay draws anew
         try:
-            with torch.cuda.graph(graph, **self._strict):
+            with torch.cuda.graph(graph, stream=self._stream, **self._strict):
                 outputs = self.work(*held)
         except RuntimeError as error:
             raise InputError(
                 "This training step cannot be recorded as a CUDA graph, since something in it waits for the device "
                 "(such as .item() in the model or its views): choose engine='eager'."
             ) from error
+        # The numbers that a replay draws depend on where the generator stands, which torch keeps on the device and has just set for the
+        # recording, on the stream of the recording; on a busy device a replay could otherwise come before that, and draw others.
+        torch.cuda.current_stream().wait_stream(self._stream)
         return _Recording(graph, held, outputs)

@@ -88,7 +88,7 @@ class PartialLabelTrainer(Resumable):
         self.device = chosen_device(device)
         self.world = world or World()
         self.engine = chosen_engine(engine, self.device, self.world)
-        if sync_batch_norm:
+        if sync_batch_norm and not self.world.alone:
             model = synchronised(model, self.world)
         self.model = model.to(self.device)
         self.world.give(self.model)  # before parts copy it

@@ -73,7 +73,8 @@ class SharedNorm(nn.BatchNorm2d):
 def shared_norm(norm: nn.BatchNorm2d, x: Tensor, world: World) -> Tensor:
     """The batch norm of a layer in training, with mean and variance over all rows and pixels of all processes."""
     wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-    count = world.total(torch.tensor(float(x.numel() // x.shape[1]), dtype=wide.dtype, device=x.device))
+    # Filled on the device: a number that comes from the processor could not be recorded.
+    count = world.total(torch.full((), x.numel() // x.shape[1], dtype=wide.dtype, device=x.device))
     mean = world.summed(wide.sum((0, 2, 3))) / count
     centred = wide - mean[:, None, None]
     variance = world.summed((centred * centred).sum((0, 2, 3))) / count
