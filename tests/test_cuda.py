@@ -1,5 +1,6 @@
 """The same training on a GPU: run wherever one is there, skipped elsewhere."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -298,6 +299,25 @@ def test_a_model_that_waits_for_the_device_is_told_to_run_eagerly_and_then_train
     with pytest.raises(InputError, match="engine='eager'"):
         trainer("captured").fit(x, candidates)
     assert trainer("eager").fit(x, candidates).epoch == 3
+
+
+def test_garbage_of_an_earlier_training_does_not_end_a_recording():
+    """Trainers are part of circles, so that their graphs are dropped whenever Python comes around to it."""
+
+    class Careless(torch.nn.Module):
+        def forward(self, x):
+            if gc.isenabled():  # as it may happen at any moment
+                gc.collect()
+            return x
+
+    x, y = four_squares([40] * 4, seed=0)
+    candidates = uniform_candidates(y, 4, 0.5, seed=0)
+    for _ in range(3):
+        model = Classifier(Careless(), torch.nn.Linear(2, 4))
+        trained = PartialLabelTrainer(model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine="captured")
+        assert trained.fit(x, candidates)._recorded._recordings
+        del trained
+    assert gc.isenabled()
 
 
 def test_a_resnet_learns_real_digits_with_image_views_and_mixup():

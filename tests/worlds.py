@@ -22,6 +22,7 @@ from ltpll.distributed import World, is_loss_of_a_process
 from ltpll.errors import CheckpointWarning
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
+from ltpll.lifeline import Lifeline
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -137,6 +138,10 @@ def lose_one(world, folder, how):
     training = trainer("proden", "records", world, **how)
     original, died = training.step, folder / "died"
 
+    def hear(lost=True):
+        (folder / f"{world.rank}.lost").write_text(json.dumps({"lost": lost, "seconds": time.time() - float(died.read_text())}))
+        os._exit(0)  # there is nobody left to take leave of
+
     def step(index, views):
         if training.epoch == 1 and world.rank == world.size - 1:
             died.write_text(str(time.time()))
@@ -144,12 +149,12 @@ def lose_one(world, folder, how):
         return original(index, views)
 
     training.step = step
+    if how["device"] == "cuda":  # as for processes that torchrun starts
+        Lifeline(world.rank, world.size, "localhost", world.agreed, hear)
     try:
         training.fit(x, candidates)
     except RuntimeError as error:
-        heard = {"lost": is_loss_of_a_process(error), "seconds": time.time() - float(died.read_text())}
-        (folder / f"{world.rank}.lost").write_text(json.dumps(heard))
-    os._exit(0)  # there is nobody left to take leave of
+        hear(is_loss_of_a_process(error))
 
 
 def main():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,6 +53,18 @@ def alongside(stream: torch.cuda.Stream | None) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Without Python's garbage collection, which may drop an earlier training's graphs, and so end a recording that is under way."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Captured:
     """Calls `work(*inputs)` by replaying a recording of it; the result is overwritten by the next call.
 
@@ -99,7 +112,7 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)  # so that every replay draws anew
         try:
-            with torch.cuda.graph(graph, stream=self._stream, **self._strict):
+            with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream, **self._strict):
                 outputs = self.work(*held)
         except RuntimeError as error:
             raise InputError(

@@ -50,6 +50,7 @@ class NormReLU(nn.BatchNorm2d):
         channels = self.num_features
         return (
             runs_kernels(x)
+            and x.dtype != torch.float64
             and x.is_contiguous(memory_format=torch.channels_last)
             and channels >= LEAST_CHANNELS
             and channels & (channels - 1) == 0
