@@ -136,19 +136,19 @@ def lose_one(world, folder, how):
     """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
     x, candidates, _ = problem()
     training = trainer("proden", "records", world, **how)
-    original, died = training.step, folder / "died"
+    train_epoch, died = training.train_epoch, folder / "died"
 
     def hear(lost=True):
         (folder / f"{world.rank}.lost").write_text(json.dumps({"lost": lost, "seconds": time.time() - float(died.read_text())}))
         os._exit(0)  # there is nobody left to take leave of
 
-    def step(index, views):
-        if training.epoch == 1 and world.rank == world.size - 1:
+    def die_in_the_third(pause):
+        if training.epoch == 2 and world.rank == world.size - 1:
             died.write_text(str(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)
-        return original(index, views)
+        return train_epoch(pause)
 
-    training.step = step
+    training.train_epoch = die_in_the_third
     if how["device"] == "cuda":  # as for processes that torchrun starts
         Lifeline(world.rank, world.size, "localhost", world.agreed, hear)
     try:
