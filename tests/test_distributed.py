@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ import torch
 
 from ltpll.data.image_sets import write_image_set
 from ltpll.distributed import World
+from ltpll.errors import NotFiniteError
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
@@ -140,6 +142,20 @@ def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
     monkeypatch.setattr(World, "give", lambda self, model: None)
     x, candidates, _ = problem()
     assert words in refusal(lambda: trainer("proden", "none", World(0, 2), **more).prepare(x, candidates))
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [(RuntimeError("[gloo/tcp/pair.cc] Connection closed by peer"), True), (NotFiniteError("a NaN"), False), (SystemExit(143), False)],
+)
+def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lost_process(error, kept):
+    """Such a one would be waited for."""
+    training, dropped = trainer("proden", "none", None), []
+    training.world, training.engine = World(0, 2), "captured"
+    training._recorded = SimpleNamespace(forget=lambda: dropped.append(True))
+    with pytest.raises(type(error)), training._recordings_of_a_world():
+        raise error
+    assert bool(dropped) != kept
 
 
 # ---- through torchrun ----------------------------------------------------------------------------------------------------

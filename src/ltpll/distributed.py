@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ltpll.contract import Outputs
-from ltpll.errors import InputError, LostProcessError
+from ltpll.errors import InputError
 from ltpll.lifeline import Lifeline
 
 PATIENCE = 25.0  # seconds that a process waits within a step for one that may be dead; long steps are far shorter
@@ -252,7 +252,7 @@ class _Gathered(Sequence[Tensor]):
 def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple[World, str]]:
     """The world that `torchrun` started this process in, and the device that is this process's own; alone without torchrun.
 
-    A process that loses another one raises LostProcessError, or, where it hangs because of that, `say`s the same and ends.
+    A process that loses another one `say`s so and ends with status 1, also where it hangs because of that.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield World(), device
@@ -274,15 +274,13 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
             f"Process {rank} of {size} has lost another one, which died or hangs: look at what that one said last; "
             "the same command goes on from the last checkpoint."
         )
-        # On processors the main thread hears of it by itself.
-        watched = on_cuda and size > 1
-        lifeline = Lifeline(rank, size, os.environ["MASTER_ADDR"], world.agreed, lambda: say(lost)) if watched else None
+        lifeline = None if world.alone else Lifeline(rank, size, os.environ["MASTER_ADDR"], world.agreed, lambda: say(lost))
         try:
             yield world, device
         except RuntimeError as error:
-            if size == 1 or not is_loss_of_a_process(error):
-                raise
-            raise LostProcessError(lost) from None
+            if lifeline and is_loss_of_a_process(error):
+                lifeline.end()
+            raise
         if lifeline:
             lifeline.leave()
     finally:

@@ -48,10 +48,6 @@ class BusyError(InputError):
     """A run is being trained by another process."""
 
 
-class LostProcessError(RuntimeError):
-    """One of the processes that train a run together does not answer; the message is one sentence, and no input is to blame."""
-
-
 class UnknownNameError(InputError, KeyError):
     """A name is not in a registry."""
 

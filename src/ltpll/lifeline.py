@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 GRACE = 5.0  # seconds in which the main thread can say for itself what happened, and end
 PATIENCE = 60.0  # seconds for all to connect
@@ -40,6 +41,16 @@ class Lifeline:
         """Called by a process whose work is done, which is then not missed."""
         self._tell(LEAVES)
 
+    def end(self) -> NoReturn:
+        """Say that another process is lost, and end this one where it stands.
+
+        Without taking leave of anything: what waits for the lost one on a GPU cannot be dropped, not even by the end of Python.
+        """
+        self._lost()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+
     def _tell(self, word: bytes) -> None:
         for end in self._ends:
             try:
@@ -55,8 +66,7 @@ class Lifeline:
         if word != LEAVES and self._once.acquire(blocking=False):
             self._tell(LOST)  # others are connected with the first process only
             time.sleep(GRACE)
-            self._lost()
-            os._exit(1)
+            self.end()
 
 
 def _accepted(n: int, agreed: Callable[[Any], Any]) -> list[socket.socket]:

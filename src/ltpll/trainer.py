@@ -19,7 +19,7 @@ from ltpll.candidates import Candidates
 from ltpll.checkpoint import has_checkpoint
 from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
-from ltpll.distributed import Exchange, World
+from ltpll.distributed import Exchange, World, is_loss_of_a_process
 from ltpll.engine import Captured, alongside, chosen_engine
 from ltpll.errors import InputError
 from ltpll.feed import Draw, Feed
@@ -245,11 +245,18 @@ class PartialLabelTrainer(Resumable):
 
     @contextmanager
     def _recordings_of_a_world(self) -> Iterator[None]:
-        """Recordings in which processes talk to each other do not outlive the training: until they are gone NCCL cannot end."""
+        """Recordings in which processes talk to each other do not outlive the training: until they are gone NCCL cannot end.
+
+        But one that waits for a process which is lost would never be gone.
+        """
+        lost = False
         try:
             yield
+        except RuntimeError as error:
+            lost = is_loss_of_a_process(error)
+            raise
         finally:
-            if not self.world.alone and self.engine != "eager":
+            if not (lost or self.world.alone or self.engine == "eager"):
                 self._recorded.forget()
 
     def train_epoch(self, pause: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import train
-from ltpll.errors import InputError, InputWarning, LostProcessError
+from ltpll.errors import InputError, InputWarning
 from ltpll.signals import Terminated, exit_on_sigterm
 
 app = typer.Typer(
@@ -57,8 +57,6 @@ def main() -> None:
         raise
     except InputError as error:
         _fail(str(error))
-    except LostProcessError as error:
-        _fail(str(error), 1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _fail(f"{error.strerror or error}{where}.")
