@@ -10,7 +10,9 @@ import time
 
 import pytest
 
+from ltpll import lifeline
 from ltpll.lifeline import LEAVES, Lifeline
+from refusals import refusal
 
 ONE = """
 import sys, time
@@ -106,3 +108,11 @@ def test_a_stranger_is_not_taken_for_one_of_them():
 
     Lifeline(0, 2, "localhost", agreed, lost=lambda: None).leave()
     assert heard.get(timeout=10) == LEAVES
+
+
+def test_processes_that_cannot_reach_each_other_say_so(monkeypatch):
+    monkeypatch.setattr(lifeline, "PATIENCE", 0.1)
+    with socket.create_server(("localhost", 0)) as closed:
+        port = closed.getsockname()[1]
+    assert f"port {port}" in refusal(lambda: Lifeline(1, 2, "localhost", lambda _: (port, b"password"), lost=lambda: None))
+    assert "Only 0 of 2 other processes" in refusal(lambda: Lifeline(0, 3, "localhost", lambda _: None, lost=lambda: None))

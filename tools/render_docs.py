@@ -322,6 +322,22 @@ def sharing_table() -> str:
     return "\n".join(lines).rstrip()
 
 
+def shares_table() -> str:
+    """A step of a share of a batch, from `benchmarks/shares.py`."""
+    lines = []
+    ways = [(engine, messages) for engine in ("captured", "eager") for messages in (False, True)]
+    for found in bench_records("shares"):
+        made = found["environment"]
+        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; 1 to 2 epochs), milliseconds of a step:", ""]
+        heads = [f"{'eager' if engine == 'eager' else 'recorded'}, {'as one of several' if each else 'alone'}" for engine, each in ways]
+        lines += ["| rows of a share | " + " | ".join(heads) + " |", "|---:|" + "---:|" * len(heads)]
+        for size in dict.fromkeys(row["rows"] for row in found["rows"]):
+            cells = {(row["engine"], row["messages"]): row["step_milliseconds"] for row in found["rows"] if row["rows"] == size}
+            lines.append(f"| {size} | " + " | ".join(f"{cells[way]:.2f}" if way in cells else "–" for way in ways) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 def targets_table() -> str:
     """Candidates and targets as examples and classes grow, from `ltpll bench targets`."""
     lines = []
@@ -465,6 +481,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "precision": precision_table,
     "views": views_table,
     "sharing": sharing_table,
+    "shares": shares_table,
     "systems": systems_table,
     "targets": targets_table,
     "shortened": shortened_tables,

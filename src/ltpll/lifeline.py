@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ltpll.errors import InputError
+
 GRACE = 5.0  # seconds in which the main thread can say for itself what happened, and end
 PATIENCE = 60.0  # seconds for all to connect
 LEAVES, LOST = b".", b"!"
+ADVICE = "processes of one run talk to each other on ports of their own choice, which a firewall between them must let through."
 # A machine that is cut off sends nothing when it goes: asked after five silent seconds, and given up after three more questions.
 QUESTIONS = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
@@ -74,13 +77,17 @@ def _accepted(n: int, agreed: Callable[[Any], Any]) -> list[socket.socket]:
     both = socket.has_dualstack_ipv6()
     with socket.create_server(("", 0), family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both) as server:
         password = secrets.token_bytes(16)
-        agreed((server.getsockname()[1], password))
+        port = server.getsockname()[1]
+        agreed((port, password))
         server.settimeout(PATIENCE)
         found: list[socket.socket] = []
         while len(found) < n:
-            end, _ = server.accept()
+            try:
+                end, _ = server.accept()
+            except TimeoutError:
+                raise InputError(f"Only {len(found)} of {n} other processes have come to port {port} of the first one: {ADVICE}") from None
             end.settimeout(PATIENCE)
-            if secrets.compare_digest(end.recv(len(password), socket.MSG_WAITALL), password):
+            if _said(end, len(password)) == password:
                 found.append(end)
             else:
                 end.close()
@@ -89,6 +96,17 @@ def _accepted(n: int, agreed: Callable[[Any], Any]) -> list[socket.socket]:
 
 def _connected(address: str, agreed: Callable[[Any], Any]) -> socket.socket:
     port, password = agreed(None)
-    end = socket.create_connection((address, port), PATIENCE)
-    end.sendall(password)
+    try:
+        end = socket.create_connection((address, port), PATIENCE)
+        end.sendall(password)
+    except OSError as error:
+        raise InputError(f"The first process cannot be reached at {address}, port {port} ({error.strerror or error}): {ADVICE}") from None
     return end
+
+
+def _said(end: socket.socket, n: int) -> bytes:
+    """The first n bytes that come, or nothing of one who does not speak."""
+    try:
+        return end.recv(n, socket.MSG_WAITALL)
+    except OSError:
+        return b""
