@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ltpll.data.image_sets import write_image_set
-from ltpll.distributed import World
+from ltpll.distributed import World, _comes_from_a_loss
 from ltpll.errors import NotFiniteError
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
@@ -156,6 +156,21 @@ def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lo
     with pytest.raises(type(error)), training._recordings_of_a_world():
         raise error
     assert bool(dropped) != kept
+
+
+def test_a_signal_does_not_hide_that_a_process_was_lost():
+    """torchrun tells the others to end when one has died; the signal is delivered on the way out."""
+
+    def leave(error):
+        try:
+            raise error
+        finally:
+            raise SystemExit(143)
+
+    for message, lost in (("Connection closed by peer", True), ("NCCL error: invalid usage, Duplicate GPU", False), ("no room", False)):
+        with pytest.raises(SystemExit) as ended:
+            leave(RuntimeError(message))
+        assert _comes_from_a_loss(ended.value) == lost
 
 
 # ---- through torchrun ----------------------------------------------------------------------------------------------------

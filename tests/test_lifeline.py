@@ -20,7 +20,7 @@ from pathlib import Path
 from ltpll import lifeline
 
 folder, rank, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-lifeline.GRACE = 1.0
+lifeline.GRACE, lifeline.MOMENT = 1.0, 0.2
 
 def agreed(value):
     if rank == 0:
@@ -30,15 +30,24 @@ def agreed(value):
         time.sleep(0.01)
     return eval((folder / "said").read_text())
 
-line = lifeline.Lifeline(rank, size, "localhost", agreed, lambda: print("lost one", flush=True))
+def say(sentence):
+    if (folder / "nobody reads").exists():
+        raise BrokenPipeError
+    print(sentence, flush=True)
+
+line = lifeline.Lifeline(rank, size, "localhost", agreed, say)
 print("here", flush=True)
 for order in sys.stdin:
     if order == "hang\\n":
         time.sleep(100)
-    if order == "refuse\\n":
+    if order == "notice\\n":
+        line.end()
+    if order == "fail\\n":
+        line.fail()
         sys.exit(2)
     if order == "leave\\n":
         line.leave()
+    if order == "exit\\n":
         break
 """
 
@@ -56,8 +65,8 @@ def processes(tmp_path):
         process.communicate()
 
 
-def order(process, word):
-    process.stdin.write(f"{word}\n")
+def order(process, *words):
+    process.stdin.write("".join(f"{word}\n" for word in words))
     process.stdin.flush()
 
 
@@ -69,33 +78,65 @@ def test_all_that_hang_end_when_one_dies(processes, dies):
     began = time.monotonic()
     for rank, process in enumerate(processes):
         assert process.wait(30) == (-signal.SIGKILL if rank == dies else 1)
-        assert process.stdout.read() == ("" if rank == dies else "lost one\n")
-    assert time.monotonic() - began < 10
+        said = process.stdout.read()
+        assert said == "" if rank == dies else said.startswith(f"Process {rank} of 3 has lost another one")
+    assert 0.9 < time.monotonic() - began < 10
 
 
-def test_those_that_take_leave_are_not_missed(processes):
+def test_one_that_nobody_hears_ends_too(processes, tmp_path):
+    (tmp_path / "nobody reads").touch()
+    order(processes[0], "hang")
+    processes[1].kill()
+    assert processes[0].wait(30) == 1
+
+
+def test_one_that_notices_by_itself_ends_at_once_but_not_before_the_one_that_is_to_blame(processes):
+    order(processes[0], "notice")
+    time.sleep(0.4)
+    assert processes[0].poll() is None  # nobody has died yet
+    processes[1].kill()
+    began = time.monotonic()
+    assert processes[0].wait(30) == 1
+    assert 0.2 <= time.monotonic() - began < 0.9
+    assert "has lost another one" in processes[0].stdout.read()
+
+
+def test_those_that_take_leave_are_not_missed_and_miss_nobody(processes):
     for process in processes[:2]:
         order(process, "leave")
-        assert process.wait(30) == 0
-    time.sleep(1.5)  # longer than the third has to end
-    assert processes[2].poll() is None
-    order(processes[2], "leave")
-    assert (processes[2].wait(30), processes[2].stdout.read()) == (0, "")
+    time.sleep(0.2)
+    processes[1].kill()
+    processes[2].kill()  # before it has taken leave
+    time.sleep(1.5)  # longer than the first would have to end
+    assert processes[0].poll() is None
+    order(processes[0], "exit")
+    assert (processes[0].wait(30), processes[0].stdout.read()) == (0, "")
 
 
-def test_one_that_can_say_for_itself_what_happened_does(processes):
+def test_those_that_can_say_for_themselves_what_happened_do(processes):
     for process in processes:
-        order(process, "refuse")
+        order(process, "fail")
         time.sleep(0.2)
     assert [process.wait(30) for process in processes] == [2, 2, 2]
     assert [process.stdout.read() for process in processes] == ["", "", ""]
 
 
-def test_a_stranger_is_not_taken_for_one_of_them():
-    heard = queue.Queue()
+def test_those_that_hang_when_another_one_fails_say_that_it_has(processes):
+    order(processes[0], "hang")
+    order(processes[2], "hang")
+    order(processes[1], "fail")
+    for rank in (0, 2):
+        assert processes[rank].wait(30) == 1
+        assert processes[rank].stdout.read() == f"Process {rank} of 3 ends since another one has: look at what that one said.\n"
+
+
+def test_a_stranger_is_not_taken_for_one_of_them_and_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr(lifeline, "PASSWORD_SECONDS", 0.1)
+    heard, silent = queue.Queue(), []
 
     def agreed(value):
         port, password = value
+        silent.append(socket.create_connection(("localhost", port)))
         with socket.create_connection(("localhost", port)) as stranger:
             stranger.sendall(b"x" * len(password))
 
@@ -106,13 +147,16 @@ def test_a_stranger_is_not_taken_for_one_of_them():
 
         threading.Thread(target=come, daemon=True).start()
 
-    Lifeline(0, 2, "localhost", agreed, lost=lambda: None).leave()
+    began = time.monotonic()
+    Lifeline(0, 2, "localhost", agreed, say=print).leave()
     assert heard.get(timeout=10) == LEAVES
+    assert time.monotonic() - began < 5
+    silent[0].close()
 
 
 def test_processes_that_cannot_reach_each_other_say_so(monkeypatch):
     monkeypatch.setattr(lifeline, "PATIENCE", 0.1)
     with socket.create_server(("localhost", 0)) as closed:
         port = closed.getsockname()[1]
-    assert f"port {port}" in refusal(lambda: Lifeline(1, 2, "localhost", lambda _: (port, b"password"), lost=lambda: None))
-    assert "Only 0 of 2 other processes" in refusal(lambda: Lifeline(0, 3, "localhost", lambda _: None, lost=lambda: None))
+    assert f"port {port}" in refusal(lambda: Lifeline(1, 2, "localhost", lambda _: (port, b"password"), say=print))
+    assert "Only 0 of 2 other processes" in refusal(lambda: Lifeline(0, 3, "localhost", lambda _: None, say=print))

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ltpll.contract import Outputs
 from ltpll.errors import InputError
-from ltpll.lifeline import Lifeline
+from ltpll.lifeline import Lifeline, give_up
 
 PATIENCE = 25.0  # seconds that a process waits within a step for one that may be dead; long steps are far shorter
 MORE_PATIENCE = 3600.0  # the same where one of them has work of its own: reading, judging, writing
@@ -35,6 +35,7 @@ class World:
     def __init__(self, rank: int = 0, size: int = 1, control: dist.ProcessGroup | None = None) -> None:
         self.rank, self.size = rank, size
         self._control = control
+        self.lifeline: Lifeline | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> World:
         return self  # a layer that has one can be copied; a group of processes cannot
@@ -129,7 +130,7 @@ class World:
             flat = torch.empty(sum(one.numel() for one, _ in pairs), dtype=dtype, device=pairs[0][0].device)
             parts = zip(pairs, flat.split([one.numel() for one, _ in pairs]), strict=True)
             # In each parameter's order in memory, as the fused optimizer wants it.
-            means = [part.as_strided(one.shape, one.stride(), part.storage_offset()) for (one, _), part in parts]
+            means = [part.as_strided(one.shape, torch.empty_like(one).stride(), part.storage_offset()) for (one, _), part in parts]
             torch._foreach_copy_(means, [gradient for _, gradient in pairs])
             dist.all_reduce(flat)
             flat /= self.size
@@ -181,6 +182,11 @@ class World:
         held = [value]
         dist.broadcast_object_list(held, src=0, group=self._control)
         return held[0]
+
+    def leave(self) -> None:
+        """Called when this process has nothing left to do with others but to wait for them, and is not missed if it dies."""
+        if self.lifeline:
+            self.lifeline.leave()
 
     def wait(self) -> None:
         """Until all processes are here."""
@@ -267,27 +273,38 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
         device = f"cuda:{local}"
         torch.cuda.set_device(local)
     dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=PATIENCE))
+    lifeline = None
     try:
         # On the processors, so that nobody waits for a GPU.
         world = World(rank, size, dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=MORE_PATIENCE)))
-        lost = (
-            f"Process {rank} of {size} has lost another one, which died or hangs: look at what that one said last; "
-            "the same command goes on from the last checkpoint."
-        )
-        lifeline = None if world.alone else Lifeline(rank, size, os.environ["MASTER_ADDR"], world.agreed, lambda: say(lost))
-        try:
-            yield world, device
-        except RuntimeError as error:
-            if lifeline and is_loss_of_a_process(error):
-                lifeline.end()
-            raise
-        if lifeline:
-            lifeline.leave()
+        if size > 1:
+            lifeline = world.lifeline = Lifeline(rank, size, os.environ["MASTER_ADDR"], world.agreed, say)
+        yield world, device
+        world.leave()
+    except BaseException as error:
+        if size > 1 and _comes_from_a_loss(error):
+            if lifeline is None:
+                give_up(rank, size, say)
+            lifeline.end()
+        if lifeline is not None:
+            lifeline.fail()
+        raise
     finally:
         dist.destroy_process_group()
+
+
+def _comes_from_a_loss(error: BaseException | None) -> bool:
+    """Whether it was raised because of the loss of a process, or while that was being dealt with: torchrun tells the others to end."""
+    while error is not None:
+        if isinstance(error, RuntimeError) and is_loss_of_a_process(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def is_loss_of_a_process(error: RuntimeError) -> bool:
     """Whether an error says that another process did not answer; what gloo raises has no type of its own."""
     signs = ("gloo", "connection closed", "connection reset", "timed out", "nccl", "socket")
-    return isinstance(error, dist.DistError) or any(sign in str(error).lower() for sign in signs)
+    text = str(error).lower()
+    # What NCCL calls so is a GPU that two processes were given, or the like.
+    return "invalid usage" not in text and (isinstance(error, dist.DistError) or any(sign in text for sign in signs))

@@ -288,6 +288,7 @@ class PartialLabelTrainer(Resumable):
                 if pause():
                     self._watch.check(self._total, self.epoch + 1)
                     return None
+        self.world.wait()  # not longer than that allows for one that hangs; for a GPU nobody would stop to wait
         self._watch.check(self._total, self.epoch + 1)
         skipped = self._guard.n_dropped() if self._guard else 0
         if skipped == self._feed.step:

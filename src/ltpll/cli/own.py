@@ -70,6 +70,7 @@ def train_on_table(
 
     with interruptible(run, lambda: close()):
         train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch, world=world, workers=workers)
+    world.leave()
     world.wait()
     _say_result(run.result(), out)
 

@@ -220,6 +220,7 @@ def _train_benchmark(
         how: dict[str, Any] = {"device": device, "engine": engine, "world": world, "sync_batch_norm": sync_batch_norm}
         with interruptible(run, close):
             train_run(run, images, measure_every=measure_every, on_epoch=watch, on_nan=on_nan, **how)
+        world.leave()
         world.wait()
         _print_result(run)
 
@@ -230,7 +231,11 @@ def _processes(device: str) -> Iterator[tuple[World, str]]:
     from ltpll.distributed import world_of_torchrun
     from ltpll.inputs import chosen_device
 
-    with world_of_torchrun(str(chosen_device(device)), say_error) as (world, own_device):
+    def say(sentence: str) -> None:
+        console.show_cursor()  # where progress is shown there is none
+        say_error(sentence)
+
+    with world_of_torchrun(str(chosen_device(device)), say) as (world, own_device):
         console.quiet = not world.first
         if not world.first:
             warnings.simplefilter("ignore")
