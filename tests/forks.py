@@ -10,6 +10,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from processes import environment_of_tests
+
 # Not ltpll.cli: how wide it prints is settled by the environment in which it is imported.
 PRELOADED = ("torch._dynamo", "ltpll.estimator", "ltpll.paper.launch", "sklearn.metrics", "typer", "rich.progress", "survivors")
 
@@ -23,7 +25,7 @@ class Forks:
     def __init__(self):
         # The children sum floats alike only if as many threads share the work.
         # And a commit that is stated need not be looked up by three more processes.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "LTPLL_COMMIT": "tested", "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = environment_of_tests(OMP_NUM_THREADS="1", LTPLL_COMMIT="tested")
         self._server = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )

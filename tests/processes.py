@@ -1,7 +1,14 @@
-"""Starting a command so that it can be interrupted like one that was typed."""
+"""Starting processes: with all that the tests can import, and so that they can be interrupted like commands that were typed."""
 
+import os
 import signal
 import subprocess
+import sys
+
+
+def environment_of_tests(**more):
+    """For a process that imports what the tests do."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}
 
 
 def typed(arguments, **options):

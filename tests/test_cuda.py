@@ -1,13 +1,11 @@
 """The same training on a GPU: run wherever one is there, skipped elsewhere."""
 
 import gc
-import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +25,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
+from processes import environment_of_tests
 from survivors import outcome
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
@@ -137,7 +136,7 @@ def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_
     assert torch.equal(before, torch.cuda.get_rng_state())
 
 
-def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="stop", device="cuda", precision="float32"):
+def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="stop"):
     """Six steps an epoch, views drawn for two at once; made anew, with the same weights."""
     x, y = four_squares([20, 40, 80, 160], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
@@ -153,10 +152,9 @@ def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="
         batch_size=50,
         lr=0.1,
         chunk=100,
-        device=device,
+        device="cuda",
         engine=engine,
         on_nan=on_nan,
-        precision=precision,
     )
     return made, x, uniform_candidates(y, 4, 0.5, seed=0)
 
@@ -168,8 +166,7 @@ KILLED = {"epochs": 15, "device": "cuda", "precision": "float64"}
 def run_in_a_process(root, *, killed_once=None):
     """A run of tests/survivors.py in a process of its own, killed as soon as `killed_once` says so."""
     code = f"import survivors; survivors.images_run({str(root)!r}, **{KILLED!r})"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment_of_tests())
     while process.poll() is None:
         if killed_once and killed_once():
             process.kill()

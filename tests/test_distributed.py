@@ -17,12 +17,13 @@ import torch
 
 from ltpll.data.image_sets import write_image_set
 from ltpll.distributed import World, _comes_from_a_loss
+from ltpll.engine import dropped_behind
 from ltpll.errors import NotFiniteError
 from ltpll.evaluate import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from pictures import coloured_images
-from processes import typed
+from processes import environment_of_tests, typed
 from refusals import refusal
 from worlds import problem, state, trained_to_the_end, trainer
 
@@ -60,7 +61,7 @@ def world(request, tmp_path_factory):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     how, cases = json.dumps({"device": device, "engine": engine}), json.dumps(CASES[size])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    environment = environment_of_tests(OMP_NUM_THREADS="1")
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", str(HERE / "worlds.py"), str(folder), str(rank), str(size), how, cases],
@@ -150,10 +151,9 @@ def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
 )
 def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lost_process(error, kept):
     """Such a one would be waited for."""
-    training, dropped = trainer("proden", "none", None), []
-    training.world, training.engine = World(0, 2), "captured"
-    training._recorded = SimpleNamespace(forget=lambda: dropped.append(True))
-    with pytest.raises(type(error)), training._recordings_of_a_world():
+    dropped = []
+    recorded = SimpleNamespace(forget=lambda: dropped.append(True))
+    with pytest.raises(type(error)), dropped_behind(recorded, World(0, 2)):
         raise error
     assert bool(dropped) != kept
 

@@ -165,8 +165,11 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for name, tensor in under_prefix("optimizer", tensors).items():
         number, key = name.split(".", 1)
-        if tensor.ndim and tensor.shape != parameters[int(number)].shape:
-            raise ValueError(f"the optimizer's {name} has another shape than its parameter")
-        # In the parameter's order in memory, which a file does not keep and the fused optimizer insists on.
-        state.setdefault(int(number), {})[key] = torch.empty_like(parameters[int(number)]).copy_(tensor) if tensor.ndim else tensor
+        if tensor.ndim:
+            parameter = parameters[int(number)]
+            if tensor.shape != parameter.shape:
+                raise ValueError(f"the optimizer's {name} has another shape than its parameter")
+            # In the parameter's order in memory, which a file does not keep and the fused optimizer insists on.
+            tensor = torch.empty_like(parameter).copy_(tensor)
+        state.setdefault(int(number), {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

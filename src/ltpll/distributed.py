@@ -143,11 +143,11 @@ class World:
             return model
         # Statistics of batch norm are put together at the end of every epoch; sending them before each pass would change what an
         # earlier pass of the same step still needs. What says so has got another name in newer versions of torch.
-        # A convolution of one pixel has weights whose order in memory can be described in two ways, of which torch warns in vain.
-        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         known = inspect.signature(DistributedDataParallel).parameters
         said = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
         options: dict[str, Any] = {said: False}
+        # A convolution of one pixel has weights whose order in memory can be described in two ways, of which torch warns in vain.
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         return DistributedDataParallel(model, **options)
 
     def give(self, model: nn.Module) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ltpll.distributed import World
+from ltpll.distributed import World, is_loss_of_a_process
 from ltpll.errors import InputError
 
 ENGINES = ("auto", "eager", "captured", "compiled")
@@ -26,10 +26,10 @@ def chosen_engine(engine: str, device: torch.device, world: World | None = None)
         raise InputError(f"There is no engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
     if engine in ("captured", "compiled") and device.type != "cuda":
         raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
-    if world and not world.alone and (engine == "compiled" or (engine == "captured" and not world.can_be_recorded)):
+    world = world or World()
+    if not world.alone and (engine == "compiled" or (engine == "captured" and not world.can_be_recorded)):
         raise InputError(f"Several processes cannot train with the engine {engine!r} here: choose 'auto' or 'eager'.")
-    recorded = device.type == "cuda" and (world is None or world.can_be_recorded)
-    return ("captured" if recorded else "eager") if engine == "auto" else engine
+    return ("captured" if device.type == "cuda" and world.can_be_recorded else "eager") if engine == "auto" else engine
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Captured:
         self.work = work
         self.generator = generator
         # Where processes talk to each other a thread of NCCL's asks the device how far it is, also during a recording.
-        self._strict: dict[str, Any] = {} if alone else {"capture_error_mode": "thread_local"}
+        self._mode: dict[str, Any] = {} if alone else {"capture_error_mode": "thread_local"}
         self._recordings: dict[Hashable, _Recording] = {}
         self._seen: dict[Hashable, int] = {}
         self._stream = torch.cuda.Stream(generator.device)
@@ -112,7 +112,7 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)  # so that every replay draws anew
         try:
-            with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream, **self._strict):
+            with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream, **self._mode):
                 outputs = self.work(*held)
         except RuntimeError as error:
             raise InputError(
@@ -123,3 +123,20 @@ class Captured:
         # recording, on the stream of the recording; on a busy device a replay could otherwise come before that, and draw others.
         torch.cuda.current_stream().wait_stream(self._stream)
         return _Recording(graph, held, outputs)
+
+
+@contextmanager
+def dropped_behind(recorded: Captured | None, world: World) -> Iterator[None]:
+    """Recordings in which processes talk to each other do not outlive a training: until they are gone NCCL cannot end.
+
+    But one that waits for a process which is lost would never be gone.
+    """
+    lost = False
+    try:
+        yield
+    except RuntimeError as error:
+        lost = is_loss_of_a_process(error)
+        raise
+    finally:
+        if recorded is not None and not (lost or world.alone):
+            recorded.forget()

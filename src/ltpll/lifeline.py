@@ -16,7 +16,7 @@ from ltpll.errors import InputError
 
 GRACE = 20.0  # seconds in which the main thread can say for itself what happened, and end
 PATIENCE = 20.0  # seconds for all to connect
-PASSWORD_SECONDS = 2.0  # for one that has connected to say the password
+SHORTLY = 2.0  # seconds for one that has connected to say the password, or for one that fails to be gone
 MOMENT = 1.0  # seconds by which the end of the process that is to blame comes first, so that torchrun names that one
 # A process is done, ends with an error of its own, or has lost another one.
 LEAVES, FAILS, LOST = b".", b"?", b"!"
@@ -48,8 +48,9 @@ class Lifeline:
 
     def leave(self) -> None:
         """Called by a process that others no longer need, and that needs none of them."""
-        self._left = True
-        self._tell(LEAVES)
+        if not self._left:
+            self._left = True
+            self._tell(LEAVES)
 
     def fail(self) -> None:
         """Called by a process that ends with an error of its own, which it says itself."""
@@ -81,7 +82,7 @@ class Lifeline:
         self._failed = word == FAILS
         self._tell(word or LOST)  # others are connected with the first process only
         if self._failed:
-            end.settimeout(PASSWORD_SECONDS)
+            end.settimeout(SHORTLY)
             _said(end, 1)
         self._gone.set()
         time.sleep(GRACE)
@@ -124,7 +125,7 @@ def _accepted(n: int, agreed: Callable[[Any], Any]) -> list[socket.socket]:
                     f"Only {len(found)} of {n} other processes have come to port {port} of the first one, so that others have died, "
                     f"or cannot reach it: {ADVICE}"
                 ) from None
-            end.settimeout(PASSWORD_SECONDS)
+            end.settimeout(SHORTLY)
             if _said(end, len(password)) == password:
                 found.append(end)
             else:

@@ -19,8 +19,8 @@ from ltpll.candidates import Candidates
 from ltpll.checkpoint import has_checkpoint
 from ltpll.checks import check_data, check_parts
 from ltpll.contract import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
-from ltpll.distributed import Exchange, World, is_loss_of_a_process
-from ltpll.engine import Captured, alongside, chosen_engine
+from ltpll.distributed import Exchange, World
+from ltpll.engine import Captured, alongside, chosen_engine, dropped_behind
 from ltpll.errors import InputError
 from ltpll.feed import Draw, Feed
 from ltpll.files import check_writable
@@ -166,6 +166,7 @@ class PartialLabelTrainer(Resumable):
         # Here, since a recording holds on to the tensors above.
         self._step: Callable[..., Tensor] = self.step
         self._draw: Draw = self.draw
+        self._recorded: Captured | None = None
         if self.engine != "eager":
             recorded = self._recorded = Captured(lambda index, *views: self.step(index, views), self.generator, self.world.alone)
             self._step = lambda index, views: recorded(index, *views, phase=self._phase())
@@ -211,7 +212,7 @@ class PartialLabelTrainer(Resumable):
             if on_resume:
                 on_resume(self.epoch)
         saved = -math.inf
-        with held_back(path is not None) as signals, self._recordings_of_a_world():
+        with held_back(path is not None) as signals, dropped_behind(self._recorded, self.world):
             exchange = Exchange(self.world)
 
             def told() -> bool:
@@ -243,22 +244,6 @@ class PartialLabelTrainer(Resumable):
         self._check_weights()
         return self
 
-    @contextmanager
-    def _recordings_of_a_world(self) -> Iterator[None]:
-        """Recordings in which processes talk to each other do not outlive the training: until they are gone NCCL cannot end.
-
-        But one that waits for a process which is lost would never be gone.
-        """
-        lost = False
-        try:
-            yield
-        except RuntimeError as error:
-            lost = is_loss_of_a_process(error)
-            raise
-        finally:
-            if not (lost or self.world.alone or self.engine == "eager"):
-                self._recorded.forget()
-
     def train_epoch(self, pause: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """One pass over the data, or what is left of one; returns what is known without labels.
 
@@ -288,7 +273,7 @@ class PartialLabelTrainer(Resumable):
                 if pause():
                     self._watch.check(self._total, self.epoch + 1)
                     return None
-        self.world.wait()  # not longer than that allows for one that hangs; for a GPU nobody would stop to wait
+        self.world.wait()  # which gives up at some time; what follows waits for the GPU, and that for the others without end
         self._watch.check(self._total, self.epoch + 1)
         skipped = self._guard.n_dropped() if self._guard else 0
         if skipped == self._feed.step:
