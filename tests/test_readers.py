@@ -24,7 +24,6 @@ from fuzz.mutations import VALUES
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.cli.config import LARGEST, read_config
-from ltpll.data import array_files
 from ltpll.data.tables import Reading, read_candidates, read_table
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment
@@ -326,12 +325,6 @@ def test_arrays_that_claim_too_much_or_are_none_are_refused(tmp_path, content, p
     else:
         path.write_bytes(content)
     assert "holds no plain arrays, or is cut off" in refusal(lambda: read_candidates(path, None, "|"))
-
-
-def test_an_array_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(array_files, "UNPACKED_LIMIT", 1000)
-    (tmp_path / "a.npz").write_bytes(npz(candidates=np.zeros((100, 100))))
-    assert "unpacks to more than" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
 
 
 def test_a_member_that_is_no_array_is_refused(tmp_path):

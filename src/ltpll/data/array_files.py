@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.batches import check_file
+from ltpll.data.expansion import too_much
 from ltpll.errors import InputError, shown
 
-UNPACKED_LIMIT = 4 << 30  # bytes of all arrays of an .npz file, which may be packed a thousandfold
 SUFFIXES = (".npy", ".npz")
 
 
@@ -27,6 +27,8 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
             found = _member(path, choose) if path.suffix.lower() == ".npz" else np.load(path, allow_pickle=False, mmap_mode="r")
         if not isinstance(found, np.ndarray):
             raise InputError(f"{path} holds something else than an array: write it with numpy.save or numpy.savez.")
+        if path.suffix.lower() == ".npy":
+            _check(path, found.nbytes)
     except InputError:
         raise
     # A damaged file makes numpy and zipfile fail in ways that nobody has listed; and numpy's own sentence about objects would tell the
@@ -39,13 +41,32 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
 
 
 def _member(path: Path, choose: Callable[[Sequence[str]], str]) -> Any:
-    with zipfile.ZipFile(path) as archive:
-        if sum(member.file_size for member in archive.infolist()) > UNPACKED_LIMIT:
-            raise InputError(f"{path} unpacks to more than {UNPACKED_LIMIT >> 30} GiB: write the one array that is needed with numpy.save.")
     with np.load(path, allow_pickle=False) as content:
         if not hasattr(content, "files"):
             raise InputError(f"{path} is no .npz file: call it .npy if it holds a single array.")
         name = choose(content.files)
         if name not in content.files:
             raise InputError(f"{path} holds no array called {shown(name)}.")
+        member = next(one for one in content.zip.infolist() if one.filename in (name, f"{name}.npy"))
+        _check(path, member.file_size)
+        with content.zip.open(member) as stream:
+            if _claimed(stream) > member.file_size:  # numpy would reserve memory for the claim
+                raise ValueError("an array claims more than the archive holds of it")
         return content[name]
+
+
+def _claimed(stream: Any) -> int:
+    """The bytes of the array that the header at the start of a stream announces; 0 if it is another kind of file."""
+    try:
+        version = np.lib.format.read_magic(stream)
+    except ValueError:
+        return 0
+    read_header = {1: np.lib.format.read_array_header_1_0}.get(version[0], np.lib.format.read_array_header_2_0)
+    shape, _, dtype = read_header(stream)
+    return math.prod(shape) * int(dtype.itemsize)
+
+
+def _check(path: Path, expanded: int) -> None:
+    reason = too_much(path.stat().st_size, expanded)
+    if reason is not None:
+        raise InputError(f"{path} is not read, since {reason}: save fewer rows or columns, or save it uncompressed with numpy.save.")

@@ -15,10 +15,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ltpll.data.expansion import too_much
 from ltpll.errors import InputError, first_line, printable, shown
 
 BLOCK = 4 << 20
 SUFFIXES = (".csv", ".tsv", ".parquet")
+NUMBER_BYTES, TEXT_BYTES = 4, 16  # that a value of a Parquet file takes once it is read
 Progress = Callable[[int, int], None]
 """Called with how much is done and how much there is: bytes of a text file, rows of a Parquet file."""
 
@@ -277,6 +279,9 @@ class ParquetTable(Table):
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
         first = 0
         with _opened(self.path) as file:
+            reason = too_much(self.path.stat().st_size, _expanded_size(file, set(names)))
+            if reason is not None:
+                raise InputError(f"{self.path} is not read, since {reason}: write fewer rows or columns, or write it without compression.")
             for batch in file.iter_batches(batch_size=size, columns=names):
                 batch.validate(full=True)  # text that is no UTF-8 would fail anywhere below
                 if batch.num_rows:
@@ -284,6 +289,22 @@ class ParquetTable(Table):
                 first += batch.num_rows
                 if on_progress is not None:
                     on_progress(first, self.n_rows)
+
+
+def _expanded_size(file: Any, names: set[str]) -> int:
+    """What the values of some columns take in memory, by their number: dictionaries and runs pack millions of them into a few bytes."""
+    chosen = [field.name in names for field in file.schema_arrow for _ in range(_leaves(field.type))]
+    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+    chunks = [group.column(j) for group in groups for j, wanted in enumerate(chosen) if wanted]
+    return sum(
+        max(chunk.num_values * (TEXT_BYTES if chunk.physical_type.endswith("BYTE_ARRAY") else NUMBER_BYTES), chunk.total_uncompressed_size)
+        for chunk in chunks
+    )
+
+
+def _leaves(kind: Any) -> int:
+    """How many columns of a Parquet file a column of this type is stored in."""
+    return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
 
 
 @contextmanager

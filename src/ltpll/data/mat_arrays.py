@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-UNPACKED_LIMIT = 4 << 30  # bytes of one array; the lengths of the format cannot say more
+from ltpll.data.expansion import too_much
+
 PEEK = 4096  # unpacked bytes that hold an array's name, and so tell whether the rest is wanted
 MOST_DIMENSIONS = 32
 
@@ -29,6 +30,10 @@ _OLD_NUMBERS = ("f8", "f4", "i4", "i2", "u2", "u1")
 
 class DamagedError(Exception):
     """Why a file cannot be read, as a piece of a sentence."""
+
+
+class TooLargeError(Exception):
+    """Why a file must not be expanded, as a piece of a sentence."""
 
 
 class NewerError(Exception):
@@ -71,18 +76,24 @@ def _arrays(content: memoryview, wanted: Sequence[str]) -> Iterator[tuple[str, A
     if order is None:
         raise DamagedError("it does not start like one")
     position = 128
+    chosen: list[tuple[bool, memoryview, int]] = []  # compressed or not, the bytes, and how many they expand to
     while position < len(content):
         element = _element(content, position, order)
         position = element.end
-        body = element.content
         if element.kind == _COMPRESSED:
-            unpacked = _unpacked(body, order, wanted)
-            if unpacked is None:
-                continue
-            body = unpacked
-        elif element.kind != _MATRIX:
+            size = _expanded_size(element.content, order, wanted)
+            if size is not None:
+                chosen.append((True, element.content, size))
+        elif element.kind == _MATRIX:
+            chosen.append((False, element.content, 0))
+        else:
             raise DamagedError(f"a part of kind {element.kind} stands where an array should")
-        parts = _parts(body, order)
+    # All arrays together, before the first of them takes any memory.
+    reason = too_much(len(content), sum(size for _, _, size in chosen))
+    if reason is not None:
+        raise TooLargeError(reason)
+    for compressed, body, size in chosen:
+        parts = _parts(_expanded(body, size) if compressed else body, order)
         flags, shape, name = _about(parts, order)
         if name in wanted:
             yield name, _array(name, flags, shape, parts, order)
@@ -103,29 +114,36 @@ def _element(content: memoryview, position: int, order: str) -> _Element:
     return _Element(kind, content[start : start + n_bytes], start + n_bytes)
 
 
-def _unpacked(body: memoryview, order: str, wanted: Sequence[str]) -> memoryview | None:
-    """The array inside a compressed part, or None where its name, which is looked at first, is not wanted."""
+def _expanded_size(body: memoryview, order: str, wanted: Sequence[str]) -> int | None:
+    """How many bytes a compressed part says that it holds; None where its name, which comes early, is not wanted."""
+    try:
+        first = zlib.decompressobj().decompress(body, PEEK)
+    except zlib.error:
+        raise DamagedError("a compressed part cannot be unpacked") from None
+    if len(first) < 8:
+        raise DamagedError("a compressed part holds nothing")
+    kind, n_bytes = (int(number) for number in np.frombuffer(first[:8], order + "u4"))
+    if kind != _MATRIX:
+        raise DamagedError("a compressed part holds no array")
+    flags, shape, name = _about(_parts(memoryview(first)[8:], order), order)
+    if name not in wanted:
+        return None
+    if flags & 0xFF in _CLASSES and math.prod(shape) > n_bytes:  # a number takes at least one byte
+        raise DamagedError(f"the array {name!r} claims the shape {shape} in {n_bytes} bytes")
+    return n_bytes + 8
+
+
+def _expanded(body: memoryview, size: int) -> memoryview:
     try:
         stream = zlib.decompressobj()
-        first = stream.decompress(body, PEEK)
-        if len(first) < 8:
-            raise DamagedError("a compressed part holds nothing")
-        kind, n_bytes = (int(number) for number in np.frombuffer(first[:8], order + "u4"))
-        if kind != _MATRIX:
-            raise DamagedError("a compressed part holds no array")
-        if _about(_parts(memoryview(first)[8:], order), order)[2] not in wanted:
-            return None
-        if n_bytes > UNPACKED_LIMIT:
-            raise DamagedError(f"an array claims more than {UNPACKED_LIMIT >> 30} GiB")
-        rest = stream.decompress(stream.unconsumed_tail, n_bytes + 8 - len(first)) if n_bytes + 8 > len(first) else b""
+        whole = stream.decompress(body, size)
         if stream.decompress(stream.unconsumed_tail, 1) or not stream.eof:  # at the end the checksum is compared
             raise DamagedError("a compressed part does not end where it says")
     except zlib.error:
         raise DamagedError("a compressed part cannot be unpacked") from None
-    whole = first + rest
-    if len(whole) < n_bytes + 8:
+    if len(whole) < size:
         raise DamagedError("it is shorter than it says")
-    return memoryview(whole)[8 : 8 + n_bytes]
+    return memoryview(whole)[8:]
 
 
 def _parts(body: memoryview, order: str) -> Iterator[_Element]:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.batches import check_file
-from ltpll.data.mat_arrays import UNPACKED_LIMIT, DamagedError, NewerError, NotNumbersError, read_arrays
+from ltpll.data.expansion import too_much
+from ltpll.data.mat_arrays import DamagedError, NewerError, NotNumbersError, TooLargeError, read_arrays
 from ltpll.errors import InputError, first_line
 from ltpll.sets import MOST_CLASSES
 
@@ -31,9 +32,11 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
         raise InputError(f"{path} has no array called 'data': save the features under that name, one row an example.")
     data = found["data"]
     if hasattr(data, "toarray"):
-        if 4 * math.prod(data.shape) > UNPACKED_LIMIT:
+        reason = too_much(path.stat().st_size, 4 * math.prod(data.shape))
+        if reason is not None:
             raise InputError(
-                f"The sparse array 'data' of {path} has shape {data.shape}, too much to keep as plain numbers: choose fewer features."
+                f"The sparse array 'data' of {path} has shape {data.shape}, too much to keep as plain numbers ({reason}): "
+                "choose fewer features."
             )
         with np.errstate(over="ignore"):
             data = data.astype(np.float32).toarray()
@@ -60,6 +63,8 @@ def _load(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
     except NotNumbersError as error:
         raise InputError(f"The array {error.name!r} of {path} holds cells, text or objects: save plain numbers.") from None
+    except TooLargeError as error:
+        raise InputError(f"{path} is not read, since {error}: save fewer rows or features, or save it with -v6, uncompressed.") from None
     except DamagedError as error:
         raise InputError(f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is cut off or damaged.") from None
 

@@ -1,0 +1,54 @@
+"""Expansion: how much memory a file may take once it is read, decided from its sizes before anything is expanded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ALWAYS = 256 << 20  # bytes that any file may expand to, however small it is
+RATIO = 100  # times its own size beyond that; zeros compress a thousandfold, features about twofold
+COPIES = 2  # of the data that are in memory at once while they are converted
+
+
+def too_much(packed: int, expanded: int) -> str | None:
+    """Why `packed` bytes of a file must not be expanded to `expanded` bytes, as a piece of a sentence; None if they may be."""
+    if expanded > max(ALWAYS, RATIO * packed):
+        return f"{in_units(packed)} would expand to {in_units(expanded)}, more than {RATIO} times as much"
+    available = available_memory()
+    if available is not None and COPIES * expanded > available:
+        return f"reading it would take {in_units(COPIES * expanded)} of memory, and {in_units(available)} are available"
+    return None
+
+
+def available_memory() -> int | None:
+    """Bytes that this process can still take: what the machine has left, or its control group, whichever is less; None if unknown."""
+    found = [left for left in (_machine(), _control_group()) if left is not None]
+    return min(found, default=None)
+
+
+def _machine() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None
+
+
+def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """What a container's limit leaves; files that the system can drop again do not count as taken."""
+    try:
+        limit, taken = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
+        pairs = (line.split() for line in (root / "memory.stat").read_text().splitlines())
+        return limit - taken + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
+    except (OSError, ValueError):  # no control group, or the word "max" for no limit
+        return None
+
+
+def in_units(n_bytes: int) -> str:
+    """A size as people write it."""
+    value, units = float(n_bytes), iter(("bytes", "KiB", "MiB", "GiB"))
+    unit = next(units)
+    for larger in units:
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} {unit}" if value >= 10 or unit == "bytes" else f"{value:.1f} {unit}"
