@@ -391,6 +391,7 @@ def run_image_set(case: bytes, folder: Path) -> None:
 
 def run_own(case: bytes, folder: Path) -> None:
     """A finished run's folder, up to the tables and the page that are made of it, and how its table would be read again."""
+    from ltpll.checksums import MARKER, marker_of
     from ltpll.own.cleaning import annotator_columns, class_columns, cleaned_columns, read_cleaned
     from ltpll.own.page import page_of
     from ltpll.own.prediction import source_like
@@ -398,9 +399,10 @@ def run_own(case: bytes, folder: Path) -> None:
 
     home = folder / "run"
     home.mkdir(exist_ok=True)
-    for name, content in OWN_RUN.split(case[1:]).items():
+    files = OWN_RUN.split(case[1:])
+    for name, content in files.items():
         (home / name).write_bytes(content)
-    (home / "done").write_bytes(b"")
+    (home / MARKER).write_bytes(marker_of(home, files))  # whoever forges files can forge their checksums too
     found = read_cleaned(home)
     if case[:1] == b"\1":
         source_like(found.record, Path("t.csv"), None, None, "stop")

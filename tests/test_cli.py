@@ -1,5 +1,6 @@
 """The command line as a user meets it: real processes, real files, exit statuses."""
 
+import json
 import os
 import re
 import shutil
@@ -82,13 +83,19 @@ def test_fresh_trains_again(copied):
     assert all(stamp > before[key] for key, stamp in stamps(copied).items())
 
 
-def test_a_damaged_result_is_named_and_exits_with_2(copied):
+def test_a_damaged_result_is_named_and_trained_again(copied):
     damaged = next(copied.rglob("result.json"))
+    before = json.loads(damaged.read_text())
     damaged.write_text("{")
-    result = ltpll("toy", "--seeds", "1", cwd=copied)
-    assert result.returncode == 2
-    assert str(damaged.relative_to(copied)) in result.stderr
-    assert "Traceback" not in result.stderr
+    shown = ltpll("report", damaged.parent, "--out", "page.html", cwd=copied)
+    assert shown.returncode == 2
+    assert str(damaged) in shown.stderr
+    result = ltpll("toy", "--seeds", "1", "--workers", "0", cwd=copied)  # as that message says
+    assert result.returncode == 0
+    assert f"{damaged.parent.name} has lost or damaged files (result.json)" in result.stderr
+    assert "2 of 3 runs were finished earlier" in result.stdout
+    assert json.loads(damaged.read_text())["last"] == before["last"]
+    assert ltpll("report", damaged.parent, "--out", "page.html", cwd=copied).returncode == 0
 
 
 @pytest.mark.parametrize(

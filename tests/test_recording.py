@@ -190,3 +190,16 @@ def test_snapshots_are_evenly_spread_and_end_with_the_last():
     assert kept["epoch"] == [4, 10, 14, 20, 24, 30, 34, 40]
     assert kept["mean_prediction"]["test"] == [[epoch / 100] for epoch in kept["epoch"]]
     assert snapshots(history[:5], ["test"])["epoch"] == [2, 4]
+
+
+def test_a_finished_run_that_has_lost_its_result_gets_the_same_from_its_checkpoint(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    record(run)
+    before = run.result()
+    (run.folder / "result.json").unlink()
+    assert not run.done
+    trained = record(run)
+    assert trained.history[-1]["epoch"] == 7
+    assert run.done
+    for name in ("last", "best", "curves", "note"):
+        assert run.result()[name] == before[name]

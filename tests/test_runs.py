@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ltpll
-from ltpll.runs import Run, _commit, code_fingerprint, config_hash, environment, read_result, results_under
+from ltpll.checksums import damaged_files
+from ltpll.errors import InputWarning
+from ltpll.runs import Run, _commit, code_fingerprint, config_hash, environment, finished_in, read_result, results_under
 from refusals import refusal
 
 CONFIG = {"method": "corr", "rebalancer": "records", "seed": 1, "options": {"momentum": 0.9, "hidden": [64, 32]}}
@@ -120,7 +123,8 @@ def test_the_log_keeps_every_record_in_order_one_a_line(tmp_path):
     for i, record in enumerate(records):
         run.log(record)
         lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        assert [json.loads(line) for line in lines] == records[: i + 1]
+        assert [{key: value for key, value in json.loads(line).items() if key != "crc32"} for line in lines] == records[: i + 1]
+        assert run.records() == records[: i + 1]
 
 
 @pytest.mark.parametrize("n", [0, 1, 7])
@@ -153,7 +157,8 @@ def test_a_record_with_nan_is_not_written_as_a_broken_line(tmp_path):
     run.log({"loss": 1.0})
     with pytest.raises(ValueError, match="JSON"):
         run.log({"loss": float("nan")})
-    assert (run.folder / "metrics.jsonl").read_text() == '{"loss": 1.0}\n'
+    assert run.records() == [{"loss": 1.0}]
+    assert (run.folder / "metrics.jsonl").read_text().count("\n") == 1
 
 
 def test_a_result_comes_back_with_its_config_and_key(tmp_path):
@@ -258,6 +263,89 @@ def test_the_fingerprint_of_the_code_is_twelve_digits_and_stable():
     assert code_fingerprint() == first
 
 
+def finished_run(tmp_path, name=""):
+    run = Run(tmp_path, CONFIG, name)
+    run.start()
+    run.log({"epoch": 1, "loss": 0.5, "seconds": 2.0})
+    run.log({"epoch": 2, "loss": 0.25, "seconds": 2.0})
+    run.finish(RESULT)
+    return run
+
+
+def test_the_marker_holds_checksums_that_sha256sum_reads(tmp_path):
+    run = finished_run(tmp_path)
+    lines = dict(reversed(line.split("  ")) for line in (run.folder / "done").read_text().splitlines())
+    assert sorted(lines) == ["config.json", "metrics.jsonl", "result.json"]
+    for name, digest in lines.items():
+        assert hashlib.sha256((run.folder / name).read_bytes()).hexdigest() == digest
+
+
+def test_every_bit_of_a_finished_run_s_files_counts(tmp_path):
+    run = finished_run(tmp_path)
+    assert run.reopen_if_damaged() == []
+    for path in [run.folder / name for name in ("config.json", "metrics.jsonl", "result.json", "done")]:
+        whole = path.read_bytes()
+        for position in range(0, len(whole), 7):
+            path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+            assert damaged_files(run.folder)
+            if path.name == "result.json":
+                assert f"{path} is damaged" in refusal(run.result)
+        path.write_bytes(whole)
+    assert run.result()["key"] == run.key
+
+
+@pytest.mark.parametrize("name", ["config.json", "result.json", "metrics.jsonl", "done"])
+@pytest.mark.parametrize("how", ["changed", "lost"])
+def test_a_finished_run_with_a_damaged_file_is_taken_up_again(tmp_path, name, how):
+    run = finished_run(tmp_path)
+    (run.folder / "checkpoint.safetensors").touch()
+    if how == "changed":
+        (run.folder / name).write_bytes(b"{}")
+    else:
+        (run.folder / name).unlink()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = run.reopen_if_damaged()
+    if name == "done" and how == "lost":
+        assert found == []  # a run that was never finished
+    else:
+        assert found == [name]
+        assert name in str(caught[0].message)
+    assert not run.done
+    # Nothing else holds what the log held: such a run is trained from its beginning, others from their checkpoint.
+    assert (run.folder / "checkpoint.safetensors").exists() == (name != "metrics.jsonl")
+
+
+def test_a_run_of_an_earlier_version_without_checksums_is_not_read(tmp_path):
+    run = finished_run(tmp_path)
+    (run.folder / "done").write_bytes(b"")
+    assert not run.done
+    assert "no checksum of its file result.json: rerun the command" in refusal(run.result)
+
+
+def test_a_damaged_run_counts_as_missing_where_runs_are_collected_and_is_refused_where_they_are_shown(tmp_path):
+    run = finished_run(tmp_path)
+    assert [record["key"] for record in finished_in(tmp_path)] == [run.key]
+    (run.folder / "result.json").unlink()
+    assert "has lost its file result.json" in refusal(lambda: finished_in(tmp_path))
+    with pytest.warns(InputWarning, match="has lost its file result.json"):
+        assert finished_in(tmp_path, skip_damaged=True) == []
+
+
+@pytest.mark.parametrize(("name", "advice"), [("", "delete the folder"), ("mine", "--fresh")])
+def test_a_damaged_line_of_the_log_is_not_read(tmp_path, name, advice):
+    run = Run(tmp_path, CONFIG, name)
+    run.start()
+    run.log({"epoch": 1, "seconds": 2.0})
+    run.log({"epoch": 2, "seconds": 3.0})
+    path = run.folder / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"2.0", b"9.0"))
+    for read in (run.records, lambda: run.keep_log(1)):
+        message = refusal(read)
+        assert "is damaged" in message or "missing or damaged" in message
+        assert advice in message
+
+
 def test_a_named_run_lies_in_the_folder_of_that_name_and_leaves_other_files_alone(tmp_path):
     run = Run(tmp_path, {"experiment": "own", "seed": 1}, "mine")
     run.check_folder()
@@ -270,6 +358,8 @@ def test_a_named_run_lies_in_the_folder_of_that_name_and_leaves_other_files_alon
     assert sorted(path.name for path in run.folder.iterdir()) == ["config.json", "notes.txt"]
     run.check_folder()
     other = Run(tmp_path, {"experiment": "own", "seed": 2}, "mine")
+    other.check_folder()  # nothing has been trained, so there is nothing to lose
+    run.log({"epoch": 1})
     assert "(different: seed)" in refusal(other.check_folder)
     other.check_folder(afresh=True)
     foreign = Run(tmp_path, {"experiment": "images"}, "mine")

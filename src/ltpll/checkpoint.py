@@ -37,11 +37,12 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values, 
     write_atomically(path, save(flat, metadata=header), keep)
 
 
-def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Values]:
+def read_checkpoint(path: Path, device: torch.device | str = "cpu", *, advice: str = "") -> tuple[Tensors, Values]:
+    """Tensors and values of a file; `advice` is what to do about one that cannot be used, where deleting it does not help."""
     try:
         return _read(path, device)
     except _UnusableError as error:
-        raise InputError(f"{error.fact}: {error.advice}.") from None
+        raise InputError(f"{error.fact}: {advice or error.advice}.") from None
 
 
 class _UnusableError(Exception):

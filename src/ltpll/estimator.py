@@ -296,7 +296,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:
         """A classifier that `save` wrote, ready to predict on `device`."""
-        tensors, values = read_checkpoint(Path(path))
+        tensors, values = read_checkpoint(Path(path), advice="save the classifier again")
         try:
             self = cls(**{**values["params"], "device": device})
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])

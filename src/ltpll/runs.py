@@ -8,6 +8,8 @@ import os
 import platform
 import shutil
 import subprocess
+import warnings
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +21,15 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ltpll import __version__
-from ltpll.errors import BusyError, InputError, first_line
+from ltpll.checksums import MARKER, RESTORE, checksums, damaged_files, marker_of, read_checked
+from ltpll.errors import BusyError, InputError, InputWarning, first_line
 from ltpll.files import cannot_write, parse_json, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-run-1"
 # What a run writes into its folder beside its config, which is replaced in one move and so never missing. The marker comes first: what is
 # left of a deletion that was cut short must not look finished.
 OWN_FILES = (
-    "done",
+    MARKER,
     "result.json",
     "metrics.jsonl",
     "checkpoint*.safetensors",
@@ -39,6 +42,9 @@ OWN_FILES = (
     "tensorboard",
     "failed.txt",
 )
+# Those that are read again when the run is finished; checkpoints and folds have checksums of their own.
+CHECKED = ("config.json", "result.json", "metrics.jsonl", "classifier.safetensors", "examples.parquet", "votes.parquet", "pictures.parquet")
+CRC = "crc32"  # of the rest of a line of the log
 Record = dict[str, Any]
 
 
@@ -60,7 +66,29 @@ class Run:
 
     @property
     def done(self) -> bool:
-        return (self.folder / "done").exists()
+        """Whether the run is finished and has all its files; `reopen_if_damaged` looks into them, too."""
+        sums = checksums(self.folder)
+        return bool(sums) and all((self.folder / name).exists() for name in sums)
+
+    def reopen_if_damaged(self) -> list[str]:
+        """Take a finished run that has missing or damaged files for unfinished, so that training restores them.
+
+        What is damaged is deleted. If it is the log, which nothing else holds, the whole run is.
+
+        Returns:
+            The names of these files; empty if all are whole or the run is not finished.
+        """
+        damaged = damaged_files(self.folder)
+        if damaged:
+            warnings.warn(
+                f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again.", InputWarning, stacklevel=2
+            )
+            if "metrics.jsonl" in damaged:
+                self.forget()
+            for name in (MARKER, *damaged):
+                if name != "config.json":  # written again in one move
+                    (self.folder / name).unlink(missing_ok=True)
+        return damaged
 
     def forget(self) -> None:
         """Delete the folder, in one move: half of a run, left by a process that died on the way, could be taken for one.
@@ -72,7 +100,7 @@ class Run:
             if old.exists():
                 shutil.rmtree(old)
             if self.folder.exists():
-                (self.folder / "done").unlink(missing_ok=True)
+                (self.folder / MARKER).unlink(missing_ok=True)
                 self.folder.rename(old)
                 shutil.rmtree(old)
             return
@@ -97,7 +125,7 @@ class Run:
             raise InputError(f"The run folder {self.folder} cannot be read ({first_line(error)}): give another.") from None
         if not isinstance(before, dict) or before.get("experiment") != self.config.get("experiment"):
             raise InputError(f"The folder {self.folder} holds something else than this kind of run: give another.")
-        if afresh:
+        if afresh or self._untrained():
             return
         differing = sorted(name for name in {*before, *self.config} if before.get(name) != self.config.get(name))
         if differing:
@@ -105,6 +133,10 @@ class Run:
                 f"The run in {self.folder} was started with other settings or data (different: {', '.join(differing)}): "
                 "give another folder, or --fresh to train it anew."
             )
+
+    def _untrained(self) -> bool:
+        """Whether the folder holds no more than the config of a training that failed before its first epoch was over."""
+        return not self.done and self.epochs_logged() == 0 and not any(self.folder.glob("checkpoint*.safetensors"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -137,7 +169,7 @@ class Run:
 
     def log(self, record: Record, durable: bool = False) -> None:
         """Append one record to the stream; a durable one outlives a power cut, as the checkpoint behind it does."""
-        line = json.dumps(record, allow_nan=False) + "\n"
+        line = json.dumps({**record, CRC: _line_checksum(record)}) + "\n"
         try:
             with self._stream.open("a", encoding="utf-8") as file:
                 file.write(line)
@@ -150,18 +182,26 @@ class Run:
     def records(self) -> list[Record]:
         """The stream so far."""
         try:
-            return [parse_json(line) for line in self._lines()]
+            return [_checked_record(line) for line in self._lines()]
         except (OSError, ValueError):
-            path = self.folder / "metrics.jsonl"
-            raise InputError(f"The log {path} is missing or damaged: delete the run's folder and train it again.") from None
+            raise InputError(f"The log {self._stream} is missing or damaged: {self._start_over}.") from None
 
     def keep_log(self, n: int) -> None:
         """Cut the stream back to its first n records: those behind the last checkpoint will be made again."""
         lines = self._lines() if self._stream.exists() else []
+        try:
+            for line in lines[:n]:
+                _checked_record(line)
+        except ValueError:
+            raise InputError(f"The log {self._stream} is damaged: {self._start_over}.") from None
         if len(lines) < n:
-            raise InputError(f"{self._stream} has {len(lines)} of the {n} epochs of its checkpoint: delete {self.folder} to start again.")
+            raise InputError(f"The log {self._stream} has {len(lines)} of the {n} epochs of its checkpoint: {self._start_over}.")
         remove_leftovers(self.folder)
         write_atomically(self._stream, b"".join(lines[:n]))
+
+    @property
+    def _start_over(self) -> str:
+        return "train the run anew with --fresh" if self.name else f"delete the folder {self.folder} and rerun the command"
 
     def _lines(self) -> list[bytes]:
         """Without the beginning of one that a process left when it died."""
@@ -175,9 +215,10 @@ class Run:
             return 0
 
     def finish(self, result: Record) -> None:
-        """Write the result, then the marker that makes it count."""
+        """Write the result, then the marker that makes it count, with the checksums of all files that are read again."""
         write_atomically(self.folder / "result.json", _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
-        write_atomically(self.folder / "done", b"")
+        names = [name for name in CHECKED if (self.folder / name).exists()]
+        write_atomically(self.folder / MARKER, marker_of(self.folder, names))
 
     def result(self) -> Record:
         return read_result(self.folder / "result.json")
@@ -195,30 +236,59 @@ def record_of(run: Path) -> Record:
 
 
 def read_result(path: Path) -> Record:
-    """A result file, refused if it is not one."""
+    """A result file; one in the folder of a finished run is compared with its checksum.
+
+    Raises:
+        InputError: It is missing, damaged, or not a result file.
+    """
+    of_run = (path.parent / MARKER).exists()
+    advice = RESTORE if of_run else "delete it and make it again"
     try:
-        record = parse_json(path.read_text(encoding="utf-8"))
+        record = parse_json((read_checked(path) if of_run else path.read_bytes()).decode())
     except FileNotFoundError:
         raise InputError(f"There is no result file {path}.") from None
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
-        raise InputError(f"The result file {path} cannot be read ({first_line(error)}): delete it and run again.") from None
+        raise InputError(f"The result file {path} cannot be read ({first_line(error)}): {advice}.") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is not a result file of this program.")
     if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
-        raise InputError(f"The result file {path} is damaged (it has no config or no key): delete it and run again.")
+        raise InputError(f"The result file {path} is damaged (it has no config or no key): {advice}.")
     return record
 
 
-def finished_in(folder: Path) -> list[Record]:
-    """The records of a folder: of the runs in it that are done, and of result files that lie in it by themselves."""
-    paths = [marker.parent / "result.json" for marker in sorted(folder.glob("*/done"))]
-    return [read_result(path) for path in (*paths, *sorted(folder.glob("*.json")))]
+def finished_in(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
+    """The records of a folder: of the finished runs in it, and of result files that lie in it by themselves.
+
+    With `skip_damaged` a run whose result is missing or damaged counts as unfinished, and a warning says so.
+    """
+    found = []
+    for marker in sorted(folder.glob(f"*/{MARKER}")):
+        try:
+            found.append(read_result(marker.parent / "result.json"))
+        except InputError as error:
+            if not skip_damaged:
+                raise
+            warnings.warn(str(error), InputWarning, stacklevel=2)
+    return found + [read_result(path) for path in sorted(folder.glob("*.json"))]
 
 
 def results_under(folder: Path) -> Iterator[Record]:
     """All result records of a folder of committed results (`*.json`), in a stable order."""
     for path in sorted(folder.rglob("*.json")):
         yield read_result(path)
+
+
+def _line_checksum(record: Record) -> str:
+    return f"{zlib.crc32(json.dumps(record, allow_nan=False).encode()):08x}"
+
+
+def _checked_record(line: bytes) -> Record:
+    record = parse_json(line)
+    if not isinstance(record, dict) or record.pop(CRC, None) != _line_checksum(record):
+        raise ValueError("a line of the log is damaged")
+    return record
 
 
 def _json(value: Record) -> bytes:

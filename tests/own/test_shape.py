@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fuzz.seeds import own_files
+from ltpll.checksums import MARKER, marker_of
 from ltpll.own.cleaning import read_cleaned
 from ltpll.own.page import page_of
 from ltpll.own.prediction import source_like
@@ -21,8 +22,13 @@ from refusals import refusal
 def run(tmp_path):
     for name, content in own_files().items():
         (tmp_path / name).write_bytes(content)
-    (tmp_path / "done").touch()
-    return tmp_path
+    return sealed(tmp_path)
+
+
+def sealed(run):
+    """With the checksums of whatever its files hold now."""
+    (run / MARKER).write_bytes(marker_of(run, [path.name for path in run.iterdir() if path.name != MARKER]))
+    return run
 
 
 def change_record(run, *path, value):
@@ -32,12 +38,14 @@ def change_record(run, *path, value):
         part = part[key]
     part[path[-1]] = value
     (run / "result.json").write_text(json.dumps(record))
+    sealed(run)
 
 
 def change_table(run, name, column, values):
     path = run / f"{name}.parquet"
     table = pq.read_table(io.BytesIO(path.read_bytes()))
     pq.write_table(table.set_column(table.column_names.index(column), column, values), path)
+    sealed(run)
 
 
 def test_whole_files_are_read_and_shown(run):

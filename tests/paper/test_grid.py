@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ltpll.checksums import marker_of
 from ltpll.data.longtail import class_sizes
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiment import Experiment
@@ -75,7 +76,7 @@ def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     figures = {"last": {"test": judged}, "best": {"test": {"test": judged}}}
 
     write(tmp_path / "runs" / "a" / "result.json", seed=0)
-    (tmp_path / "runs" / "a" / "done").touch()
+    (tmp_path / "runs" / "a" / "done").write_bytes(marker_of(tmp_path / "runs" / "a", ["result.json"]))
     write(tmp_path / "runs" / "b" / "result.json", seed=1)  # without its marker
     write(tmp_path / "kept" / "c.json", seed=2)
     finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")

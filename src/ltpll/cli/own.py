@@ -50,12 +50,14 @@ def train_on_table(
     run = own_run(out, chosen, examples)
     run.check_folder(afresh=fresh)
     world.wait()  # until all have looked, since one of them now starts to write
-    if fresh and world.first:
-        run.forget()
+    if world.first:
+        if fresh:
+            run.forget()
+        run.reopen_if_damaged()
     world.wait()
     _say_what_was_read(examples)
     if world.agreed(run.done):
-        say(f"This run was finished earlier (--fresh trains it anew): {out}")
+        say(f"This run was finished earlier (--fresh trains it again): {out}")
         _say_result(run.result(), out)
         return
     close: Callable[[], None] = lambda: None  # noqa: E731

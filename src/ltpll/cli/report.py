@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ltpll.checksums import MARKER
 from ltpll.cli.console import console
 from ltpll.errors import InputError
 from ltpll.files import parse_json
@@ -63,8 +64,8 @@ def _records(path: Path) -> list[Record]:
     if not path.is_dir():
         raise InputError(f"There is no run {path}.")
     if (path / "config.json").exists():
-        if not (path / "done").exists():
-            raise InputError(f"The run {path} is not finished: the command that started it goes on with it.")
+        if not (path / MARKER).exists():
+            raise InputError(f"The run {path} is not finished: rerun the command that started it.")
         return [read_result(path / "result.json")]
     found = finished_in(path)
     if not found:

@@ -82,9 +82,10 @@ def _train(runs: Sequence[Run], train: Callable[[Run], None], workers: int | Non
     from ltpll.studies.study import run_missing
 
     runs[0].root.mkdir(parents=True, exist_ok=True)  # so that a folder that cannot be written is said before anything starts
-    if fresh:
-        for run in runs:
+    for run in runs:
+        if fresh:
             run.forget()
+        run.reopen_if_damaged()
     found = sum(run.done for run in runs)
     if found:
         console.print(f"{found} of {len(runs)} runs were finished earlier and are used again (--fresh trains them anew).")

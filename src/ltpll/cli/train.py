@@ -208,11 +208,13 @@ def _train_benchmark(
         experiment = Experiment.from_mapping(settings)
         images = load_image_set(experiment.data, data_root)
         run = experiment_run(out, experiment)
-        if fresh and world.first:
-            run.forget()
+        if world.first:
+            if fresh:
+                run.forget()
+            run.reopen_if_damaged()
         world.wait()
         if world.agreed(run.done):
-            console.print(f"This run was finished earlier (--fresh trains it anew): {run.folder}", markup=False, soft_wrap=True)
+            console.print(f"This run was finished earlier (--fresh trains it again): {run.folder}", markup=False, soft_wrap=True)
             _print_result(run)
             return
         console.print(f"Run {run.key} on {device}: {experiment.precision}, {shown}; {run.folder}", markup=False, soft_wrap=True)

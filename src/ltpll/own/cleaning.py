@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.checksums import MARKER, checksums, read_checked
 from ltpll.data.outputs import write_table
 from ltpll.errors import InputError, first_line
 from ltpll.own.shape import check_tables, problem_of_record
@@ -154,10 +155,10 @@ def own_record(folder: Path) -> Record:
     """The record of a finished run on own data; anything else is refused."""
     if not folder.is_dir():
         raise InputError(f"There is no run {folder}.")
-    if not (folder / "done").exists():
+    if not (folder / MARKER).exists():
         unfinished = (folder / "config.json").exists()
         raise InputError(
-            f"The run {folder} is not finished: the command that started it goes on with it." if unfinished else f"{folder} is no run."
+            f"The run {folder} is not finished: rerun the command that started it." if unfinished else f"{folder} is not a run folder."
         )
     record = record_of(folder)
     if record["config"].get("experiment") != "own":
@@ -171,13 +172,17 @@ def own_record(folder: Path) -> Record:
 
 
 def read_cleaned(folder: Path) -> Cleaned:
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    """The kept tables of a run.
 
+    Raises:
+        InputError: The run is unfinished, damaged, or not one on own data.
+    """
     record = own_record(folder)
     try:
-        found = pq.read_table(folder / EXAMPLES).combine_chunks()
-        votes = pq.read_table(folder / VOTES) if (folder / VOTES).exists() else None
-        pictures = pq.read_table(folder / PICTURES).to_pydict() if (folder / PICTURES).exists() else {"row": [], "jpeg": []}
+        kept = checksums(folder)
+        found = _kept_table(folder / EXAMPLES).combine_chunks()
+        votes = _kept_table(folder / VOTES) if VOTES in kept else None
+        pictures = _kept_table(folder / PICTURES).to_pydict() if PICTURES in kept else {"row": [], "jpeg": []}
 
         def column(name: str) -> Any:
             return found.column(name).to_numpy()
@@ -197,9 +202,18 @@ def read_cleaned(folder: Path) -> Cleaned:
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
         )
         check_tables(cleaned)
+    except InputError:
+        raise
     except Exception as error:  # of pyarrow about a damaged file, and of what is done with columns of the wrong kind
         raise InputError(f"The run {folder} is damaged ({first_line(error)}): train it again with --fresh.") from None
     return cleaned
+
+
+def _kept_table(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    return pq.read_table(pa.BufferReader(read_checked(path)))
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.checkpoint import before_it, read_checkpoint, write_checkpoint
 from ltpll.distributed import World
-from ltpll.errors import InputWarning
+from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.inputs import chosen_device
 from ltpll.own.opinions import Opinions, opinions
@@ -51,7 +51,7 @@ def opinions_of_folds(
     from sklearn.model_selection import KFold
 
     splits = list(KFold(min(folds, len(x)), shuffle=True, random_state=seed).split(np.empty(len(x))))
-    missing = [k for k in range(len(splits)) if not world.agreed(_kept(folder, k).exists())]
+    missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
     side_by_side = _side_by_side(make(), x, len(splits), workers) if world.alone else 1
     if side_by_side > 1 and missing:
         _train_in_processes(folder, make, x, sets, splits, missing, side_by_side, watch)
@@ -70,6 +70,15 @@ def opinions_of_folds(
 
 def _kept(folder: Path, k: int) -> Path:
     return folder / f"fold-{k + 1}.safetensors"
+
+
+def _is_finished(folder: Path, k: int) -> bool:
+    """Whether a fold has left what it found; a damaged file is as good as none."""
+    try:
+        Opinions.from_tensors(read_checkpoint(_kept(folder, k))[0])
+    except (InputError, KeyError):
+        return False
+    return True
 
 
 def _side_by_side(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> int:

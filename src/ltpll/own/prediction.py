@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ltpll.checksums import read_checked
 from ltpll.data.tables import Reading
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
@@ -51,6 +52,8 @@ def source_like(record: Record, table: Path, images: Path | None, features: Path
 
 
 def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
+    """The classifier of a finished run; another run's, or a damaged one, is refused."""
+    read_checked(run / CLASSIFIER)
     return PartialLabelClassifier.load(run / CLASSIFIER, device)
 
 

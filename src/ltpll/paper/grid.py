@@ -98,7 +98,12 @@ class Finished:
     @classmethod
     def under(cls, *folders: Path) -> Finished:
         """From folders of runs (those that are done) and folders of committed results."""
-        found = [record for folder in folders for record in finished_in(folder) if record["config"].get("experiment") == "images"]
+        found = [
+            record
+            for folder in folders
+            for record in finished_in(folder, skip_damaged=True)
+            if record["config"].get("experiment") == "images"
+        ]
         for record in found:
             check_record(record)
         return cls(found)

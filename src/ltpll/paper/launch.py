@@ -43,6 +43,7 @@ def launch(
     images: dict[str, ImageSet] = {}
     for number, experiment in enumerate(wanted):
         run = experiment_run(root, experiment)
+        run.reopen_if_damaged()
         if run.done:
             continue
         on_epoch, close = watch(number, experiment, run)

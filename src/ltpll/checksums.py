@@ -1,0 +1,68 @@
+"""Checksums: what a finished run's marker says of its files, so that a damaged or exchanged one is never read as if it were whole."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from ltpll.errors import InputError
+
+MARKER = "done"
+RESTORE = "rerun the command that trained it to restore it"
+_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
+
+
+def marker_of(folder: Path, names: Iterable[str]) -> bytes:
+    """The content of a marker for some files of a folder; `sha256sum --check done` reads it too."""
+    return "".join(f"{_digest((folder / name).read_bytes())}  {name}\n" for name in sorted(names)).encode()
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """The sums in a folder's marker by file name; empty if there is no marker or it cannot be read."""
+    try:
+        lines = (folder / MARKER).read_bytes().decode("ascii").split("\n")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    found = [_LINE.fullmatch(line) for line in lines[:-1]]
+    return {line[2]: line[1] for line in found if line} if all(found) and not lines[-1] else {}
+
+
+def read_checked(path: Path) -> bytes:
+    """The content of a file of a finished run, refused if it is not what the run wrote.
+
+    Raises:
+        InputError: The file is missing, was changed, or belongs to another run.
+    """
+    expected = checksums(path.parent).get(path.name)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"The run {path.parent} has lost its file {path.name}: {RESTORE}.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}): {RESTORE}.") from None
+    if expected is None:
+        raise InputError(f"The run {path.parent} has no checksum of its file {path.name}: {RESTORE}.")
+    if _digest(content) != expected:
+        raise InputError(f"{path} is damaged or not the file that the run wrote (its checksum differs): {RESTORE}.")
+    return content
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """The files of a finished run that are missing or changed; the marker itself if it names none."""
+    sums = checksums(folder)
+    if not sums:
+        return [MARKER] if (folder / MARKER).exists() else []
+    return [name for name, expected in sums.items() if not _is_whole(folder / name, expected)]
+
+
+def _is_whole(path: Path, expected: str) -> bool:
+    try:
+        return _digest(path.read_bytes()) == expected
+    except OSError:
+        return False
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
