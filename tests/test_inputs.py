@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ltpll.inputs import as_inputs, as_labels, at_least, chosen_device
+from ltpll.inputs import as_inputs, as_labels, at_least, chosen_device, in_range
 from refusals import refusal
 
 GRID = np.arange(12.0).reshape(4, 3) / 8  # exact in every float type
@@ -157,9 +157,17 @@ def test_a_whole_number_that_is_large_enough_is_kept(value, least):
     assert result == value
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "3", "three", None, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "3", "three", None, float("nan"), float("inf"), 10**40])
 def test_what_is_no_whole_number_or_too_small_is_refused_by_name(value):
-    assert refusal(lambda: at_least(value, 1, "epochs")) == f"epochs is {value}: it must be a whole number of at least 1."
+    assert refusal(lambda: at_least(value, 1, "epochs")) == f"epochs is {value!r}: it must be a whole number of at least 1."
+
+
+@pytest.mark.parametrize("value", [0, -0.0, -1, "0.1", None, float("nan"), float("inf"), 2.5, True])
+def test_what_is_no_number_or_out_of_range_is_refused_by_name(value):
+    message = refusal(lambda: in_range(value, "lr", 0, 2, above=True))
+    assert message == f"lr is {value!r}: it must be a number above 0 and at most 2."
+    assert in_range(np.float32(0.5), "lr", 0, 2, above=True) == 0.5
+    assert in_range(0, "momentum", 0) == 0.0
 
 
 @pytest.mark.parametrize("name", ["gpu0", "cuda:99", "cpu:x", ""])

@@ -23,7 +23,7 @@ from ltpll.contract import Extra, Method, Rebalancer, linear_head
 from ltpll.distributed import World
 from ltpll.errors import InputError, first_line
 from ltpll.extras import EXTRAS
-from ltpll.inputs import as_inputs, chosen_device, rows_at_once
+from ltpll.inputs import as_inputs, at_least, chosen_device, rows_at_once
 from ltpll.labels import read_labels
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -37,6 +37,7 @@ from ltpll.views import ImageViews, ViewSource
 from ltpll.views.features import FeatureViews
 
 FEW_PIXELS = 32 * 32  # up to which a small network does
+IMAGE_MODELS = ("small-cnn", "resnet18")
 
 
 class Schedule(NamedTuple):
@@ -170,9 +171,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """How long `fit` trains on n rows, and how many of them are in a batch."""
         # A step for every thirty-second part of few rows; of many, batches that keep the processor busy.
         chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), 16), 512)
-        batch_size = int(chosen if self.batch_size == "auto" else self.batch_size)
+        batch_size = chosen if self.batch_size == "auto" else at_least(self.batch_size, 1, "batch_size")
         epochs = min(max(math.ceil(self.steps * batch_size / n), 10), 500) if self.epochs == "auto" else self.epochs
-        return Schedule(int(epochs), batch_size)
+        return Schedule(at_least(epochs, 1, "epochs"), batch_size)
 
     def _model(self, shape: tuple[int, ...], n_classes: int, seed: int) -> nn.Module:
         if isinstance(self.model, nn.Module):
@@ -182,6 +183,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         name = self.model
         if name == "auto":
             name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= FEW_PIXELS else "resnet18"
+        if name in IMAGE_MODELS and len(shape) == 1:
+            raise InputError(f"The model {name!r} is for images, and each example has {shape[0]} features: choose 'mlp' or 'auto'.")
         inputs = {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
         return build_model(name, seed, n_classes=n_classes, **inputs)
 

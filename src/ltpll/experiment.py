@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ltpll.candidates import Candidates
+from ltpll.checks import check_data
 from ltpll.data import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.data.image_sets import ImageSet, load_image_set
 from ltpll.distributed import World
@@ -216,14 +217,16 @@ def train(
 ) -> None:
     """Train an experiment's run to its end, going on from its checkpoint if it has one; nobody but its `world` may train it meanwhile."""
     world = world or World()
+    if world.agreed(run.done):
+        return
+    # Everything that can be refused is refused here, before the folder exists.
+    experiment = Experiment.from_config(run.config)
+    problem = draw_problem(experiment, images)
+    trainer = build_trainer(experiment, problem, device=device, engine=engine, on_nan=on_nan, world=world, sync_batch_norm=sync_batch_norm)
+    check_data(problem.x, problem.candidates, trainer.head)
     with run.locked() if world.first else nullcontext():
         if world.agreed(run.done):  # by another process, since this one looked
             return
-        experiment = Experiment.from_config(run.config)
-        problem = draw_problem(experiment, images)
-        trainer = build_trainer(
-            experiment, problem, device=device, engine=engine, on_nan=on_nan, world=world, sync_batch_norm=sync_batch_norm
-        )
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.own_rebalancing
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 
 VALUES_AT_ONCE = 1 << 19  # in checks and sums over all data: each comparison makes an array as large as what it compares
 
@@ -73,7 +74,17 @@ def chosen_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-def at_least(value: int, least: int, name: str) -> int:
-    if not isinstance(value, (int, float, np.number)) or not np.isfinite(value) or int(value) != value or value < least:
-        raise InputError(f"{name} is {value}: it must be a whole number of at least {least}.")
+def in_range(value: float, name: str, least: float, most: float = math.inf, *, above: bool = False) -> float:
+    """A finite number from `least` (excluded with `above`) to `most`, refused by name if it is anything else."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not (least < value if above else least <= value) or value > most:
+        bound = f"above {least:g}" if above else f"at least {least:g}"
+        raise InputError(f"{name} is {shown(value)}: it must be a number {bound}{'' if most == math.inf else f' and at most {most:g}'}.")
+    return float(value)
+
+
+def at_least(value: Any, least: int, name: str) -> int:
+    whole = isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and float(value).is_integer())
+    if not whole or value < least or value >= 2**63:
+        raise InputError(f"{name} is {shown(value)}: it must be a whole number of at least {least}.")
     return int(value)

@@ -25,7 +25,7 @@ from ltpll.errors import InputError
 from ltpll.feed import Draw, Feed
 from ltpll.files import check_writable
 from ltpll.finite import Guard, Watch, not_finite, rows_not_finite
-from ltpll.inputs import as_inputs, at_least, chosen_device
+from ltpll.inputs import as_inputs, at_least, chosen_device, in_range
 from ltpll.models.norm import synchronised
 from ltpll.passes import Passes
 from ltpll.predictor import Array, Predictor, at_once
@@ -104,7 +104,8 @@ class PartialLabelTrainer(Resumable):
         self.epochs = at_least(epochs, 1, "epochs")
         self.batch_size = at_least(batch_size, 1, "batch_size")
         self.warmup_epochs = at_least(warmup_epochs, 0, "warmup_epochs")
-        self.lr, self.final_lr = lr, final_lr
+        self.lr, self.final_lr = in_range(lr, "lr", 0, above=True), in_range(final_lr, "final_lr", 0, 1)
+        momentum, weight_decay = in_range(momentum, "momentum", 0, 1), in_range(weight_decay, "weight_decay", 0)
         self.drop_last = drop_last
         self.epoch = 0
         self.history = []

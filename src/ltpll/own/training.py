@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.checks import check_data
 from ltpll.distributed import World
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, images_first
-from ltpll.inputs import at_least
 from ltpll.own.cleaning import Cleaning, keep_pictures, keep_tables, noteworthy
 from ltpll.own.examples import Examples, Source
 from ltpll.own.folds import Watch, opinions_of_folds
@@ -59,7 +59,6 @@ class Settings:
                 check_setting(name, known[name], value, "The setting")
             elif value != "auto":
                 check_setting(name, 1, value, "The setting")
-        at_least(values.get("folds", cls.folds), 0, "folds")
         floats = ("lr", "weight_decay")
         plain: dict[str, Any] = {
             name: int(value) if isinstance(value, float) and name not in floats else value for name, value in values.items()
@@ -100,26 +99,30 @@ def train_own(
 ) -> None:
     """Train the run to its end, going on from wherever an interrupted one stopped; of several processes, the first one writes."""
     world = world or World()
+    if world.agreed(run.done):
+        return
+    # Everything that can be refused is refused here, before the folder exists.
+    chosen = examples.training()
+    trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
+    if len(trained) < 2:
+        raise InputError(f"Only {len(trained)} of {len(examples)} rows are to be trained on: training needs at least two.")
+    everything = len(held_out) == 0
+    x = examples.x if everything else examples.x[trained]
+    sets = examples.candidates if everything else examples.candidates.select(trained)
+    labels = examples.table.labels
+    rest = examples.x[held_out]
+    judge = Judge(
+        images_first(rest) if rest.ndim == 4 else rest,
+        None if everything else examples.candidates.select(held_out),
+        None if labels is None else labels[held_out],
+        None if labels is None else labels[trained],
+    )
+    classifier = settings.classifier(device, on_nan)
+    trainer, inputs, candidates = classifier.begin(x, sets, world)
+    check_data(inputs, candidates, trainer.head)
     with run.locked() if world.first else nullcontext():
-        if world.agreed(run.done):
+        if world.agreed(run.done):  # by another process, since this one looked
             return
-        chosen = examples.training()
-        trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-        if len(trained) < 2:
-            raise InputError(f"Only {len(trained)} of {len(examples)} rows are to be trained on: training needs at least two.")
-        everything = len(held_out) == 0
-        x = examples.x if everything else examples.x[trained]
-        sets = examples.candidates if everything else examples.candidates.select(trained)
-        labels = examples.table.labels
-        rest = examples.x[held_out]
-        judge = Judge(
-            images_first(rest) if rest.ndim == 4 else rest,
-            None if everything else examples.candidates.select(held_out),
-            None if labels is None else labels[held_out],
-            None if labels is None else labels[trained],
-        )
-        classifier = settings.classifier(device, on_nan)
-        trainer, inputs, candidates = classifier.begin(x, sets, world)
         train_logged(
             run,
             trainer,
