@@ -191,7 +191,7 @@ def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_r
         ("data: cifar10\nlr: .nan", "lr is nan: it must be a number"),
         ("data: cifar10\nimbalance: .inf", "imbalance is inf: it must be a number"),
         ("data: cifar10\nepochs: 1.5", "epochs is 1.5: it must be a whole number"),
-        ("data: cifar10\nseed: -1", "seed is -1: it must be at least 0"),
+        ("data: cifar10\nseed: -1", "seed is -1: it must be between 0 and 4294967295"),
         (f"data: cifar10\nwidth: {'9' * 400}", "it must be a whole number"),
         ("data: [cifar10]", "data is ['cifar10']: it must be text"),
         ("? [a]\n: 1", "in line 1: found unhashable key"),

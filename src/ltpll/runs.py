@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -222,6 +223,17 @@ class Run:
 
     def result(self) -> Record:
         return read_result(self.folder / "result.json")
+
+
+def check_not_of_run(path: Path) -> None:
+    """Refuse to write over a file that a run reads again.
+
+    Raises:
+        InputError: The path leads to such a file.
+    """
+    real = path.resolve()
+    if (real.parent / "config.json").exists() and any(fnmatch(real.name, pattern) for pattern in ("config.json", *OWN_FILES)):
+        raise InputError(f"{path} is a file of the run {path.parent}, which would be lost: write to another file.")
 
 
 def config_hash(config: Mapping[str, Any]) -> str:

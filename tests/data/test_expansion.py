@@ -145,7 +145,7 @@ def test_what_is_small_or_nearly_as_large_as_its_file_may_expand(monkeypatch):
 def test_what_does_not_fit_into_memory_is_refused_whatever_its_ratio(monkeypatch):
     monkeypatch.setattr(expansion, "available_memory", lambda: 3 * GIB)
     assert too_much(GIB, GIB) is None
-    assert too_much(2 * GIB, 2 * GIB) == "reading it would take 4.0 GiB of memory, and 3.0 GiB are available"
+    assert too_much(2 * GIB, 2 * GIB) == "that would take 4.0 GiB of memory, and 3.0 GiB are available"
 
 
 def test_available_memory_is_what_the_machine_or_its_control_group_has_left(tmp_path):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ltpll.candidates import Candidates
 from ltpll.data import batches
 from ltpll.data.tables import LabelTable, Reading, read_candidates, read_table
+from ltpll.errors import InputWarning
 from refusals import refusal
 
 ROWS = [["cat", "dog"], ["dog"], ["fox", "cat"], ["cat"], ["cat", "dog", "fox"]]
@@ -176,6 +177,14 @@ def test_commas_separate_where_that_is_asked_for(tmp_path):
     assert sets(read_table(path, Reading(separator="::"))) == [["cat", "dog"], ["cat"]]
 
 
+def test_names_that_hold_another_separator_are_warned_of_where_nothing_is_split(tmp_path):
+    (tmp_path / "t.csv").write_text('candidates\n"Rome, Italy"\n"Oslo, Norway"\nParis\n')
+    with pytest.warns(InputWarning, match=r"2 class names hold ',', such as 'Rome, Italy'.*--separator ','"):
+        found = read_table(tmp_path / "t.csv")
+    assert found.candidates.classes == ("Oslo, Norway", "Paris", "Rome, Italy")
+    assert sets(read_table(tmp_path / "t.csv", Reading(separator=",")))[0] == ["Italy", "Rome"]
+
+
 def test_names_that_hold_other_separators_are_names_while_their_pieces_are_none(tmp_path):
     path = text(tmp_path, 'candidates\n"salt, fine|sand, fine"\n"salt, fine|N/A"\n"sand, fine|Salz; grob"\n')
     assert read_table(path).candidates.classes == ("N/A", "Salz; grob", "salt, fine", "sand, fine")
@@ -196,15 +205,15 @@ def test_given_classes_keep_their_order_and_may_be_more_than_occur(tmp_path):
 # ---- features ---------------------------------------------------------------------------------------------------------
 
 
-def test_columns_that_are_not_numbers_throughout_are_no_features(tmp_path):
+def test_columns_of_text_are_not_features_and_are_named(tmp_path):
     n = 300
     table = pd.DataFrame(
         {
             "candidates": ["a|b"] * n,
             "x": [f" {i / 7} " for i in range(n)],
-            "late": ["1"] * (n - 1) + ["one"],
             "empty": [""] * n,
             "yes": ["true"] * n,
+            "code": ["7", "A7", "B2"] * (n // 3),
             "big": [str(10**9 + i) for i in range(n)],
         }
     )
@@ -215,7 +224,22 @@ def test_columns_that_are_not_numbers_throughout_are_no_features(tmp_path):
             patch.setattr(batches, "BLOCK", block)
             found = read_table(path)
         assert found.feature_names == ("x", "big")
+        assert found.left_out == ("yes", "code")
         np.testing.assert_array_equal(found.features[:, 0], (np.arange(n) / 7).astype(np.float32))
+
+
+@pytest.mark.parametrize("row", [0, 57, 299])
+@pytest.mark.parametrize("block", [batches.BLOCK, 1 << 11])
+def test_a_word_in_a_column_of_numbers_is_named_and_not_passed_over(tmp_path, monkeypatch, row, block):
+    monkeypatch.setattr(batches, "BLOCK", block)  # so that the word comes after the rows that are looked at first, too
+    cells = [str(i / 7) for i in range(300)]
+    cells[row] = "abc"
+    path = write(tmp_path, pd.DataFrame({"candidates": ["a|b"] * 300, "width": cells, "height": range(300)}), ".csv")
+    message = refusal(lambda: read_table(path))
+    assert f"Row {row + 1} below the header" in message
+    assert "holds 'abc' in the column 'width'" in message
+    assert "--feature-column" in message
+    assert read_table(path, Reading(features=("height",))).feature_names == ("height",)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -510,6 +534,7 @@ BAD_TEXTS = {
     ),
     "mixed commas": ('candidates\ncat|dog\nfox\n"cat, dog|fox"\n', {}, "separated by ',' rather than '|'"),
     "mixed pipes": ("candidates\ncat;dog\ncat|dog\nfox\n", {"separator": ";"}, "separated by '|' rather than ';'"),
+    "pipes under another separator": ("candidates\ncat|dog\nfox\nowl\n", {"separator": ";"}, "separated by '|' rather than ';'"),
     "only another separator": ("candidates\ncat;dog\ndog;fox\nfox;cat\n", {}, "separated by ';'"),
     "mixed with classes": ("candidates\ncat;dog\n", {"classes": ("cat", "dog")}, "separated by ';'"),
     "no separator": (GOOD, {"separator": ""}, "separator between candidate names is empty"),

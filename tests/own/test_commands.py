@@ -1,8 +1,10 @@
 """Own data through the command line alone: from a folder of pictures and a table to cleaned labels, predictions, a page and a model."""
 
 import csv
+import errno
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -292,3 +294,88 @@ def test_formulas_in_ids_and_classes_are_written_as_text(tmp_path):
     for row in rows_of(tmp_path / "c.csv"):
         assert row["id"].startswith("'=")
         assert not any(cell.startswith(("=", "+", "@")) for cell in row.values())
+
+
+def test_columns_of_text_are_said_to_be_left_out(tmp_path):
+    rows = [[*row, "seen twice" if i % 2 else "-"] for i, row in enumerate(feature_rows(20))]
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "notes"], rows)
+    said = ltpll("train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
+    assert "Columns that hold text are not learned from: 'notes'." in said
+
+
+@pytest.mark.parametrize("beside", ["array", "pictures"])
+def test_columns_chosen_beside_features_that_have_none_are_refused(trees, tmp_path, beside):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(48, 2)))
+    more = ["--features", tmp_path / "x.npy"] if beside == "array" else ["--images", trees[0] / "pictures"]
+    message = ltpll("train", trees[0] / "labels.csv", *more, "--feature-column", "u", "--out", tmp_path / "run", status=2)
+    assert message.startswith("--feature-column chooses columns of a table")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_on_columns_predicts_from_an_array_in_their_order(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
+    ltpll("train", table, "--epochs", "30", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
+    new = write_csv(tmp_path / "new.csv", ["id"], [["a"], ["b"]])
+    np.save(tmp_path / "x.npy", np.asarray([[0.1, 0.1], [4.2, 0.0]]))
+    ltpll("predict", tmp_path / "run", new, "--features", tmp_path / "x.npy", "--out", tmp_path / "p.csv")
+    assert [row["label"] for row in rows_of(tmp_path / "p.csv")] == ["a", "b"]
+
+
+def test_no_command_writes_over_a_run_or_over_what_it_reads(trees, tmp_path):
+    shutil.copytree(trees[0], tmp_path / "trees")
+    folder = tmp_path / "trees"
+    (tmp_path / "link.parquet").symlink_to(folder / "run" / "examples.parquet")
+    new = write_csv(tmp_path / "new.csv", ["path"], [["000.png"]])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} | {new: new.read_bytes()}
+    predict = ["predict", folder / "run", new, "--images", folder / "pictures", "--out"]
+    for command in (
+        ["clean", folder / "run", "--out", folder / "run" / "examples.parquet"],
+        ["clean", folder / "run", "--out", tmp_path / "link.parquet"],
+        ["clean", folder / "run", "--out", folder / "run" / "votes.parquet"],
+        [*predict, folder / "run" / "pictures.parquet"],
+        ["report", folder / "run", "--out", folder / "run" / "result.json"],
+        ["report", folder / "run", "--out", folder / "run" / "done"],
+        ["export", folder / "run", "--onnx", folder / "run" / "classifier.safetensors"],
+    ):
+        assert "is a file of the run" in ltpll(*command, status=2)
+    assert "is the table to predict" in ltpll(*predict, new, status=2)
+    for path, content in before.items():
+        assert path.read_bytes() == content
+    ltpll("clean", folder / "run", "--out", folder / "run" / "cleaned.csv")  # what is no file of the run may lie in its folder
+
+
+def test_the_table_of_a_run_is_not_written_over_by_its_cleaned_labels(tmp_path, monkeypatch):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
+    before = table.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    ltpll("train", "t.csv", "--epochs", "1", "--folds", "0", "--out", "run", "--device", "cpu")
+    assert "is the table of the run" in ltpll("clean", "run", "--out", "t.csv", status=2)
+    assert "is the table of the run" in ltpll("clean", tmp_path / "run", "--out", table, status=2)
+    assert table.read_bytes() == before
+
+
+def test_a_place_that_takes_no_files_is_named_and_no_temporary_file_is(trees, tmp_path, monkeypatch):
+    def refusing(original):
+        def call(self, *given, **options):
+            if self.suffix == ".tmp":
+                raise OSError(errno.EROFS, "Read-only file system", str(self))
+            return original(self, *given, **options)
+
+        return call
+
+    for name in ("open", "unlink"):
+        monkeypatch.setattr(f"pathlib.Path.{name}", refusing(getattr(Path, name)))
+    message = ltpll("clean", trees[0] / "run", "--out", tmp_path / "c.csv", status=2)
+    assert message == f"{tmp_path / 'c.csv'} cannot be written (Read-only file system)."
+
+
+def test_what_is_neither_a_table_nor_an_image_set_is_said(trees, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    assert ltpll("train", status=2).startswith("There is nothing to train on: give a table of your own (.csv")
+    message = ltpll("train", "m", "--images", trees[0] / "pictures", status=2)
+    assert message.startswith("m is a folder: give a table of your own (.csv")
+    assert ltpll("train", "cifar11", status=2).startswith("There is no table or image set 'cifar11'. Did you mean 'cifar10'?")
+    assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
+    (tmp_path / "c.yaml").write_text("data: 5\n")
+    assert "data is 5: it must be text" in ltpll("train", "--config", "c.yaml", status=2)

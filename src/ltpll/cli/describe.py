@@ -37,8 +37,8 @@ def describe(
 ) -> None:
     """Say what candidate sets are like: sizes, classes that share sets, ambiguity, and the class imbalance they let see.
 
-    A file is a .csv, .tsv or .parquet table with a column of lists or of text such as cat|dog, or an .npy or .npz array of zeros and ones
-    (rows × classes).
+    A file is a .csv, .tsv or .parquet table with a column of lists or of text such as cat|dog, an .npy or .npz array of zeros and ones
+    (rows × classes), or a MATLAB file with the arrays data and partial_target.
     """
     from ltpll.data.image_sets import IMAGE_SETS
     from ltpll.data.tables import read_candidates

@@ -11,8 +11,8 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.cli.progress import interruptible
-from ltpll.errors import printable
-from ltpll.runs import Record
+from ltpll.errors import InputError, printable, shown
+from ltpll.runs import Record, check_not_of_run
 
 if TYPE_CHECKING:
     from ltpll.distributed import World
@@ -114,6 +114,8 @@ def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _say_what_was_read(examples: Examples) -> None:
+    from ltpll.data.batches import listed
+
     sets, training = examples.candidates, int(examples.training().sum())
     shape = " × ".join(map(str, examples.x.shape[1:]))
     kind = "pictures" if examples.x.ndim == 4 else "features"
@@ -127,6 +129,9 @@ def _say_what_was_read(examples: Examples) -> None:
     if examples.table.votes is not None:
         parts.append(f"{len(examples.table.votes.names):,} annotators")
     say(", ".join(parts) + ".")
+    if examples.table.left_out:
+        names = listed([shown(name) for name in examples.table.left_out], SHOWN)
+        say(f"Columns that hold text are not learned from: {names}.")
 
 
 def _say_result(result: Record, out: Path) -> None:
@@ -163,6 +168,7 @@ def predict(
     from ltpll.own.prediction import prediction_columns, source_like
 
     check_output(out)
+    _keep_inputs([out], {"the table to predict": table, "the features": features})
     record = own_record(run)
     with reading_progress() as told:
         examples = read_own(source_like(record, table, images, features, on_error), told, needs_candidates=False)
@@ -184,6 +190,8 @@ def clean(
 
     check_output(out)
     found = read_cleaned(run)
+    beside = [_beside(out, what) for what in ("classes", "annotators")]
+    _keep_inputs([out, *beside], {"the table of the run": Path(found.record["source"]["table"])})
     classes = class_columns(found)
     tables = {out: cleaned_columns(found, separator), _beside(out, "classes"): classes}
     if found.votes is not None:
@@ -211,11 +219,21 @@ def export(
     from ltpll.own.prediction import compared_with_onnx, load_classifier
 
     own_record(run)
+    _keep_inputs([onnx], {})
     classifier = load_classifier(run, "cpu")
     classifier.to_onnx(onnx)
     difference = compared_with_onnx(classifier, onnx)
     checked = "not checked, since onnxruntime is not installed" if difference is None else f"differs from torch by {difference:.1g} at most"
     say(f"{onnx}: input x {_shape(classifier)}, output logits of {len(classifier.classes_)} classes; {checked}.")
+
+
+def _keep_inputs(outputs: list[Path], inputs: dict[str, Path | None]) -> None:
+    """Refuse to write over what was read, or over a file of a run."""
+    for out in outputs:
+        check_not_of_run(out)
+        for what, path in inputs.items():
+            if path is not None and out.resolve() == path.resolve():
+                raise InputError(f"{out} is {what}, which would be lost: write to another file.")
 
 
 def _shape(classifier: Any) -> str:

@@ -12,7 +12,7 @@ from ltpll.cli.console import console
 from ltpll.errors import InputError
 from ltpll.files import parse_json
 from ltpll.report.shape import check_record
-from ltpll.runs import Record, finished_in, read_result
+from ltpll.runs import Record, check_not_of_run, finished_in, read_result
 
 Option = typer.Option
 
@@ -26,6 +26,7 @@ def report(
     """A page that opens offline: of a run on own data its classes and examples, of others tables and curves, one part for each setting."""
     from ltpll.report.page import write_page
 
+    check_not_of_run(out)
     if any(_is_own(path) for path in paths):
         if len(paths) > 1 or paper:
             raise InputError("A run on own data has a page of its own: give it alone.")

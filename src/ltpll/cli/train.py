@@ -15,8 +15,10 @@ from ltpll.cli.console import console, say_error
 from ltpll.cli.own import source_of, train_on_table
 from ltpll.cli.progress import interruptible, watch_epochs
 from ltpll.errors import InputError
+from ltpll.registry import unknown_name
 from ltpll.report.shape import check_record
 from ltpll.runs import Run
+from ltpll.settings import check_setting
 
 if TYPE_CHECKING:
     from ltpll.distributed import World
@@ -141,8 +143,9 @@ def train(
     }
     settings = read_config(config)
     data = data or settings.pop("data", None)
-    if data is not None and _is_table(data):
-        _refuse(of_benchmarks, "draws or times benchmarks", data)
+    data = _checked_data(data)
+    if _is_table(data):
+        _refuse(of_benchmarks, "is for image sets", data)
         given = {name: value for name, value in (training | of_own).items() if value is not None}
         table = Path(data).expanduser()
         folder = out or Path("ltpll-runs") / table.stem
@@ -150,11 +153,11 @@ def train(
         with _processes(device) as (world, device):
             train_on_table(source_of(table, about_table), settings | given, folder, device=device, world=world, **how)
         return
-    _refuse(about_table | of_own | {"workers": workers}, "is for a table of your own", data or "no table")
+    _refuse(about_table | of_own | {"workers": workers}, "is for a table of your own", data)
     drawn: dict[str, Any] = {name: value for name, value in of_benchmarks.items() if name not in NOT_SETTINGS}
     given = {name: value for name, value in (training | drawn).items() if value is not None}
     _train_benchmark(
-        settings | ({"data": data} if data is not None else {}) | given,
+        settings | {"data": data} | given,
         device=device,
         engine=engine or "auto",
         measure_every=10 if measure_every is None else measure_every,
@@ -165,6 +168,21 @@ def train(
         on_nan=on_nan,
         sync_batch_norm=bool(sync_batch_norm),
     )
+
+
+def _checked_data(data: Any) -> str:
+    """What to train on; refuses what is neither a table nor an image set, before anything else is said about it."""
+    from ltpll.data.image_sets import IMAGE_SETS
+
+    known = f"a table of your own ({', '.join(TABLES)}) or an image set ({', '.join(IMAGE_SETS)})"
+    if data is None:
+        raise InputError(f"There is nothing to train on: give {known}.")
+    check_setting("data", "", data)
+    if data not in IMAGE_SETS and not _is_table(data):
+        if Path(data).expanduser().is_dir():
+            raise InputError(f"{data} is a folder: give {known}; the folder of pictures goes with --images.")
+        raise unknown_name("table or image set", data, IMAGE_SETS)
+    return str(data)
 
 
 def _is_table(data: str) -> bool:
@@ -178,7 +196,7 @@ def _refuse(options: dict[str, Any], why: str, data: str) -> None:
     wrong = next((name for name, value in options.items() if value is not None), None)
     if wrong is not None:
         option = OPTIONS.get(wrong, f"--{wrong.replace('_', '-')}")
-        raise InputError(f"{option} {why}, and there is {data} to train on: leave it out.")
+        raise InputError(f"{option} {why}, and {data} is not: leave it out.")
 
 
 def _train_benchmark(

@@ -12,6 +12,7 @@ from ltpll.data.batches import Batch, Table
 from ltpll.errors import InputError, shown
 
 Array = npt.NDArray[Any]
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # what people and programs write where a number is missing
 
 
@@ -187,7 +188,11 @@ def no_number(table: Table, batch: Batch, index: int, position: int, what: str) 
 
 
 def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
-    """Those of some columns that hold numbers as far as the file's types, or else its first rows, tell."""
+    """Those of some columns that hold numbers as far as the file's types, or else its first rows, tell.
+
+    Raises:
+        InputError: Most cells of a column are numbers, but not all: leaving it out would hide a typing error.
+    """
     unsure = [index for index in indices if table.numeric(index) is None]
     if not unsure:
         return [index for index in indices if table.numeric(index)]
@@ -196,23 +201,44 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     for index in unsure:
         try:
             numbers(table, batch, index)
-        except NotNumbersError:
+        except NotNumbersError as error:
+            if _mostly_numbers(texts(table, batch, index)):
+                raise odd_cell(table, batch, index, error.position) from None
             continue
         found.append(index)
     return found
 
 
-class FeatureColumns:
-    """Features, (N, d); without a choice of columns, those that hold numbers in every row.
+def _mostly_numbers(cells: Any) -> bool:
+    """Whether more than half of the cells that hold anything hold a number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    A column of numbers in which some are missing is refused rather than dropped, since it was probably meant.
+    trimmed = pc.utf8_trim_whitespace(cells)
+    missing = pc.sum(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))).as_py()
+    numeric = pc.sum(pc.match_substring_regex(trimmed, NUMBER)).as_py()
+    return bool(2 * numeric > len(trimmed) - missing)
+
+
+def odd_cell(table: Table, batch: Batch, index: int, position: int) -> InputError:
+    """About a cell of text in a column of numbers that nobody has named."""
+    cell = shown(str(texts(table, batch, index)[position].as_py()))
+    return InputError(
+        f"{table.row(batch.first + position)} holds {cell} in the column {shown(table.names[index])}, whose other cells are numbers: "
+        "correct the cell, drop the row, or name the columns to learn from with --feature-column."
+    )
+
+
+class FeatureColumns:
+    """Features, (N, d); without a choice of columns, those that hold numbers.
+
+    A column of numbers in which some are missing, or are text, is refused rather than dropped, since it was probably meant.
     """
 
     def __init__(self, table: Table, indices: Sequence[int], *, chosen: bool) -> None:
         self.table, self.indices, self.chosen = table, list(indices), chosen
         self._rows = np.empty((0, len(indices)), dtype=np.float32)
         self._n = 0
-        self._text = np.zeros(len(indices), dtype=bool)
         self._seen = np.zeros(len(indices), dtype=bool)
         self._missing: dict[int, InputError] = {}
 
@@ -220,15 +246,13 @@ class FeatureColumns:
         self._reserve(batch)
         block = self._rows[self._n : self._n + batch.n_rows]
         self._n += batch.n_rows
-        for j in np.flatnonzero(~self._text).tolist():
-            index = self.indices[j]
+        for j, index in enumerate(self.indices):
             try:
                 values = numbers(self.table, batch, index)
             except NotNumbersError as error:
                 if self.chosen:
                     raise no_number(self.table, batch, index, error.position, "feature") from None
-                self._text[j] = True
-                continue
+                raise odd_cell(self.table, batch, index, error.position) from None
             block[:, j] = values
             finite = np.isfinite(values)
             if finite.all():
@@ -250,7 +274,7 @@ class FeatureColumns:
             self._rows = rows
 
     def result(self) -> tuple[npt.NDArray[np.float32] | None, tuple[str, ...]]:
-        keep = np.flatnonzero(self._seen & ~self._text)
+        keep = np.flatnonzero(self._seen)
         for j in keep.tolist():
             if j in self._missing:
                 raise self._missing[j]

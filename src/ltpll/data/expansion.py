@@ -15,7 +15,7 @@ def too_much(packed: int, expanded: int) -> str | None:
         return f"{in_units(packed)} would expand to {in_units(expanded)}, more than {RATIO} times as much"
     available = available_memory()
     if available is not None and COPIES * expanded > available:
-        return f"reading it would take {in_units(COPIES * expanded)} of memory, and {in_units(available)} are available"
+        return f"that would take {in_units(COPIES * expanded)} of memory, and {in_units(available)} are available"
     return None
 
 

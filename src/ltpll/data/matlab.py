@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.candidates import Candidates
 from ltpll.data.batches import check_file
 from ltpll.data.expansion import too_much
 from ltpll.data.mat_arrays import DamagedError, NewerError, NotNumbersError, TooLargeError, read_arrays
@@ -53,6 +54,18 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
     n = len(features)
     candidates = None if sets is None else _by_row(path, "partial_target", sets, n, target)
     return MatFile(features, candidates, None if target is None else _labels(path, target, n, candidates))
+
+
+def mat_candidates(path: Path, found: MatFile, classes: tuple[str, ...] | None = None) -> Candidates:
+    """The sets of a file that has some; classes are called 1, 2, … unless they are given."""
+    n_classes = found.candidates.shape[1]
+    classes = classes if classes is not None else tuple(str(c + 1) for c in range(n_classes))
+    if len(classes) != n_classes:
+        raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one a class.")
+    empty = np.flatnonzero(np.diff(found.candidates.indptr) == 0)
+    if len(empty):
+        raise InputError(f"Row {empty[0] + 1} of 'partial_target' in {path} has no candidate label ({len(empty)} such rows): drop it.")
+    return Candidates.from_flat(found.candidates.indptr, found.candidates.indices, n_classes, classes)
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.data.cells import NUMBER
 from ltpll.errors import InputError
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 CHUNK = 1 << 16  # rows turned into text at a time
 
 _RISKY = r"^[=+\-@\t\r]"
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> None:
@@ -44,7 +45,8 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror or error}).") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing can be deleted either
+            temporary.unlink(missing_ok=True)
 
 
 def check_output(path: Path) -> None:
@@ -108,5 +110,5 @@ def _safe(column: Any) -> Any:
     """Texts that a spreadsheet would take for formulas, with an apostrophe in front; numbers such as −1 are none."""
     import pyarrow.compute as pc
 
-    risky = pc.and_(pc.match_substring_regex(column, _RISKY), pc.invert(pc.match_substring_regex(column, _NUMBER)))
+    risky = pc.and_(pc.match_substring_regex(column, _RISKY), pc.invert(pc.match_substring_regex(column, NUMBER)))
     return pc.if_else(pc.fill_null(risky, False), pc.binary_join_element_wise("'", column, ""), column)

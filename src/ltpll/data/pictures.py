@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.data.expansion import too_much
 from ltpll.errors import InputError, first_line, shown
 from ltpll.inputs import at_least
 
@@ -56,6 +57,9 @@ def read_pictures(
     root = folder.resolve()
     files = [_inside(root, folder, str(path), i) for i, path in enumerate(paths)]
     n = len(files)
+    reason = too_much(3 * n * side * side, 3 * n * side * side)
+    if reason is not None:
+        raise InputError(f"{n:,} pictures of {side} × {side} pixels are not read, since {reason}: choose a smaller side.")
     images = np.zeros((n, side, side, 3), dtype=np.uint8)
     problems: dict[int, str] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.data.batches import Batch, Table
 from ltpll.data.cells import Names, NotNumbersError, no_number, numbers, strings, texts
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, InputWarning, shown
 from ltpll.sets import row_of
 
 SEPARATORS = ("|", ";", ",", "/", "\t")
@@ -258,8 +259,13 @@ def no_class(name: str, names: Sequence[str]) -> str:
 
 
 def _check_separator(table: Table, sets: Sets, classes: set[str]) -> None:
-    """Refuse cells such as `cat;dog` where `cat` and `dog` are labels elsewhere, or where nothing is split and all pieces recur."""
+    """Refuse cells such as `cat;dog` that were probably meant to be split, and warn of those that perhaps were.
+
+    They were meant to be where `cat` and `dog` are labels elsewhere, or where nothing is split at all and either all pieces recur or
+    the usual separator stands in them.
+    """
     names = set(sets.names) | classes
+    unsplit = len(sets.codes) == len(sets.indptr) - 1
     for separator in SEPARATORS:
         if separator == sets.split_at:
             continue
@@ -269,17 +275,27 @@ def _check_separator(table: Table, sets: Sets, classes: set[str]) -> None:
             if separator in name and name not in classes
         }
         pieces = {code: found for code, found in pieces.items() if all(found)}
-        mixed = [code for code, found in pieces.items() if names.issuperset(found)]
-        if not mixed and len(pieces) > 1 and len(sets.codes) == len(sets.indptr) - 1:
+        meant = [code for code, found in pieces.items() if names.issuperset(found)]
+        if not meant and unsplit and pieces:
             times = Counter([*names, *(piece for found in pieces.values() for piece in set(found))])
-            mixed = list(pieces) if all(times[piece] > 1 for found in pieces.values() for piece in found) else []
-        if mixed:
-            position = int(np.flatnonzero(np.isin(sets.codes, mixed))[0])
-            name = sets.names[sets.codes[position]]
+            recur = len(pieces) > 1 and all(times[piece] > 1 for found in pieces.values() for piece in found)
+            meant = list(pieces) if recur or separator == SEPARATORS[0] else []
+        if not meant and not (unsplit and len(pieces) > 1):
+            continue
+        position = int(np.flatnonzero(np.isin(sets.codes, meant or list(pieces)))[0])
+        row, name = table.row(row_of(position, sets.indptr)), sets.names[sets.codes[position]]
+        if meant:
             raise InputError(
-                f"{table.row(row_of(position, sets.indptr))} has the candidate {shown(name)}, which looks like several labels separated by "
-                f"{separator!r} rather than {sets.split_at!r}: use one separator throughout, and say which."
+                f"{row} has the candidate {shown(name)}, which looks like several labels separated by {separator!r} rather than "
+                f"{sets.split_at!r}: use one separator throughout, and say which with --separator."
             )
+        warnings.warn(
+            f"No set has more than one candidate, and {len(pieces)} class names hold {separator!r}, such as {shown(name)}: if they are "
+            f"several labels, say so with --separator {separator!r}.",
+            InputWarning,
+            stacklevel=2,
+        )
+        return
 
 
 def as_labels(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any]) -> npt.NDArray[np.int64]:

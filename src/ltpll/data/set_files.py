@@ -10,6 +10,7 @@ from ltpll.data.array_files import read_array
 from ltpll.data.batches import SUFFIXES, Batch, Table, listed, open_table
 from ltpll.data.cells import texts
 from ltpll.data.image_sets import IMAGE_SETS
+from ltpll.data.matlab import mat_candidates, read_mat
 from ltpll.data.set_columns import SetColumn, as_candidates
 from ltpll.errors import InputError, shown
 
@@ -17,9 +18,13 @@ from ltpll.errors import InputError, shown
 def read_candidates(path: Path, column: str | None, separator: str) -> Candidates:
     """The sets in one column of a table, or in an array of zeros and ones; None is the only column that has sets in it."""
     kind = path.suffix.lower()
-    if kind not in (*SUFFIXES, ".npz", ".npy"):
+    if kind not in (*SUFFIXES, ".npz", ".npy", ".mat"):
         known = ", ".join(IMAGE_SETS)
-        raise InputError(f"{path} is no image set ({known}), no run's folder and no .csv, .tsv, .parquet, .npz or .npy file.")
+        raise InputError(f"{path} is not an image set ({known}), a run folder or a .csv, .tsv, .parquet, .npz, .npy or .mat file.")
+    if kind == ".mat":
+        if column is not None:
+            raise InputError(f"The sets of {path} are in its array 'partial_target': leave --column out.")
+        return mat_candidates(path, read_mat(path, needs_candidates=True))
     if kind in (".npz", ".npy"):
         if kind == ".npy" and column is not None and path.is_file():
             raise InputError(f"{path} holds one array without a name: leave --column out.")

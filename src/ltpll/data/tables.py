@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.data.batches import Progress, Table, listed, open_table
 from ltpll.data.cells import FeatureColumns, TextColumn, numeric_columns
-from ltpll.data.matlab import read_mat
+from ltpll.data.matlab import mat_candidates, read_mat
 from ltpll.data.set_columns import ClassColumns, ProbabilityColumns, SetColumn, as_candidates, as_labels, class_order, no_class
 from ltpll.data.set_files import read_candidates
 from ltpll.data.votes import Votes, drop_repeated, sets_from_votes, vote_rule
@@ -35,6 +35,7 @@ class LabelTable:
     features: npt.NDArray[np.float32] | None  # (N, d)
     feature_names: tuple[str, ...]
     votes: Votes | None
+    left_out: tuple[str, ...] = ()  # columns that are not features, since they hold text
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -50,6 +51,7 @@ class LabelTable:
             features=None if self.features is None else self.features[rows],
             feature_names=self.feature_names,
             votes=None if self.votes is None else self.votes.select(rows, len(self)),
+            left_out=self.left_out,
         )
 
 
@@ -134,7 +136,7 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
     sets = _set_reader(table, reading, needs_candidates)
     texts = {what: TextColumn(table, index, repeated=what in ("label", "split")) for what, index in indices.items() if index is not None}
     taken = {column.index for column in texts.values()} | set(_columns_of(sets))
-    features = _feature_reader(table, reading, taken)
+    features, left_out = _feature_reader(table, reading, taken)
     readers = [*texts.values(), *([sets] if sets else []), *([features] if features else [])]
     n_rows = 0
     for batch in table.batches([*taken, *(features.indices if features else [])], on_progress):
@@ -160,6 +162,7 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         features=values,
         feature_names=names,
         votes=None,
+        left_out=left_out,
     )
 
 
@@ -192,7 +195,8 @@ def _class_columns(table: Table, asked: Sequence[str]) -> tuple[list[int], list[
     return [table.column(name) for name in asked], list(asked)
 
 
-def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> FeatureColumns | None:
+def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[FeatureColumns | None, tuple[str, ...]]:
+    """What reads the features, and the columns that are left out because they hold text."""
     if reading.features is not None:
         twice = next((name for i, name in enumerate(reading.features) if name in reading.features[:i]), None)
         if twice is not None:
@@ -203,14 +207,15 @@ def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> FeatureC
             raise InputError(
                 f"The column {shown(used)} of {table.path} says what an example is, so it is no feature: leave it out of them."
             )
-        return FeatureColumns(table, indices, chosen=True) if indices else None
+        return (FeatureColumns(table, indices, chosen=True) if indices else None), ()
     # An index that pandas wrote numbers the rows, and would give them away; a column of sets stays one where others are read.
     left = [reading.candidates, "", "Unnamed: 0", "__index_level_0__"]
     others = [i for i, name in enumerate(table.names) if i not in taken and name not in left]
     indices = numeric_columns(table, others)
     for index in indices:
         table.column(table.names[index])  # a name that occurs twice is refused
-    return FeatureColumns(table, indices, chosen=False) if indices else None
+    left_out = tuple(table.names[i] for i in others if i not in set(indices))
+    return (FeatureColumns(table, indices, chosen=False) if indices else None), left_out
 
 
 # ---- one row an annotation --------------------------------------------------------------------------------------------
@@ -285,16 +290,7 @@ def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> Lab
             raise InputError(f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}.")
         chosen = reading.features
         features = features[:, [names.index(name) for name in chosen]]
-    candidates = None
-    if found.candidates is not None:
-        n_classes = found.candidates.shape[1]
-        classes = reading.classes if reading.classes is not None else tuple(str(c + 1) for c in range(n_classes))
-        if len(classes) != n_classes:
-            raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one a class.")
-        empty = np.flatnonzero(np.diff(found.candidates.indptr) == 0)
-        if len(empty):
-            raise InputError(f"Row {empty[0] + 1} of 'partial_target' in {path} has no candidate label ({len(empty)} such rows): drop it.")
-        candidates = Candidates.from_flat(found.candidates.indptr, found.candidates.indices, n_classes, classes)
+    candidates = None if found.candidates is None else mat_candidates(path, found, reading.classes)
     if found.labels is not None and reading.classes is not None and found.labels.max() >= len(reading.classes):
         raise InputError(
             f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are {len(reading.classes)} classes."

@@ -81,6 +81,9 @@ def read_examples(source: Source, *, needs_candidates: bool = True, on_progress:
     if source.images is not None and source.features is not None:
         raise InputError("Examples are pictures or features: give one of --images and --features.")
     inside = source.images is None and source.features is None
+    if source.reading.features is not None and (source.images is not None or is_array(source.features)):
+        beside = "pictures" if source.images is not None else f"the array {source.features}"
+        raise InputError(f"--feature-column chooses columns of a table, but the features come from {beside}: leave it out.")
     reading = source.reading if inside else replace(source.reading, features=())
 
     def told(what: str) -> Callable[[int, int], None] | None:
@@ -93,8 +96,8 @@ def read_examples(source: Source, *, needs_candidates: bool = True, on_progress:
         found = read_pictures(source.images, paths.tolist(), source.side, on_error=source.on_error, on_progress=told("pictures"))
         return Examples(table if not found.problems else table.select(found.kept), found.images, found.problems)
     if source.features is not None:
-        x, names = _features_beside(source.features, table, source.reading)
-        return Examples(replace(table, feature_names=names), x, [])
+        x, names, left_out = _features_beside(source.features, table, source.reading)
+        return Examples(replace(table, feature_names=names, left_out=left_out), x, [])
     if table.features is None:
         raise InputError(
             f"{source.table} has no columns of numbers to learn from: give --images DIR or --features FILE, or add columns of features."
@@ -102,8 +105,13 @@ def read_examples(source: Source, *, needs_candidates: bool = True, on_progress:
     return Examples(table, as_inputs(table.features, "table's").numpy(), [])
 
 
-def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
-    """Rows in the table's order: of an array as they come, of a table by their ids."""
+def is_array(path: Path | None) -> bool:
+    """Whether a file of features holds an array, whose rows have no ids and whose columns no names."""
+    return path is not None and path.suffix.lower() in ARRAYS
+
+
+def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[npt.NDArray[np.float32], tuple[str, ...], tuple[str, ...]]:
+    """Rows in the table's order: of an array as they come, of a table by their ids; names of the columns, and of those left out."""
     if path.suffix.lower() in SUFFIXES:
         other = read_table(path, Reading(id=reading.id, features=reading.features), needs_candidates=False)
         if other.features is None:
@@ -114,7 +122,7 @@ def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[n
         if len(missing):
             names = listed([str(table.ids[i]) for i in missing])
             raise InputError(f"{path} has no features of {len(missing)} of {len(table)} examples ({names}): add rows with these ids.")
-        return as_inputs(other.features[rows], "given").numpy(), other.feature_names
+        return as_inputs(other.features[rows], "given").numpy(), other.feature_names, other.left_out
     array = _array(path)
     if array.ndim != 2:
         raise InputError(
@@ -124,11 +132,11 @@ def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[n
         raise InputError(
             f"{path} has {len(array)} rows, but the table has {len(table)} examples: they must be the same, in the same order."
         )
-    return as_inputs(array, "given").numpy(), ()
+    return as_inputs(array, "given").numpy(), (), ()
 
 
 def _array(path: Path) -> npt.NDArray[Any]:
-    if path.suffix.lower() not in ARRAYS:
+    if not is_array(path):
         raise InputError(f"Features are read from .npy, .npz, {', '.join(SUFFIXES)}, not from {path.name}.")
 
     def choose(names: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from ltpll.data.tables import Reading
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.own.cleaning import Columns, rounded
-from ltpll.own.examples import Examples, Source
+from ltpll.own.examples import Examples, Source, is_array
 from ltpll.own.opinions import VALUES_AT_ONCE
 from ltpll.own.training import CLASSIFIER
 from ltpll.runs import Record
@@ -41,7 +41,7 @@ def source_like(record: Record, table: Path, images: Path | None, features: Path
     reading = replace(
         read_before,
         classes=tuple(record["classes"]),
-        features=named or None,
+        features=named if named and images is None and not is_array(features) else None,
         annotators=None,
         class_columns=(),
         probability_columns=(),
