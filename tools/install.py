@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LINK = "zz_existing_torch.pth"  # behind other .pth files, so that what .venv itself has comes first
 CORE, DEV = "installed", "installed-dev"  # stamps
 ASKED = "torch-asked-for"
+COMMANDS = ("ruff", "mypy")  # of the development extra, as make calls them
 
 
 class InstallError(Exception):
@@ -188,6 +189,11 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
         kept = Path(folder) / "constraints.txt"
         kept.write_text(kept_constraints(constraints, torch, requirements_of(torch) if torch else ()), encoding="utf-8")
         pip(venv, "install the package and what it requires", "install", "--constraint", str(kept), "--editable", what)
+        # A tool that is found beside an existing torch has its command there and not in .venv.
+        missing = [name for name in COMMANDS if dev and not (venv / "bin" / name).exists()]
+        if missing:
+            options = ("--ignore-installed", "--no-deps", "--constraint", str(kept))
+            pip(venv, f"install {' and '.join(missing)}", "install", *options, *missing)
     (venv / ASKED).write_text(f"{asked}\n", encoding="utf-8")
     for stamp in (CORE, DEV) if dev else (CORE,):
         (venv / stamp).touch()
