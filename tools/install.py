@@ -165,7 +165,8 @@ def _said(python: Path, code: str) -> str:
 
 
 def pip(venv: Path, doing: str, command: str, *arguments: str) -> None:
-    line = [str(venv / "bin" / "python"), "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments]
+    # Isolated (-I): what PYTHONPATH holds is not in the environment.
+    line = [str(venv / "bin" / "python"), "-I", "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments]
     if subprocess.run(line, cwd=ROOT, check=False).returncode:
         raise InstallError(f"pip failed to {doing}; its own message is above.")
 
