@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 LONGEST = 60
 _SHORT = reprlib.Repr()
@@ -61,3 +62,14 @@ class InputWarning(UserWarning):
 
 class CheckpointWarning(InputWarning):
     """A checkpoint was passed over and the one before it is used."""
+
+
+@contextmanager
+def required_by(what: str, *, install: str, otherwise: str = "") -> Iterator[None]:
+    """Around imports of a package that may be missing: the user is told what needs it and what to install."""
+    try:
+        yield
+    except ImportError as error:
+        name = (error.name or "a package").partition(".")[0]
+        missing = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be imported ({first_line(error)})"
+        raise InputError(f"{what} needs {name}, which {missing}: pip install {install}{otherwise}.") from error

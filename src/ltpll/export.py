@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.contract import Method, Outputs, linear_head
-from ltpll.errors import InputError
+from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.predictor import Predictor
 from ltpll.views import ImageViews
@@ -55,10 +55,8 @@ class Debiased(nn.Module):
 
 def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path) -> None:
     """Write `path`: input `x` (rows, …) of floats, output `logits` (rows, classes); any number of rows."""
-    try:
+    with required_by("Exporting", install="'ltpll[onnx]'"):
         import onnxscript  # noqa: F401
-    except ImportError:
-        raise InputError("Exporting needs the packages onnx and onnxscript: pip install 'ltpll[onnx]'.") from None
     if not path.parent.is_dir():
         raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
     example = torch.zeros(2, *shape)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.data.image_sets import ImageSet
+from ltpll.drawing import new_figure
 from ltpll.errors import InputError
 from ltpll.experiment import Experiment, build_trainer, draw_problem
 from ltpll.files import parse_json
@@ -131,13 +132,12 @@ def probe(
 
 def draw_tsne(trainer: PartialLabelTrainer, images: ImageSet, path: Path, *, most: int = 2000, seed: int = 0) -> None:
     """A picture of the test set's features in the plane, a colour for each class."""
-    from matplotlib.figure import Figure
     from sklearn.manifold import TSNE
 
+    figure = new_figure(figsize=(6, 6), layout="constrained")
     rows = np.random.default_rng(seed).permutation(len(images.y_test))[:most]
     features = features_of(trainer, images.x_test[rows]).cpu().numpy()
     places = TSNE(init="pca", random_state=seed, perplexity=min(30, max((len(rows) - 1) // 3, 1))).fit_transform(features)
-    figure = Figure(figsize=(6, 6), layout="constrained")
     panel = figure.subplots()
     labels = images.y_test[rows]
     few = len(images.classes) <= 20

@@ -365,7 +365,7 @@ def test_nothing_is_fetched_in_the_open(tmp_path, url):
 def test_without_pooch_the_message_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     message = refusal(lambda: fetch(Source("https://example.invalid/a.tar", "0" * 32), tmp_path))
-    assert "pip install pooch" in message
+    assert "needs pooch, which is not installed: pip install 'ltpll[research]'" in message
     assert "--archive PATH" in message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError, first_line, printable
+from ltpll.errors import InputError, first_line, printable, required_by
 
 LARGEST = 1 << 14  # bytes
 DEEPEST = 6
@@ -16,10 +16,8 @@ def read_config(path: Path | None) -> dict[str, Any]:
     """The entries of a config file; none without a file."""
     if path is None:
         return {}
-    try:
+    with required_by("A config file", install="pyyaml"):
         import yaml
-    except ImportError:
-        raise InputError("A config file needs PyYAML, which is not installed: pip install pyyaml.") from None
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)

@@ -69,9 +69,11 @@ def tsne(
 ) -> None:
     """Draw a run's features of test examples in the plane by t-SNE, a colour for each class."""
     from ltpll.data.image_sets import load_image_set
+    from ltpll.drawing import check_drawing
     from ltpll.features import draw_tsne, open_run, reopened
     from ltpll.inputs import chosen_device
 
+    check_drawing()
     run = open_run(folder)
     images = load_image_set(run.config["data"], data_root)
     path = out or run.folder / "tsne.png"

@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ltpll.cli.console import console
-from ltpll.errors import InputError
+from ltpll.errors import required_by
 from ltpll.runs import Record, Run
 
 
@@ -72,10 +72,8 @@ def interruptible(run: Run, close: Callable[[], None]) -> Iterator[None]:
 
 
 def _event_writer(run: Run) -> Callable[[Record], None]:
-    try:
+    with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError("TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out.") from None
     opened: list[Any] = []
 
     def write(record: Record) -> None:

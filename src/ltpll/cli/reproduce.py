@@ -40,7 +40,9 @@ def reproduce(
     Interrupt it at any time: the same command goes on. Two of them on one folder share the work.
     """
     from ltpll.data.image_sets import load_image_set
+    from ltpll.drawing import check_drawing
     from ltpll.inputs import chosen_device
+    from ltpll.paper.figures import DRAWN
     from ltpll.paper.grid import Finished, Pace, experiments, parse_choice
     from ltpll.paper.items import ITEMS, find_item
     from ltpll.runs import environment
@@ -76,6 +78,8 @@ def reproduce(
         for one in missing:
             console.print(f"  missing: {_name(one)}", markup=False)
     else:
+        if item.name in DRAWN:
+            check_drawing()
         for data in dict.fromkeys(one.data for one in missing):
             load_image_set(data, data_root, mmap=True)  # rather refused now than once for every run
         failed = _run(missing, out, data_root, place, per_gpu, launcher, ray_address)

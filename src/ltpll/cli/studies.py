@@ -52,8 +52,10 @@ def toy(
     fresh: Fresh = False,
 ) -> None:
     """The paper's toy study: four squares, PRODEN without rebalancing, with the oracle's prior and with RECORDS."""
+    from ltpll.drawing import check_drawing
     from ltpll.studies import toy as study
 
+    check_drawing()
     runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
     _train(runs, study.train, workers, fresh)
     _print_table(rows([run.result() for run in runs]))

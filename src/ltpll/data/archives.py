@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from ltpll.errors import InputError, first_line, printable, shown
+from ltpll.errors import InputError, first_line, printable, required_by, shown
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes are done, and how many there are (0 where that is not known)."""
@@ -111,12 +111,8 @@ def fetch(source: Source, downloads: Path, on_progress: Progress | None = None) 
     if path.is_file() and md5_of(path, on_progress) == source.md5:
         return Archive(path, source.md5)
     _refuse_plain_http(source.url)
-    try:
+    with required_by(f"Downloading {source.url}", install="'ltpll[research]'", otherwise=f", or {OTHERWISE}"):
         import pooch  # type: ignore[import-untyped]
-    except ImportError:
-        raise InputError(
-            f"Downloading {source.url} needs the package pooch, which is not installed: run `pip install pooch`, or {OTHERWISE}."
-        ) from None
 
     def look_at(response: Any, **_: Any) -> None:
         if response.is_redirect:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ltpll.drawing import new_figure
 from ltpll.errors import InputError
 from ltpll.paper.grid import Finished, experiment_of, unbuilt
 from ltpll.paper.items import MOMENTA, Cell, Item
@@ -18,12 +19,10 @@ PANELS = 4  # of the epochs that a record keeps predictions of
 
 def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path: Path) -> bool:
     """Write the item's plot (first seed) as PNG; False if none of its runs is finished."""
-    from matplotlib.figure import Figure
-
     found = [[_record(cell, finished, changes) for cell in line.cells] for line in item.lines]
     if not any(record is not None for records in found for record in records):
         return False
-    figure = Figure(layout="constrained")
+    figure = new_figure(layout="constrained")
     DRAWN[item.name](figure, item, found)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

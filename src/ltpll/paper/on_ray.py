@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, required_by
 from ltpll.experiment import Experiment
 from ltpll.paper.launch import Outcome, launch_one
 
@@ -29,10 +29,8 @@ def launch_on_ray(
 
     Without an address, a cluster that this machine belongs to is used, or else a Ray of its own is started and ended here.
     """
-    try:
+    with required_by("The launcher ray", install="'ltpll[ray]'"):
         import ray  # type: ignore[import-not-found]
-    except ImportError:
-        raise InputError("The launcher ray needs Ray, which is not installed: pip install 'ltpll[ray]'.") from None
     ours = not ray.is_initialized()
     try:
         ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level="error")

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 
 
@@ -30,10 +30,8 @@ def render(template: str, *, title: str, styles: Sequence[str], scripts: Sequenc
 @cache
 def _compiled(name: str) -> Any:
     """The template, which takes longer to compile than to fill."""
-    try:
+    with required_by("A report page", install="jinja2"):
         import jinja2
-    except ImportError:
-        raise InputError("A report page needs jinja2, which is not installed: pip install jinja2.") from None
     engine = jinja2.Environment(
         loader=jinja2.FunctionLoader(read_part),
         autoescape=True,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, required_by
 from ltpll.report import frame
 from ltpll.report.plots import plots_of
 from ltpll.report.shape import check_record
@@ -48,11 +48,9 @@ def render_page(
     comparisons: Sequence[Comparison] = (),
 ) -> str:
     """The page's HTML, one part for each setting; `classes` are the class names, by default those that the records give."""
-    try:
+    with required_by("A report page", install="plotly jinja2"):
         import jinja2  # noqa: F401
         from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise InputError(f"A report page needs {error.name}, which is not installed: pip install plotly jinja2.") from error
     if not records:
         raise InputError("There are no finished runs to show: run the study first.")
     for record in records:

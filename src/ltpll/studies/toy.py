@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ltpll.data import four_squares, uniform_candidates
+from ltpll.drawing import new_figure
 from ltpll.evaluate import Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -77,13 +78,9 @@ def train(run: Run) -> None:
 
 def draw(runs: list[Run], path: Path) -> None:
     """The paper's 2 × 4 figure: the truth, then for each rebalancer the labels identified in training and the test predictions."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     colours = np.asarray(["#d62728", "#e6b800", "#1f77b4", "#2ca02c"])
-    figure, axes = plt.subplots(2, 4, figsize=(14, 7.4), sharex=True, sharey=True, layout="constrained")
+    figure = new_figure(figsize=(14, 7.4), layout="constrained")
+    axes = figure.subplots(2, 4, sharex=True, sharey=True)
     loaded = [np.load(run.folder / "points.npz") for run in runs]
     panels: list[tuple[str, Any, Any, Record | None]] = [("ground truth", loaded[0]["y"], loaded[0]["y_test"], None)]
     panels += [
@@ -113,4 +110,3 @@ def draw(runs: list[Run], path: Path) -> None:
     axes[1, 0].set_ylabel("balanced test set")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
-    plt.close(figure)

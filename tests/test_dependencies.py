@@ -1,0 +1,106 @@
+"""What src imports is what pyproject.toml declares, and a package that is missing is named in one sentence."""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ltpll.cli.features import tsne
+from ltpll.cli.reproduce import reproduce
+from ltpll.cli.studies import toy
+from ltpll.errors import required_by
+from refusals import refusal
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+IMPORTED_AS = {"pil": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+
+
+def names(requirements):
+    return {canonicalize_name(Requirement(one).name) for one in requirements}
+
+
+CORE = names(PROJECT["dependencies"])
+EXTRAS = names(one for extra in PROJECT["optional-dependencies"].values() for one in extra)
+
+
+def imports(tree, *, at_module_level):
+    """Packages of others that a module imports anywhere, or only as soon as it is imported itself."""
+    found, waiting = set(), [tree]
+    while waiting:
+        node = waiting.pop()
+        later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Try)
+        if at_module_level and (later or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))):
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(node.module.partition(".")[0])
+        waiting += ast.iter_child_nodes(node)
+    lower = {name.lower() for name in found - sys.stdlib_module_names - {"ltpll"}}
+    return {canonicalize_name(IMPORTED_AS.get(name, name)) for name in lower}
+
+
+def test_imports_are_found_at_module_level_and_within_functions():
+    tree = ast.parse("import a.b, os\nif TYPE_CHECKING:\n  import c\ntry:\n  import d\nexcept E: pass\ndef f():\n  from PIL import e\n")
+    assert imports(tree, at_module_level=True) == {"a"}
+    assert imports(tree, at_module_level=False) == {"a", "c", "d", "pillow"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_what_a_module_imports_is_declared(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert imports(tree, at_module_level=False) <= CORE | EXTRAS
+    kernels = {"triton"} if path.name.endswith("kernels.py") else set()  # which are imported only where triton is
+    assert imports(tree, at_module_level=True) <= CORE | kernels
+
+
+def test_every_dependency_without_an_extra_is_imported():
+    assert set().union(*(imports(ast.parse(path.read_text(encoding="utf-8")), at_module_level=False) for path in SOURCES)) >= CORE
+
+
+# ---- a package that is missing ----------------------------------------------------------------------------------------
+
+
+def test_a_missing_package_is_named_with_what_needs_it_and_what_installs_it():
+    def missing():
+        with required_by("Weaving", install="'ltpll[loom]'", otherwise=", or knit"):
+            import no_such_loom.threads  # noqa: F401
+
+    assert refusal(missing) == "Weaving needs no_such_loom, which is not installed: pip install 'ltpll[loom]', or knit."
+
+
+def test_a_package_that_is_there_but_broken_is_not_called_missing():
+    def broken():
+        with required_by("Weaving", install="json"):
+            from json import no_such_loom  # noqa: F401
+
+    message = refusal(broken)
+    assert "needs json, which cannot be imported (cannot import name 'no_such_loom'" in message
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch):
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda out: toy(out=out, seeds=1),
+        lambda out: tsne(out / "no-such-run", device="cpu"),
+        lambda out: reproduce("prior", device="cpu", out=out, data_root=out / "no-such-data"),
+    ],
+    ids=["toy", "tsne", "reproduce"],
+)
+def test_commands_that_draw_are_refused_without_matplotlib_before_they_work(command, tmp_path):
+    message = refusal(lambda: command(tmp_path / "out"))
+    assert message == "Drawing a figure needs matplotlib, which is not installed: pip install 'ltpll[research]'."
+    assert not (tmp_path / "out").exists()
