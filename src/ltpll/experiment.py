@@ -163,6 +163,7 @@ def build_trainer(
     device: str = "auto",
     engine: str = "auto",
     on_nan: str = "stop",
+    threads: int | str = "auto",
     world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> PartialLabelTrainer:
@@ -196,6 +197,7 @@ def build_trainer(
         engine=engine,  # type: ignore[arg-type]
         chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
         on_nan=on_nan,  # type: ignore[arg-type]
+        threads=threads,  # type: ignore[arg-type]
         world=world,
         sync_batch_norm=sync_batch_norm,
     )
@@ -211,6 +213,7 @@ def train(
     on_epoch: Callable[[Record], None] | None = None,
     checkpoint_every: int = 1,
     on_nan: str = "stop",
+    threads: int | str = "auto",
     world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> None:
@@ -221,9 +224,8 @@ def train(
             return
         experiment = Experiment.from_config(run.config)
         problem = draw_problem(experiment, images)
-        trainer = build_trainer(
-            experiment, problem, device=device, engine=engine, on_nan=on_nan, world=world, sync_batch_norm=sync_batch_norm
-        )
+        how: dict[str, Any] = {"device": device, "engine": engine, "on_nan": on_nan, "threads": threads, "sync_batch_norm": sync_batch_norm}
+        trainer = build_trainer(experiment, problem, world=world, **how)
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.own_rebalancing
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}
