@@ -37,7 +37,8 @@ def main() -> None:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps({how: [speed(how) for _ in range(options.repeats)] for how in WAYS}))
+        turns = [{how: speed(how) for how in WAYS} for _ in range(options.repeats)]
+        print(json.dumps({how: [turn[how] for turn in turns] for how in WAYS}))
         return
     rows = []
     for jobs in range(3):
