@@ -1,7 +1,7 @@
-"""Threads: how many a training on a CPU uses, since beside another job all of them may be thirty times slower than one.
+"""Threads: how many a training on a CPU uses, since beside another job all of them may be twenty times slower than one.
 
 The threads of torch wait for each other after every operation. Where another job has one of the cores, all of them wait for the thread that
-has none. And a small network is trained faster by one thread on an idle machine too.
+has none.
 """
 
 from __future__ import annotations
