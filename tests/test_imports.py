@@ -17,7 +17,7 @@ LAYERS = [
     ["checksums", "drawing", "files", "workers"],
     ["gpu"],
     ["registry", "inputs", "sets", "settings"],
-    ["candidates"],
+    ["candidates", "threads"],
     ["labels", "targets", "bound", "priors", "sinkhorn", "selection"],
     ["contract", "transduction"],
     ["contrast", "lifeline"],

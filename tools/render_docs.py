@@ -307,6 +307,31 @@ def systems_table() -> str:
     return "\n".join(lines).rstrip()
 
 
+def threads_table() -> str:
+    """A small training beside other jobs, from `benchmarks/threads.py`."""
+    lines = []
+    names = {"all": "all threads", "one": "one thread", "chosen": "as chosen"}
+    for found in bench_records("threads"):
+        made, rows = found["environment"], found["rows"]
+        loads = [min(row["load"] for row in rows), max(row["load"] for row in rows)]
+        n, features, classes = found["shape"]
+        jobs = sorted({row["jobs"] for row in rows})
+        lines += [
+            f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; {n:,} × {features} "
+            f"features, {classes} classes, CORR; medians of {found['repeats']} trainings of four epochs, with the lowest and the highest; "
+            f"others use the machine too, whose load before each part was {loads[0]:.1f} to {loads[1]:.1f}), views per second:",
+            "",
+            "| threads | while they wait, they | " + " | ".join(f"beside {k} more job{'s' * (k != 1)}" for k in jobs) + " |",
+            "|---|---|" + "---:|" * len(jobs),
+        ]
+        for how, waiting in dict.fromkeys((row["threads"], row["waiting"]) for row in rows):
+            cells = {row["jobs"]: row for row in rows if (row["threads"], row["waiting"]) == (how, waiting)}
+            shown = [f"{cells[k]['views_per_second']:,} ({min(cells[k]['all']):,}–{max(cells[k]['all']):,})" for k in jobs]
+            lines.append(f"| {names[how]} | {'spin' if waiting == 'spinning' else 'sleep'} | " + " | ".join(shown) + " |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 def sharing_table() -> str:
     """Several trainings on one GPU, from `benchmarks/sharing.py`."""
     lines = []
@@ -482,6 +507,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "views": views_table,
     "sharing": sharing_table,
     "shares": shares_table,
+    "threads": threads_table,
     "systems": systems_table,
     "targets": targets_table,
     "shortened": shortened_tables,

@@ -66,6 +66,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     linear layer is `.head`, or a function of the shape of one example and the number of classes that builds one.
     "auto" for `epochs` and `batch_size` chooses by the number of rows: about `steps` steps in all.
     `on_nan` is "stop", or "skip": batches whose numbers are not finite are dropped.
+    `threads` is how many `fit` uses on a CPU; "auto" measures whether one or all of them are faster, and obeys OMP_NUM_THREADS.
 
     After `fit`: `classes_`, `class_prior_` (how frequent each class seems to be), `model_`, `history_`, `n_features_in_`.
     """
@@ -88,6 +89,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         device: str = "auto",
         precision: str = "float32",
         on_nan: str = "stop",
+        threads: int | str = "auto",
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.method = method
@@ -105,6 +107,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.device = device
         self.precision = precision
         self.on_nan = on_nan
+        self.threads = threads
         self.on_epoch = on_epoch
 
     # ---- fitting --------------------------------------------------------------------------------------------------
@@ -152,6 +155,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             precision=self.precision,  # type: ignore[arg-type]
             chunk=rows_at_once(x) if x.ndim == 2 else 4096,
             on_nan=self.on_nan,  # type: ignore[arg-type]
+            threads=self.threads,  # type: ignore[arg-type]
             world=world,
         )
 

@@ -164,6 +164,7 @@ def build_trainer(
     device: str = "auto",
     engine: str = "auto",
     on_nan: str = "stop",
+    threads: int | str = "auto",
     world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> PartialLabelTrainer:
@@ -197,6 +198,7 @@ def build_trainer(
         engine=engine,  # type: ignore[arg-type]
         chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
         on_nan=on_nan,  # type: ignore[arg-type]
+        threads=threads,  # type: ignore[arg-type]
         world=world,
         sync_batch_norm=sync_batch_norm,
     )
@@ -212,6 +214,7 @@ def train(
     on_epoch: Callable[[Record], None] | None = None,
     checkpoint_every: int = 1,
     on_nan: str = "stop",
+    threads: int | str = "auto",
     world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> None:

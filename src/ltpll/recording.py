@@ -117,7 +117,7 @@ def circumstances(run: Run, trainer: PartialLabelTrainer) -> Record:
     """Where, with what and how fast a run was trained."""
     seconds = [record["seconds"] for record in run.records()]
     return {
-        "environment": environment(str(trainer.device)),
+        "environment": environment(str(trainer.device)) | {"threads": trainer.threads.number},
         "seconds": round(sum(seconds), 3),
         # The median epoch: the first one compiles, and some are measured or saved.
         "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),

@@ -29,6 +29,7 @@ from ltpll.errors import InputError, first_line, shown
 from ltpll.feed import Feed
 from ltpll.finite import Guard, all_finite, not_finite
 from ltpll.targets import Targets
+from ltpll.threads import Threads
 
 LONG = 1000  # numbers in a list
 
@@ -44,6 +45,7 @@ class Resumable:
     extras: nn.ModuleList
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
+    threads: Threads
     candidates: Candidates
     targets: Targets
     lr: float
@@ -92,6 +94,7 @@ class Resumable:
             "device": self.device.type,
             "data": self._fingerprint(),
             "feed": self._feed.settings,
+            "threads": self.threads.number,
         }
         add_checkpoint(Path(path), tensors, values)
 
@@ -110,6 +113,7 @@ class Resumable:
     def _restore(self, tensors: Tensors, values: Values) -> None:
         self.epoch = int(values["epoch"])
         self.history = list(values["history"])
+        self.threads.number = int(values.get("threads", 0))
         self._feed.load(int(values["step"]), under_prefix("epoch", tensors))
         if self._feed.step:
             # Before the tensors, which are as the steps since then have left them.

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -34,6 +35,7 @@ from ltpll.rebalancers.none import NoRebalancing
 from ltpll.resuming import Resumable, without_long_lists
 from ltpll.signals import held_back
 from ltpll.targets import Targets, initial_targets
+from ltpll.threads import Threads
 from ltpll.views import Views, ViewSource
 
 
@@ -57,6 +59,7 @@ class PartialLabelTrainer(Resumable):
     `precision` is that of the network's passes; losses, targets and weights are always float32. Views are drawn for `chunk` rows at once.
     `on_nan` says what becomes of a batch whose loss, outputs, targets or gradients are not finite: "stop" ends the training with an error,
     "skip" drops the batch, which then changes nothing, and counts it in the epoch's record (`skipped`).
+    `threads` is a number of them for training on a CPU, or "auto": one or all of them, whichever is faster (`threads.py`).
     In a `world` of several processes each computes a share of every batch; `sync_batch_norm` lets batch norm see the whole of it.
     """
 
@@ -82,6 +85,7 @@ class PartialLabelTrainer(Resumable):
         engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
         chunk: int = 4096,
         on_nan: Literal["stop", "skip"] = "stop",
+        threads: int | Literal["auto"] = "auto",
         world: World | None = None,
         sync_batch_norm: bool = False,
     ) -> None:
@@ -111,6 +115,7 @@ class PartialLabelTrainer(Resumable):
         self.history = []
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.seed = seed
+        self.threads = Threads(threads)
         if precision == "float64":
             for part in (self.model, self.method, self.rebalancer, self.extras):
                 part.double()
@@ -213,7 +218,9 @@ class PartialLabelTrainer(Resumable):
             if on_resume:
                 on_resume(self.epoch)
         saved = -math.inf
-        with held_back(path is not None) as signals, dropped_behind(self._recorded, self.world):
+        # Of several processes none can measure by itself: their layers may talk to each other.
+        measured = self._passes_of_a_copy if self.device.type == "cpu" and self.world.alone else None
+        with held_back(path is not None) as signals, dropped_behind(self._recorded, self.world), self.threads.put_back():
             exchange = Exchange(self.world)
 
             def told() -> bool:
@@ -222,6 +229,7 @@ class PartialLabelTrainer(Resumable):
                 return number > 0  # not what has come since: several processes stop after the same step
 
             while self.epoch < self.epochs:
+                self.threads.look(measured, self._feed.size)
                 record = self.train_epoch(told)
                 if record is not None:
                     if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
@@ -393,6 +401,18 @@ class PartialLabelTrainer(Resumable):
             return self.passes.together(groups, network)
         shares, sizes = zip(*map(self.world.shares, groups), strict=True)
         return list(map(self.world.outputs, self.passes.together(shares, network), sizes))
+
+    def _passes_of_a_copy(self) -> Callable[[int], object]:
+        """Forward and backward of a copy of the network over some rows: what a step mostly does, and nothing here is changed by it."""
+        network = deepcopy(self.model).train()
+        parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+        def run(rows: int) -> object:
+            with torch.random.fork_rng(devices=[]):  # for dropout
+                said = self.passes.together([[self.views.plain(self.x[:rows])] * self.method.n_shown], network)[0]
+                return torch.autograd.grad(torch.cat(said.logits).logsumexp(1).sum(), parameters, allow_unused=True)
+
+        return run
 
     def _join(self) -> None:
         if self._side is not None:

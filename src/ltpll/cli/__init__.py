@@ -49,6 +49,8 @@ app.command("list")(list_parts)
 def main() -> None:
     """Run a command; what the user can mend is said in one sentence, without a traceback."""
     warnings.showwarning = _warn
+    # Before torch is imported: its threads are to sleep while they wait for each other, and leave the cores to whoever has work.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     exit_on_sigterm()
     try:
         app()

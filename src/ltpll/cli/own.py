@@ -38,6 +38,7 @@ def train_on_table(
     tensorboard: bool,
     fresh: bool,
     on_nan: str,
+    threads: int | str,
     world: World,
     workers: int | None,
 ) -> None:
@@ -71,7 +72,8 @@ def train_on_table(
         return on_epoch
 
     with interruptible(run, lambda: close()):
-        train_own(run, source, examples, chosen, device=device, on_nan=on_nan, watch=watch, world=world, workers=workers)
+        how: Record = {"device": device, "on_nan": on_nan, "threads": threads, "workers": workers}
+        train_own(run, source, examples, chosen, watch=watch, world=world, **how)
     world.leave()
     world.wait()
     _say_result(run.result(), out)

@@ -96,6 +96,7 @@ def train(
     precision: Annotated[str | None, both("float32 or bfloat16; default bfloat16 for benchmarks on CUDA, else float32.")] = None,
     device: Annotated[str, Option(help="cpu, cuda, or auto.")] = "auto",
     on_nan: Annotated[str, Option(help="stop, or skip: drop batches whose numbers are not finite, and count them.")] = "stop",
+    threads: Annotated[int | None, Option(help="On a CPU; default one or all, whichever is faster.", show_default=False, min=1)] = None,
     out: Annotated[Path | None, Option(help="Own data: the run's folder. Benchmarks: the folder for runs.", show_default=False)] = None,
     tensorboard: Annotated[bool, Option("--tensorboard", help="Write TensorBoard events beside the run.")] = False,
     fresh: Annotated[bool, Option("--fresh", help="Train again even if the run is finished or under way.")] = False,
@@ -149,7 +150,13 @@ def train(
         given = {name: value for name, value in (training | of_own).items() if value is not None}
         table = Path(data).expanduser()
         folder = out or Path("ltpll-runs") / table.stem
-        how: dict[str, Any] = {"tensorboard": tensorboard, "fresh": fresh, "on_nan": on_nan, "workers": workers}
+        how: dict[str, Any] = {
+            "tensorboard": tensorboard,
+            "fresh": fresh,
+            "on_nan": on_nan,
+            "workers": workers,
+            "threads": threads or "auto",
+        }
         with _processes(device) as (world, device):
             train_on_table(source_of(table, about_table), settings | given, folder, device=device, world=world, **how)
         return
@@ -166,6 +173,7 @@ def train(
         tensorboard=tensorboard,
         fresh=fresh,
         on_nan=on_nan,
+        threads=threads or "auto",
         sync_batch_norm=bool(sync_batch_norm),
     )
 
@@ -210,6 +218,7 @@ def _train_benchmark(
     tensorboard: bool,
     fresh: bool,
     on_nan: str,
+    threads: int | str,
     sync_batch_norm: bool,
 ) -> None:
     from ltpll.data.image_sets import load_image_set
@@ -239,7 +248,7 @@ def _train_benchmark(
         watch, close = watch_epochs(run, experiment.epochs, tensorboard and world.first)
         how: dict[str, Any] = {"device": device, "engine": engine, "world": world, "sync_batch_norm": sync_batch_norm}
         with interruptible(run, close):
-            train_run(run, images, measure_every=measure_every, on_epoch=watch, on_nan=on_nan, **how)
+            train_run(run, images, measure_every=measure_every, on_epoch=watch, on_nan=on_nan, threads=threads, **how)
         world.leave()
         world.wait()
         _print_result(run)

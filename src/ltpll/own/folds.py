@@ -170,7 +170,7 @@ def _train_elsewhere(
     with count.open("wb", buffering=0) as file:
         _train(
             folder,
-            make(),
+            make().set_params(threads=1),
             x,
             sets,
             k,

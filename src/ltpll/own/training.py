@@ -65,9 +65,9 @@ class Settings:
         }
         return cls(**{**plain, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
-    def classifier(self, device: str, on_nan: str) -> PartialLabelClassifier:
+    def classifier(self, device: str, on_nan: str, threads: int | str = "auto") -> PartialLabelClassifier:
         own = {name: value for name, value in asdict(self).items() if name not in ("seed", "folds")}
-        return PartialLabelClassifier(**own, random_state=self.seed, device=device, on_nan=on_nan)
+        return PartialLabelClassifier(**own, random_state=self.seed, device=device, on_nan=on_nan, threads=threads)
 
 
 def own_run(out: Path, settings: Settings, examples: Examples) -> Run:
@@ -93,6 +93,7 @@ def train_own(
     *,
     device: str = "auto",
     on_nan: str = "stop",
+    threads: int | str = "auto",
     watch: Watch,
     world: World | None = None,
     workers: int | None = None,
@@ -117,7 +118,7 @@ def train_own(
         None if labels is None else labels[held_out],
         None if labels is None else labels[trained],
     )
-    classifier = settings.classifier(device, on_nan)
+    classifier = settings.classifier(device, on_nan, threads)
     trainer, inputs, candidates = classifier.begin(x, sets, world)
     check_data(inputs, candidates, trainer.head)
     with run.locked() if world.first else nullcontext():
@@ -139,7 +140,7 @@ def train_own(
             classifier.save(run.folder / CLASSIFIER)
         from_folds = None
         if settings.folds > 1:
-            make = partial(settings.classifier, device, on_nan)
+            make = partial(settings.classifier, device, on_nan, threads)
             plan: Record = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
             from_folds = opinions_of_folds(run.folder, make, x, sets, watch=watch, world=world, **plan)
         if not world.first:
