@@ -70,9 +70,11 @@ format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Versions resolved anew, as on a fresh machine; tools/constraints.py.
-constraints: $(DEV)
-	$(BIN)/python tools/constraints.py
+# Versions resolved anew, as on a fresh machine; in an environment of its own, since pins that contradict each other cannot be installed.
+constraints:
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check packaging
+	build/constraints/bin/python tools/constraints.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

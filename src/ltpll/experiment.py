@@ -225,7 +225,8 @@ def train(
     # Everything that can be refused is refused here, before the folder exists.
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)
-    trainer = build_trainer(experiment, problem, device=device, engine=engine, on_nan=on_nan, world=world, sync_batch_norm=sync_batch_norm)
+    how: dict[str, Any] = {"device": device, "engine": engine, "on_nan": on_nan, "threads": threads, "sync_batch_norm": sync_batch_norm}
+    trainer = build_trainer(experiment, problem, world=world, **how)
     check_data(problem.x, problem.candidates, trainer.head)
     with run.locked() if world.first else nullcontext():
         if world.agreed(run.done):  # by another process, since this one looked
