@@ -584,7 +584,7 @@ BAD_TEXTS = {
     "nested list": ('candidates\n"[[""a""]]"\n', {}, "which is no name"),
     "null in a list": ("candidates\n[null]\n", {}, "which is no name"),
     "true in a list": ("candidates\n[true]\n", {}, "which is no name"),
-    "deep list": ("candidates\n" + "[" * 5000 + "]" * 5000 + "\n", {}, "which is no list"),
+    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is no list"),
     "one class": ("candidates\na\na\n", {}, "only 1 class"),
     "no class columns": (GOOD, {"class_columns": ("is_*",)}, "no columns that start with 'is_'"),
     "missing class column": (GOOD, {"class_columns": ("x", "y")}, "no column called 'y'"),
