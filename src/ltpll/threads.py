@@ -1,4 +1,4 @@
-"""Threads: how many a training on a CPU uses, since beside another job all of them may be twenty times slower than one.
+"""Threads: how many a training on a CPU uses, since beside another job all of them may be fifty times slower than one.
 
 The threads of torch wait for each other after every operation. Where another job has one of the cores, all of them wait for the thread that
 has none.
