@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from forks import shared_forks
 from ltpll.data.image_sets import write_image_set
 from ltpll.distributed import World, _comes_from_a_loss
 from ltpll.engine import dropped_behind
@@ -61,21 +62,27 @@ def world(request, tmp_path_factory):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     how, cases = json.dumps({"device": device, "engine": engine}), json.dumps(CASES[size])
-    environment = environment_of_tests(OMP_NUM_THREADS="1")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(HERE / "worlds.py"), str(folder), str(rank), str(size), how, cases],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    said = [process.communicate(timeout=120)[0] for process in processes]
+    arguments = [[str(folder), str(rank), str(size), how, cases] for rank in range(size)]
+    found = in_forks(arguments, folder) if device == "cpu" else in_processes(arguments)
     ends = [0] * (size - 1) + [-signal.SIGKILL]  # the last thing that happens is that one is killed
-    assert [process.returncode for process in processes] == ends, "\n".join(said)
+    assert [status for status, _ in found] == ends, "\n".join(said for _, said in found)
     return size, device, folder
+
+
+def in_forks(arguments, folder):
+    """Exit statuses and what was printed; the processes need not import torch."""
+    forks = shared_forks()
+    started = [forks.start("worlds.main", *given, log=folder / f"log-{rank}") for rank, given in enumerate(arguments)]
+    return [forks.wait(pid) for pid in started]
+
+
+def in_processes(arguments):
+    """The same where a GPU is used, which a fork of another process cannot do."""
+    environment = environment_of_tests(OMP_NUM_THREADS="1")
+    how = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    processes = [subprocess.Popen([sys.executable, "-W", "ignore", str(HERE / "worlds.py"), *given], **how) for given in arguments]
+    said = [process.communicate(timeout=120)[0] for process in processes]
+    return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 
 
 def test_a_world_of_one_does_nothing():

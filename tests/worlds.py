@@ -1,4 +1,4 @@
-"""What each process of a small world does; started by tests/test_distributed.py as a process of its own."""
+"""What each process of a small world does; started by tests/test_distributed.py, each in a process of its own."""
 
 import json
 import os
@@ -157,9 +157,10 @@ def lose_one(world, folder, how):
         hear(is_loss_of_a_process(error))
 
 
-def main():
-    """Arguments: folder, rank, size, how to train and the trainings to carry out, both as JSON."""
-    folder, rank, size, (how, cases) = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), map(json.loads, sys.argv[4:])
+def main(folder, rank, size, how, cases):
+    """How to train, and the trainings to carry out, are JSON."""
+    folder, rank, size, how, cases = Path(folder), int(rank), int(size), json.loads(how), json.loads(cases)
+    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     on_cuda = how["device"] == "cuda"
     if on_cuda:
@@ -222,4 +223,4 @@ def pieces(world, folder, device):
 
 if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()
+    main(*sys.argv[1:])

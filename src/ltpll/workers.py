@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ltpll.errors import CheckpointWarning
 
 T = TypeVar("T")
+PRELOADED = ["torch", "torch._dynamo", "ltpll.trainer"]  # what takes seconds to import, once for all processes
 
 
 def in_processes(
@@ -26,9 +27,11 @@ def in_processes(
     """
     others = set(multiprocessing.active_children())
     results = []
-    # Spawned, since CUDA does not survive a fork. One thread a process: two processes with two threads each on two cores wait for
-    # each other more than they compute.
-    with _one_thread_each(), ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker) as pool:
+    # Not forked from this process, since CUDA does not survive that, but from a server that has imported torch and done nothing else.
+    # One thread a process: two processes with two threads each on two cores wait for each other more than they compute.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    with _one_thread_each(), ProcessPoolExecutor(workers, context, _start_worker) as pool:
         waiting: set[Future[T]] = set()
         try:
             for given in arguments:
