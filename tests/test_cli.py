@@ -142,14 +142,3 @@ def test_an_interrupted_study_says_so_and_goes_on_where_it_was(tmp_path):
     again = ltpll("toy", "--seeds", "1", "--workers", "0", cwd=tmp_path)
     assert f"{kept} of 3 runs were finished earlier" in again.stdout
     assert again.returncode == 0
-
-
-def test_demo_prints_its_table_and_leaves_a_page_whose_path_comes_last(tmp_path):
-    result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    for row in ("proden", "proden + oracle-la-posthoc", "proden + records", "corr", "corr + oracle-la-posthoc", "corr + records"):
-        assert re.search(rf"^\s*{re.escape(row)}\s+\d+\.\d", result.stdout, re.M), result.stdout
-    last = result.stdout.strip().splitlines()[-1]
-    page = Path(last.removeprefix("Report: "))
-    assert page == (tmp_path / "ltpll-runs" / "demo.html").resolve()
-    assert "<html" in page.read_text()[:500]

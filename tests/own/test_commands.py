@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import json
 import re
 import shutil
 from pathlib import Path
@@ -106,6 +107,16 @@ def test_a_set_in_the_new_table_is_used_and_checked(trees, tmp_path):
     message = ltpll("predict", folder / "run", table, "--images", folder / "pictures", "--out", out, status=2)
     assert "'oak'" in message
     assert len(rows_of(out)) == 3  # the earlier predictions are still there
+
+
+def test_a_run_is_described_by_its_sets(trees):
+    folder, _ = trees
+    of_table = json.loads(ltpll("data", "describe", folder / "labels.csv", "--column", "candidates", "--json"))
+    for source in (folder / "run", folder / "run" / "result.json"):
+        of_run = json.loads(ltpll("data", "describe", source, "--json"))
+        assert of_run["size_counts"] == of_table["size_counts"]
+        assert of_run["classes"] == of_table["classes"]
+        assert sum(of_run["class_counts"]) == 48  # the true labels are known, which the table's column of sets alone does not tell
 
 
 def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):

@@ -1,6 +1,11 @@
+import re
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from commands import ltpll
 from ltpll.report.summary import rows
 from ltpll.runs import Run
 from ltpll.studies import digits
@@ -8,12 +13,30 @@ from ltpll.studies.study import run_missing
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory):
+def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("digits")
     configs = [config for config in digits.configs(2) if config["method"] == "proden"]
-    runs = [Run(root, config) for config in configs]
+    runs = [Run(root / "digits", config) for config in configs]
     run_missing(runs, digits.train, workers=0)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def records(runs):
     return [run.result() for run in runs]
+
+
+def test_the_demo_trains_what_is_missing_prints_its_table_and_leaves_a_page_whose_path_comes_last(runs, tmp_path):
+    shutil.copytree(runs[0].root, tmp_path / "ltpll-runs" / "digits")
+    result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "2 of 4 runs were finished earlier" in result.stdout
+    for row in ("proden", "proden + oracle-la-posthoc", "proden + records", "corr", "corr + oracle-la-posthoc", "corr + records"):
+        assert re.search(rf"^\s*{re.escape(row)}\s+\d+\.\d", result.stdout, re.M), result.stdout
+    last = result.stdout.strip().splitlines()[-1]
+    page = Path(last.removeprefix("Report: "))
+    assert page == (tmp_path / "ltpll-runs" / "demo.html").resolve()
+    assert "<html" in page.read_text()[:500]
 
 
 def test_the_study_crosses_two_methods_with_two_trainings_over_seeds():

@@ -44,6 +44,7 @@ def describe(
     from ltpll.data.tables import read_candidates
     from ltpll.describe import describe as describe_sets
     from ltpll.experiment import drawn_sets
+    from ltpll.own.cleaning import read_cleaned, sets_of
     from ltpll.runs import record_of
 
     given = {"imbalance": imbalance, "ambiguity": ambiguity, "superclass": superclass, "seed": seed}
@@ -57,10 +58,11 @@ def describe(
     if separator == "":
         raise InputError("The separator is empty: give what stands between labels, such as '|'.")
     labels: list[int] | None = None
-    if source in IMAGE_SETS or is_run:
-        drawn = drawn_sets(
-            {"experiment": "images", "data": source, **settings} if source in IMAGE_SETS else record_of(path)["config"], root
-        )
+    config = {"experiment": "images", "data": source, **settings} if source in IMAGE_SETS else record_of(path)["config"] if is_run else {}
+    if config.get("experiment") == "own":
+        candidates, labels = sets_of(read_cleaned(path if path.is_dir() else path.parent))
+    elif config:
+        drawn = drawn_sets(config, root)
         candidates, labels = drawn.candidates, drawn.labels
         source = drawn.how if source in IMAGE_SETS else f"{source}: {drawn.how}"
     else:

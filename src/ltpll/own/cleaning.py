@@ -18,6 +18,7 @@ from ltpll.own.shape import check_tables, problem_of_record
 from ltpll.runs import Record, record_of
 
 if TYPE_CHECKING:
+    from ltpll.candidates import Candidates
     from ltpll.data.tables import LabelTable
 
 EXAMPLES, VOTES, PICTURES = "examples.parquet", "votes.parquet", "pictures.parquet"
@@ -207,6 +208,15 @@ def read_cleaned(folder: Path) -> Cleaned:
     except Exception as error:  # of pyarrow about a damaged file, and of what is done with columns of the wrong kind
         raise InputError(f"The run {folder} is damaged ({first_line(error)}): train it again with --fresh.") from None
     return cleaned
+
+
+def sets_of(run: Cleaned) -> tuple[Candidates, list[int] | None]:
+    """The candidate sets of a run, and the true labels if all of them are known."""
+    from ltpll.candidates import Candidates
+
+    sets = Candidates.from_flat(run.offsets, run.candidates, len(run.classes), tuple(run.classes.tolist()))
+    labels = run.true.tolist()
+    return sets, None if any(label is None for label in labels) else labels
 
 
 def _kept_table(path: Path) -> Any:
