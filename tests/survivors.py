@@ -10,11 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 
 from ltpll import experiment
 from ltpll.checkpoint import read_checkpoint
 from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.tables import read_table
+from ltpll.errors import InputError
 from ltpll.evaluate import Truth
 from ltpll.experiment import Experiment, experiment_run
 from ltpll.extras import EXTRAS
@@ -54,6 +58,21 @@ def points_run(root, *, epochs=2, fresh=False, **options):
             run.forget()
         if not run.done:
             record_training(run, trainer, x, uniform_candidates(y, 4, 0.5, seed=0), Truth(x, y, y), checkpoint_every=1, **options)
+
+
+def read_damaged_parquet(folder):
+    """Read a table with every byte changed in turn; print how many of them were refused, and how many were read all the same."""
+    path = Path(folder) / "t.parquet"
+    pq.write_table(pa.table({"candidates": [["a"], ["a", "b"], ["b"]], "x": [1.0, 2.0, 3.0], "note": ["p", "q", "r"]}), path)
+    whole = path.read_bytes()
+    refused = 0
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ (1 << position % 8)]) + whole[position + 1 :])
+        try:
+            read_table(path)
+        except InputError:
+            refused += 1
+    print(refused, len(whole) - refused)
 
 
 def images_run(root, epochs=4, device="cpu", precision="float32", **options):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.data.expansion import too_much
+from ltpll.data.parquet_footer import chunks_of
 from ltpll.errors import InputError, first_line, printable, shown
 
 BLOCK = 4 << 20
@@ -279,7 +280,7 @@ class ParquetTable(Table):
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
         first = 0
         with _opened(self.path) as file:
-            reason = too_much(self.path.stat().st_size, _expanded_size(file, set(names)))
+            reason = too_much(self.path.stat().st_size, _expanded_size(self.path, self.schema, set(names)))
             if reason is not None:
                 raise InputError(f"{self.path} is not read, since {reason}: write fewer rows or columns, or write it without compression.")
             for batch in file.iter_batches(batch_size=size, columns=names):
@@ -291,15 +292,11 @@ class ParquetTable(Table):
                     on_progress(first, self.n_rows)
 
 
-def _expanded_size(file: Any, names: set[str]) -> int:
+def _expanded_size(path: Path, schema: Any, names: set[str]) -> int:
     """What the values of some columns take in memory, by their number: dictionaries and runs pack millions of them into a few bytes."""
-    chosen = [field.name in names for field in file.schema_arrow for _ in range(_leaves(field.type))]
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    chunks = [group.column(j) for group in groups for j, wanted in enumerate(chosen) if wanted]
-    return sum(
-        max(chunk.num_values * (TEXT_BYTES if chunk.physical_type.endswith("BYTE_ARRAY") else NUMBER_BYTES), chunk.total_uncompressed_size)
-        for chunk in chunks
-    )
+    chosen = [field.name in names for field in schema for _ in range(_leaves(field.type))]
+    chunks = [chunk for chunk in chunks_of(path) if chunk.column >= len(chosen) or chosen[chunk.column]]
+    return sum(max(chunk.n_values * (TEXT_BYTES if chunk.is_text else NUMBER_BYTES), chunk.uncompressed) for chunk in chunks)
 
 
 def _leaves(kind: Any) -> int:
@@ -316,5 +313,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with pq.ParquetFile(path) as file:
             yield file
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as Parquet ({first_line(error)}): it is cut off or damaged; write it again.") from None
