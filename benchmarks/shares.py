@@ -22,8 +22,8 @@ import torch.distributed as dist
 
 from ltpll.bench import random_images
 from ltpll.distributed import World
+from ltpll.environment import environment
 from ltpll.experiment import Experiment, build_trainer, draw_problem
-from ltpll.runs import environment
 
 
 class TalksToItself(World):

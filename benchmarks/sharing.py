@@ -22,8 +22,8 @@ from typing import Any
 import torch
 
 from ltpll.bench import random_images
+from ltpll.environment import environment
 from ltpll.experiment import Experiment, build_trainer, draw_problem
-from ltpll.runs import environment
 from ltpll.trainer import PartialLabelTrainer
 
 MPS = "nvidia-cuda-mps-control"

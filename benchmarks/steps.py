@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ltpll.bench import _end_to_end, _milliseconds, random_images
+from ltpll.environment import environment
 from ltpll.experiment import Experiment, build_trainer, draw_problem
-from ltpll.runs import environment
 from ltpll.trainer import PartialLabelTrainer
 
 KERNELS = {"batch norm": "ltpll.models.norm", "convolutions": "ltpll.models.resnet", "views": "ltpll.views.images"}

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from ltpll.bench import _milliseconds, random_images
+from ltpll.environment import environment
 from ltpll.experiment import Experiment, build_trainer, draw_problem
 from ltpll.inputs import chosen_device
-from ltpll.runs import environment
 
 SYSTEMS: list[tuple[str, str, tuple[str, ...]]] = [
     ("corr", "records", ()),

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ltpll.environment import environment
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.runs import environment
 from ltpll.threads import VARIABLES
 
 ROWS, FEATURES, CLASSES, VIEWS = 3000, 64, 10, 2

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Tensor
 
 from ltpll.contract import ViewKind
-from ltpll.runs import environment
+from ltpll.environment import environment
 from ltpll.views.holes import HOLE
 from ltpll.views.images import ImageViews
 

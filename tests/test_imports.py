@@ -14,7 +14,7 @@ PACKAGE = Path(ltpll.__file__).parent
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
     ["errors", "randomness", "signals", "trial_kernels"],
-    ["checksums", "drawing", "files", "workers"],
+    ["checksums", "drawing", "environment", "files", "workers"],
     ["gpu"],
     ["registry", "inputs", "sets", "settings"],
     ["candidates", "threads"],

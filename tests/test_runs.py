@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import ltpll
 from ltpll.checksums import damaged_files
+from ltpll.environment import _commit, code_fingerprint, environment
 from ltpll.errors import InputWarning
-from ltpll.runs import Run, _commit, code_fingerprint, config_hash, environment, finished_in, read_result, results_under
+from ltpll.runs import Run, config_hash, finished_in, read_result, results_under
 from refusals import refusal
 
 CONFIG = {"method": "corr", "rebalancer": "records", "seed": 1, "options": {"momentum": 0.9, "hidden": [64, 32]}}

@@ -14,9 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ltpll.contract import Outputs
 from ltpll.data.image_sets import ImageSet
+from ltpll.environment import environment
 from ltpll.evaluate import Truth
 from ltpll.experiment import Experiment, Problem, build_trainer, draw_problem
-from ltpll.runs import Record, environment
+from ltpll.runs import Record
 from ltpll.trainer import PartialLabelTrainer
 
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from ltpll.candidates import Candidates
+from ltpll.environment import environment
 from ltpll.errors import InputError
-from ltpll.runs import Record, environment
+from ltpll.runs import Record
 from ltpll.targets import CandidateTargets
 
 INATURALIST = (437_513, 8_142)  # examples and classes of iNaturalist 2018

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ltpll.checkpoint import has_checkpoint
+from ltpll.environment import environment
 from ltpll.evaluate import Truth, best_epoch
 from ltpll.resuming import without_long_lists
-from ltpll.runs import Record, Run, environment
+from ltpll.runs import Record, Run
 from ltpll.trainer import Measure, PartialLabelTrainer
 
 SNAPSHOTS = 8

@@ -41,11 +41,11 @@ def reproduce(
     """
     from ltpll.data.image_sets import load_image_set
     from ltpll.drawing import check_drawing
+    from ltpll.environment import environment
     from ltpll.inputs import chosen_device
     from ltpll.paper.figures import DRAWN
     from ltpll.paper.grid import Finished, Pace, experiments, parse_choice
     from ltpll.paper.items import ITEMS, find_item
-    from ltpll.runs import environment
 
     if launcher not in ("local", "ray"):
         raise InputError(f"There is no launcher {launcher!r}: give local or ray.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ltpll.data import load_digits_split, long_tail_subset, uniform_candidates
+from ltpll.environment import code_fingerprint
 from ltpll.evaluate import Shots, Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.randomness import seed_streams
 from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training
-from ltpll.runs import Record, Run, code_fingerprint
+from ltpll.runs import Record, Run
 from ltpll.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.drawing import new_figure
+from ltpll.environment import code_fingerprint
 from ltpll.evaluate import Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.recording import record_training
-from ltpll.runs import Record, Run, code_fingerprint
+from ltpll.runs import Record, Run
 from ltpll.trainer import PartialLabelTrainer
 
 SIZES = (30, 100, 500, 1000)
