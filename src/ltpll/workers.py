@@ -29,8 +29,8 @@ def in_processes(
     results = []
     # Not forked from this process, since CUDA does not survive that, but from a server that has imported torch and done nothing else.
     # One thread a process: two processes with two threads each on two cores wait for each other more than they compute.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context: Any = multiprocessing.get_context("forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn")
+    context.set_forkserver_preload(PRELOADED)  # without effect where there is no such server
     with _one_thread_each(), ProcessPoolExecutor(workers, context, _start_worker) as pool:
         waiting: set[Future[T]] = set()
         try:
