@@ -106,6 +106,13 @@ def test_a_table_that_is_cut_off_is_refused(run, name):
     assert "is damaged" in refusal(lambda: read_cleaned(run))
 
 
+def test_a_table_that_would_fill_the_memory_is_not_read(run):
+    million = pa.array([0]).take(pa.array([0] * 1_000_000))
+    pq.write_table(pa.table({"row": pa.chunked_array([million] * 70)}), run / "pictures.parquet", compression="zstd")
+    assert (run / "pictures.parquet").stat().st_size < 1 << 20
+    assert "would expand to" in refusal(lambda: read_cleaned(sealed(run)))
+
+
 @pytest.mark.parametrize("reading", [{"candidates": 5}, {"class_columns": 3, "annotators": "union"}, {"annotators": 7}, {"mass": "all"}])
 def test_a_record_that_does_not_say_how_its_table_was_read_is_refused(run, reading):
     change_record(run, "source", "reading", value=reading)

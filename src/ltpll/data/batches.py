@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.data.expansion import too_much
-from ltpll.data.parquet_footer import chunks_of
+from ltpll.data.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
 
 BLOCK = 4 << 20
 SUFFIXES = (".csv", ".tsv", ".parquet")
-NUMBER_BYTES, TEXT_BYTES = 4, 16  # that a value of a Parquet file takes once it is read
 Progress = Callable[[int, int], None]
 """Called with how much is done and how much there is: bytes of a text file, rows of a Parquet file."""
 
@@ -280,7 +279,8 @@ class ParquetTable(Table):
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
         first = 0
         with _opened(self.path) as file:
-            reason = too_much(self.path.stat().st_size, _expanded_size(self.path, self.schema, set(names)))
+            chosen = [field.name in names for field in self.schema for _ in range(_leaves(field.type))]
+            reason = too_much(self.path.stat().st_size, expanded_size(self.path, chosen))
             if reason is not None:
                 raise InputError(f"{self.path} is not read, since {reason}: write fewer rows or columns, or write it without compression.")
             for batch in file.iter_batches(batch_size=size, columns=names):
@@ -290,13 +290,6 @@ class ParquetTable(Table):
                 first += batch.num_rows
                 if on_progress is not None:
                     on_progress(first, self.n_rows)
-
-
-def _expanded_size(path: Path, schema: Any, names: set[str]) -> int:
-    """What the values of some columns take in memory, by their number: dictionaries and runs pack millions of them into a few bytes."""
-    chosen = [field.name in names for field in schema for _ in range(_leaves(field.type))]
-    chunks = [chunk for chunk in chunks_of(path) if chunk.column >= len(chosen) or chosen[chunk.column]]
-    return sum(max(chunk.n_values * (TEXT_BYTES if chunk.is_text else NUMBER_BYTES), chunk.uncompressed) for chunk in chunks)
 
 
 def _leaves(kind: Any) -> int:

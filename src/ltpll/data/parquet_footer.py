@@ -7,6 +7,7 @@ footer is a few structures in Thrift's compact protocol; every length is checked
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 _ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3  # numbers of the fields on the way to a column chunk's description
 _TYPE, _NUM_VALUES, _UNCOMPRESSED = 1, 5, 6
 BYTE_ARRAYS = (6, 7)  # the physical types of text
+NUMBER_BYTES, TEXT_BYTES = 4, 16  # that a value takes once it is read
 
 
 class Chunk(NamedTuple):
@@ -26,6 +28,16 @@ class Chunk(NamedTuple):
     is_text: bool
     n_values: int
     uncompressed: int  # bytes
+
+
+def expanded_size(path: Path, chosen: Sequence[bool] | None = None) -> int:
+    """What the values of some columns (None: of all) take in memory, by their number: dictionaries and runs pack millions into a few bytes.
+
+    Raises:
+        ValueError: The footer is damaged.
+    """
+    chunks = [chunk for chunk in chunks_of(path) if chosen is None or chunk.column >= len(chosen) or chosen[chunk.column]]
+    return sum(max(chunk.n_values * (TEXT_BYTES if chunk.is_text else NUMBER_BYTES), chunk.uncompressed) for chunk in chunks)
 
 
 def chunks_of(path: Path) -> list[Chunk]:

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.checksums import MARKER, checksums, read_checked
+from ltpll.data.expansion import too_much
 from ltpll.data.outputs import write_table
+from ltpll.data.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line
 from ltpll.own.shape import check_tables, problem_of_record
 from ltpll.runs import Record, record_of
@@ -223,7 +225,11 @@ def _kept_table(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    return pq.read_table(pa.BufferReader(read_checked(path)))
+    content = read_checked(path)
+    reason = too_much(len(content), expanded_size(path))
+    if reason is not None:
+        raise InputError(f"{path} is not read, since {reason}.")
+    return pq.read_table(pa.BufferReader(content))
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------
