@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import ltpll
 from ltpll.checksums import damaged_files
 from ltpll.environment import _commit, code_fingerprint, environment
-from ltpll.errors import InputWarning
+from ltpll.errors import BusyError, InputWarning
 from ltpll.runs import Run, config_hash, finished_in, read_result, results_under
 from refusals import refusal
 
@@ -315,6 +315,14 @@ def test_a_finished_run_with_a_damaged_file_is_taken_up_again(tmp_path, name, ho
     assert not run.done
     # Nothing else holds what the log held: such a run is trained from its beginning, others from their checkpoint.
     assert (run.folder / "checkpoint.safetensors").exists() == (name != "metrics.jsonl")
+
+
+def test_a_damaged_run_that_another_process_trains_is_left_to_it(tmp_path):
+    run = finished_run(tmp_path)
+    (run.folder / "result.json").unlink()
+    with run.locked():
+        assert "is being trained by another process" in refusal(Run(tmp_path, CONFIG).reopen_if_damaged, BusyError)
+    assert (run.folder / "done").exists()
 
 
 def test_a_run_of_an_earlier_version_without_checksums_is_not_read(tmp_path):

@@ -73,17 +73,22 @@ class Run:
 
         Returns:
             The names of these files; empty if all are whole or the run is not finished.
+
+        Raises:
+            BusyError: Another process is training the run.
         """
-        damaged = damaged_files(self.folder)
-        if damaged:
-            warnings.warn(
-                f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again.", InputWarning, stacklevel=2
-            )
-            if "metrics.jsonl" in damaged:
-                self.forget()
-            for name in (MARKER, *damaged):
-                if name != "config.json":  # written again in one move
-                    (self.folder / name).unlink(missing_ok=True)
+        if not damaged_files(self.folder):
+            return []
+        with self.locked():
+            damaged = damaged_files(self.folder)  # another process may have restored them, or started the run again, since
+            if damaged:
+                found = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again."
+                warnings.warn(found, InputWarning, stacklevel=2)
+                if "metrics.jsonl" in damaged:
+                    self.forget()
+                for name in (MARKER, *damaged):
+                    if name != "config.json":  # written again in one move
+                        (self.folder / name).unlink(missing_ok=True)
         return damaged
 
     def forget(self) -> None:

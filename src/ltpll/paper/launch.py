@@ -43,7 +43,10 @@ def launch(
     images: dict[str, ImageSet] = {}
     for number, experiment in enumerate(wanted):
         run = experiment_run(root, experiment)
-        run.reopen_if_damaged()
+        try:
+            run.reopen_if_damaged()
+        except BusyError:
+            continue
         if run.done:
             continue
         on_epoch, close = watch(number, experiment, run)
