@@ -31,6 +31,7 @@ BOTH = {
     "--precision": NAME | st.sampled_from(["float32", "bfloat16"]),
     "--device": NAME | st.sampled_from(["cpu", "cuda:7", "meta", "tpu"]),
     "--on-nan": NAME | st.sampled_from(["skip", "stop"]),
+    "--threads": SHORT,
     "--config": st.sampled_from(["missing.yaml", "."]),
 }
 OWN = {
