@@ -4,7 +4,25 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 from forks import shared_forks
+from ltpll.errors import InputError
+
+
+def ltpll_here(*arguments, status=0):
+    """A command in this process; what the user would be told is returned."""
+    from ltpll.cli import app  # here, since how wide it prints is settled by the environment in which it is imported
+
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if isinstance(result.exception, InputError):
+        assert status == 2, result.exception
+        message = str(result.exception)
+        assert "\n" not in message
+        assert message.endswith(".")
+        return message
+    assert result.exit_code == status, (result.output, result.exception)
+    return result.output
 
 
 def ltpll(*arguments, cwd=None, **environment):

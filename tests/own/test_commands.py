@@ -9,26 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from ltpll.cli import app
-from ltpll.errors import InputError
+from commands import ltpll_here as ltpll
 from own.tables import feature_rows, write_csv, write_trees
 
 QUICK = ["--epochs", "12", "--folds", "3", "--side", "8", "--batch-size", "16", "--device", "cpu"]
-
-
-def ltpll(*arguments, status=0):
-    """A command in this process; what the user would be told is returned."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if isinstance(result.exception, InputError):
-        assert status == 2, result.exception
-        message = str(result.exception)
-        assert "\n" not in message
-        assert message.endswith(".")
-        return message
-    assert result.exit_code == status, (result.output, result.exception)
-    return result.output
 
 
 def rows_of(path):

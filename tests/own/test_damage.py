@@ -1,29 +1,15 @@
 """Facts about finished runs on own data whose files were damaged, lost or exchanged: nothing is believed, and the advice given works."""
 
 import shutil
-import warnings
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from ltpll.cli import app
-from ltpll.errors import InputError
+from commands import ltpll_here as ltpll
 from own.tables import feature_rows, write_csv
 
+pytestmark = pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")  # which says what is made again
 FILES = ("config.json", "metrics.jsonl", "result.json", "classifier.safetensors", "examples.parquet")
-
-
-def ltpll(*arguments, status=0):
-    """A command in this process; what the user would be told is returned."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if isinstance(result.exception, InputError):
-        assert status == 2, result.exception
-        return str(result.exception)
-    assert result.exit_code == status, (result.output, result.exception)
-    return result.output
 
 
 @pytest.fixture(scope="module")

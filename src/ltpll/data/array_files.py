@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.batches import check_file
-from ltpll.data.expansion import too_much
+from ltpll.data.expansion import check_expansion
 from ltpll.errors import InputError, shown
 
 SUFFIXES = (".npy", ".npz")
@@ -67,6 +67,5 @@ def _claimed(stream: Any) -> int:
 
 
 def _check(path: Path, expanded: int) -> None:
-    reason = too_much(path.stat().st_size, expanded)
-    if reason is not None:
-        raise InputError(f"{path} is not read, since {reason}: save fewer rows or columns, or save it uncompressed with numpy.save.")
+    advice = "save fewer rows or columns, or save it uncompressed with numpy.save"
+    check_expansion(path, path.stat().st_size, expanded, advice)

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ltpll.data.expansion import too_much
+from ltpll.data.expansion import check_expansion
 from ltpll.data.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
 
@@ -279,10 +279,10 @@ class ParquetTable(Table):
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
         first = 0
         with _opened(self.path) as file:
-            chosen = [field.name in names for field in self.schema for _ in range(_leaves(field.type))]
-            reason = too_much(self.path.stat().st_size, expanded_size(self.path, chosen))
-            if reason is not None:
-                raise InputError(f"{self.path} is not read, since {reason}: write fewer rows or columns, or write it without compression.")
+            wanted = set(names)
+            chosen = [field.name in wanted for field in self.schema for _ in range(_leaves(field.type))]
+            advice = "write fewer rows or columns, or write it without compression"
+            check_expansion(self.path, self.path.stat().st_size, expanded_size(self.path, chosen), advice)
             for batch in file.iter_batches(batch_size=size, columns=names):
                 batch.validate(full=True)  # text that is no UTF-8 would fail anywhere below
                 if batch.num_rows:

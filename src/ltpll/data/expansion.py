@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ltpll.errors import InputError
+
 ALWAYS = 256 << 20  # bytes that any file may expand to, however small it is
 RATIO = 100  # times its own size beyond that; zeros compress a thousandfold, features about twofold
 COPIES = 2  # of the data that are in memory at once while they are converted
@@ -17,6 +19,13 @@ def too_much(packed: int, expanded: int) -> str | None:
     if available is not None and COPIES * expanded > available:
         return f"that would take {in_units(COPIES * expanded)} of memory, and {in_units(available)} are available"
     return None
+
+
+def check_expansion(path: Path, packed: int, expanded: int, advice: str = "") -> None:
+    """Refuse a file that must not be expanded; `advice` ends the sentence."""
+    reason = too_much(packed, expanded)
+    if reason is not None:
+        raise InputError(f"{path} is not read, since {reason}{advice and f': {advice}'}.")
 
 
 def available_memory() -> int | None:

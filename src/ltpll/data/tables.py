@@ -214,7 +214,8 @@ def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[Fe
     indices = numeric_columns(table, others)
     for index in indices:
         table.column(table.names[index])  # a name that occurs twice is refused
-    left_out = tuple(table.names[i] for i in others if i not in set(indices))
+    numeric = set(indices)
+    left_out = tuple(table.names[i] for i in others if i not in numeric)
     return (FeatureColumns(table, indices, chosen=False) if indices else None), left_out
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.checksums import MARKER, checksums, read_checked
-from ltpll.data.expansion import too_much
+from ltpll.data.expansion import check_expansion
 from ltpll.data.outputs import write_table
 from ltpll.data.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line
@@ -226,9 +226,7 @@ def _kept_table(path: Path) -> Any:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     content = read_checked(path)
-    reason = too_much(len(content), expanded_size(path))
-    if reason is not None:
-        raise InputError(f"{path} is not read, since {reason}.")
+    check_expansion(path, len(content), expanded_size(path))
     return pq.read_table(pa.BufferReader(content))
 
 
