@@ -22,9 +22,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import KFold
 
 from ltpll.data import long_tail_subset, uniform_candidates
-from ltpll.environment import environment
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.runs.environment import environment
 
 MISSING = 0.1
 FOLDS = 5

@@ -21,11 +21,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ltpll.candidates import Candidates
-from ltpll.contract import Outputs
-from ltpll.environment import environment
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.runs.environment import environment
 
 ROWS, FEATURES, CLASSES, SET_SIZE, BATCH = 100_000, 512, 100, 5, 512
 

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from scipy import stats
 
-from ltpll.data.image_sets import load_image_set
-from ltpll.environment import environment
-from ltpll.evaluate import Truth
-from ltpll.experiment import Experiment, build_trainer, draw_problem
+from ltpll.data.benchmarks.image_sets import load_image_set
+from ltpll.evaluation.metrics import Truth
+from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
+from ltpll.runs.environment import environment
 
 WAYS = {"float32, eager": ("float32", "eager"), "bfloat16, captured": ("bfloat16", "captured")}
 FIGURES = {"accuracy": lambda record: record["test"]["balanced_accuracy"], "target recovery": lambda record: record["target_recovery"]}

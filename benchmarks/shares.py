@@ -20,10 +20,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ltpll.bench import random_images
-from ltpll.distributed import World
-from ltpll.environment import environment
-from ltpll.experiment import Experiment, build_trainer, draw_problem
+from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
+from ltpll.experiments.speed.engine import random_images
+from ltpll.runs.environment import environment
+from ltpll.training.distributed import World
 
 
 class TalksToItself(World):

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from ltpll.bench import random_images
-from ltpll.environment import environment
-from ltpll.experiment import Experiment, build_trainer, draw_problem
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
+from ltpll.experiments.speed.engine import random_images
+from ltpll.runs.environment import environment
+from ltpll.training.trainer import PartialLabelTrainer
 
 MPS = "nvidia-cuda-mps-control"
 

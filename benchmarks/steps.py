@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ltpll.bench import _end_to_end, _milliseconds, random_images
-from ltpll.environment import environment
-from ltpll.experiment import Experiment, build_trainer, draw_problem
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
+from ltpll.experiments.speed.engine import _end_to_end, _milliseconds, random_images
+from ltpll.runs.environment import environment
+from ltpll.training.trainer import PartialLabelTrainer
 
 KERNELS = {"batch norm": "ltpll.models.norm", "convolutions": "ltpll.models.resnet", "views": "ltpll.views.images"}
 

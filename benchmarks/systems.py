@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from ltpll.bench import _milliseconds, random_images
-from ltpll.environment import environment
-from ltpll.experiment import Experiment, build_trainer, draw_problem
-from ltpll.inputs import chosen_device
+from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
+from ltpll.experiments.speed.engine import _milliseconds, random_images
+from ltpll.runs.environment import environment
+from ltpll.validation import chosen_device
 
 SYSTEMS: list[tuple[str, str, tuple[str, ...]]] = [
     ("corr", "records", ()),

@@ -24,9 +24,9 @@ from sklearn.model_selection import KFold
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from ltpll.environment import environment
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.runs.environment import environment
 
 ROWS = ["neighbours", "logistic", *(f"{method}+{rebalancer}" for method in ("cc", "proden", "corr") for rebalancer in ("none", "records"))]
 FOLDS = 10

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ltpll.environment import environment
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.threads import VARIABLES
+from ltpll.runs.environment import environment
+from ltpll.training.cpu_threads import VARIABLES
 
 ROWS, FEATURES, CLASSES, VIEWS = 3000, 64, 10, 2
 WAYS = {"all": None, "one": 1, "chosen": "auto"}

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.archives import Archive, md5_of
-from ltpll.data.image_sets import ImageSet, write_image_set
+from ltpll.data.benchmarks.archives import Archive, md5_of
+from ltpll.data.benchmarks.image_sets import ImageSet, write_image_set
 from ltpll.errors import InputError
 
 

@@ -16,9 +16,9 @@ import torch
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Tensor
 
-from ltpll.contract import ViewKind
-from ltpll.environment import environment
-from ltpll.views.holes import HOLE
+from ltpll.interfaces import ViewKind
+from ltpll.runs.environment import environment
+from ltpll.views.cutout import HOLE
 from ltpll.views.images import ImageViews
 
 POLICIES = ("flip-crop", "paper")

@@ -73,7 +73,7 @@ def summarised(results: dict, engine: str, seed: int, limit: float) -> dict:
     from importlib import metadata
 
     from fuzz.guard import MEMORY
-    from ltpll.environment import environment
+    from ltpll.runs.environment import environment
 
     libraries = ("numpy", "pyarrow", "scipy", "pillow", "safetensors", "PyYAML", "torch")
     return {

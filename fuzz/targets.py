@@ -24,7 +24,7 @@ from fuzz.mutations import (
     zip_mutation,
 )
 from ltpll.candidates import Candidates
-from ltpll.data.tables import LabelTable, Reading, read_candidates, read_table
+from ltpll.data.readers.tables import LabelTable, Reading, read_candidates, read_table
 from ltpll.errors import InputError
 
 LONGEST_SENTENCE = 2000
@@ -139,8 +139,8 @@ def run_strings(case: bytes, folder: Path) -> None:
     """What a program hands over: series of strings, lists of anything, labels."""
     import pandas as pd
 
-    from ltpll.data.votes import vote_rule
-    from ltpll.labels import read_labels
+    from ltpll.candidates.labels import read_labels
+    from ltpll.data.readers.annotations import vote_rule
 
     option = case[0] % 8 if case else 0
     text = case[1:].decode("utf-8", "surrogateescape" if option == 7 else "replace")
@@ -176,12 +176,12 @@ def run_arrays(case: bytes, folder: Path) -> None:
 
 def run_config(case: bytes, folder: Path) -> None:
     """A config file up to the parts that it asks for."""
-    from ltpll.cli.config import read_config
-    from ltpll.experiment import Experiment
+    from ltpll.cli.config_file import read_config
+    from ltpll.experiments.benchmark import Experiment
     from ltpll.extras import EXTRAS
     from ltpll.methods import METHODS
     from ltpll.rebalancers import REBALANCERS
-    from ltpll.runs import config_hash
+    from ltpll.runs.run import config_hash
 
     path = folder / "c.yaml"
     path.write_bytes(case[1:])
@@ -210,7 +210,7 @@ def checkpoint_mutation(rng: random.Random, data: bytes) -> bytes:
     """The header or the numbers changed, mostly with the checksum put right."""
     from safetensors.torch import load
 
-    from ltpll.checkpoint import _checksum
+    from ltpll.training.checkpoint import _checksum
 
     if rng.random() < 0.3:
         size = min(8 + int.from_bytes(data[:8], "little"), len(data))
@@ -249,7 +249,7 @@ def small_trainer() -> Any:
 
 def run_checkpoint(case: bytes, folder: Path) -> None:
     from ltpll import PartialLabelClassifier
-    from ltpll.checkpoint import read_checkpoint
+    from ltpll.training.checkpoint import read_checkpoint
 
     path = folder / "c.safetensors"
     path.write_bytes(case[1:])
@@ -270,9 +270,9 @@ def run_record(case: bytes, folder: Path) -> None:
     """A result file up to the page that shows it, without the page's own scripts."""
     import plotly.offline
 
-    from ltpll.paper.grid import Finished
-    from ltpll.report.page import render_page
-    from ltpll.runs import read_result
+    from ltpll.experiments.paper.grid import Finished
+    from ltpll.report.study_page import render_page
+    from ltpll.runs.run import read_result
 
     plotly.offline.get_plotlyjs = str  # empty: five megabytes that no record changes
 
@@ -291,7 +291,7 @@ def run_record(case: bytes, folder: Path) -> None:
 
 
 def run_picture(case: bytes, folder: Path) -> None:
-    from ltpll.data.pictures import read_pictures
+    from ltpll.data.readers.pictures import read_pictures
 
     (folder / "p").write_bytes(case[1:])
     found = read_pictures(folder, ["p"], 8)
@@ -300,7 +300,7 @@ def run_picture(case: bytes, folder: Path) -> None:
 
 def run_paths(case: bytes, folder: Path) -> None:
     """Paths as a table names them, inside a folder whose neighbour must not be read."""
-    from ltpll.data.pictures import read_pictures
+    from ltpll.data.readers.pictures import read_pictures
 
     inner = folder / "inner"
     inner.mkdir(exist_ok=True)
@@ -311,16 +311,16 @@ def run_paths(case: bytes, folder: Path) -> None:
 
 
 def run_annotation(case: bytes, folder: Path) -> None:
-    from ltpll.data.voc import read_annotation
+    from ltpll.data.benchmarks.voc import read_annotation
 
     for thing in read_annotation(case[1:], "000001"):
         assert 0 <= thing.label < 20
 
 
 def run_archive(case: bytes, folder: Path) -> None:
-    from ltpll.data.archives import read_members
-    from ltpll.data.cifar import read_cifar100
-    from ltpll.data.voc import read_voc2007
+    from ltpll.data.benchmarks.archives import read_members
+    from ltpll.data.benchmarks.cifar import read_cifar100
+    from ltpll.data.benchmarks.voc import read_voc2007
 
     path = folder / "a.tar"
     path.write_bytes(case[1:])
@@ -366,7 +366,7 @@ OWN_RUN = Bundle(seeds.own_files, {".json": [json_mutation], ".parquet": [seeds.
 
 
 def run_image_set(case: bytes, folder: Path) -> None:
-    from ltpll.data.image_sets import list_image_sets, load_image_set
+    from ltpll.data.benchmarks.image_sets import list_image_sets, load_image_set
 
     home = folder / "voc2007"
     home.mkdir(exist_ok=True)
@@ -391,11 +391,11 @@ def run_image_set(case: bytes, folder: Path) -> None:
 
 def run_own(case: bytes, folder: Path) -> None:
     """A finished run's folder, up to the tables and the page that are made of it, and how its table would be read again."""
-    from ltpll.checksums import MARKER, marker_of
-    from ltpll.own.cleaning import annotator_columns, class_columns, cleaned_columns, read_cleaned
-    from ltpll.own.page import page_of
-    from ltpll.own.prediction import source_like
-    from ltpll.report.own import render_own_page
+    from ltpll.cleaning.page import page_of
+    from ltpll.cleaning.prediction import source_like
+    from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns, read_cleaned
+    from ltpll.report.cleaning_page import render_own_page
+    from ltpll.runs.checksums import MARKER, marker_of
 
     home = folder / "run"
     home.mkdir(exist_ok=True)
@@ -416,7 +416,7 @@ def run_own(case: bytes, folder: Path) -> None:
 
 
 def run_features(case: bytes, folder: Path) -> None:
-    from ltpll.own.examples import Source, read_examples
+    from ltpll.cleaning.dataset import Source, read_examples
 
     table = folder / "t.csv"
     table.write_bytes(b"id,candidates\na,cat|dog\nb,dog\n")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import ltpll
-from ltpll.catalogue import parts
-from processes import typed
+from ltpll.parts import parts
+from support.commands import ltpll
+from support.processes import typed
 
 
 def started(*arguments):

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-from ltpll.bench import random_images
 from ltpll.candidates import Candidates
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
-from ltpll.evaluate import Truth
-from ltpll.experiment import Experiment, build_trainer, draw_problem
+from ltpll.evaluation.metrics import Truth
+from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
+from ltpll.experiments.speed.engine import random_images
 from ltpll.extras import EXTRAS
-from ltpll.feed import Feed
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.batches import Feed
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
-from processes import environment_of_tests
-from survivors import outcome
+from support.processes import environment_of_tests
+from support.survivors import outcome
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 

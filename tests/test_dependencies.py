@@ -9,11 +9,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ltpll.cli.features import tsne
+from ltpll.cli.probe import tsne
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.studies import toy
 from ltpll.errors import required_by
-from refusals import refusal
+from support.refusals import refusal
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -15,12 +15,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from ltpll import Candidates, PartialLabelClassifier, PartialLabelTrainer, approximated_accuracy, covering_rate
-from ltpll.checkpoint import read_checkpoint, write_checkpoint
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.methods import METHODS
 from ltpll.models import build_model
-from refusals import refusal
+from ltpll.training.checkpoint import read_checkpoint, write_checkpoint
+from support.refusals import refusal
 
 NAMES = ["ant", "bee", "cat", "dog"]
 

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 import torch
 
-from ltpll.inputs import as_inputs
+from ltpll.inference.predictor import at_once
 from ltpll.methods import METHODS
 from ltpll.models import build_model
-from ltpll.predictor import at_once
 from ltpll.rebalancers import REBALANCERS
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.validation import as_inputs
 
 MEASURED = """
 import json, sys
 from pathlib import Path
 import numpy as np, torch
-from ltpll.bench_targets import draw_sets
+from ltpll.experiments.speed.targets import draw_sets
 from ltpll.candidates import Candidates
-from ltpll.evaluate import Truth
+from ltpll.evaluation.metrics import Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.transduction import believed
 
 torch.set_num_threads(1)
@@ -99,7 +99,7 @@ def test_predictions_in_parts_are_those_of_all_logits_at_once(monkeypatch):
     trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](n_features=8), epochs=2, batch_size=16, device="cpu")
     trainer.fit(x, [{i % 6, (i + i // 6) % 6} for i in range(50)])
     whole = trainer.logits(x)
-    monkeypatch.setattr("ltpll.predictor.PREDICTED_LOGITS", 7 * 6)
+    monkeypatch.setattr("ltpll.inference.predictor.PREDICTED_LOGITS", 7 * 6)
     assert [len(part.logits[0]) for part in trainer.predictor.parts(x)] == [7] * 7 + [1]
     torch.testing.assert_close(trainer.logits(x), whole)
     assert trainer.predict(x).tolist() == whole.argmax(1).tolist()

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from ltpll.contract import Batch, Outputs
 from ltpll.extras import EXTRAS
+from ltpll.interfaces import Batch, Outputs
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from problems import attached, inside, naive_softmax, problem, step_of
+from support.problems import attached, inside, naive_softmax, problem, step_of
 
 
 def corr_loss(views: list[list[list[float]]], targets: list[list[float]]) -> float:

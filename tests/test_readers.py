@@ -23,15 +23,15 @@ from fuzz import seeds
 from fuzz.mutations import VALUES
 from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
-from ltpll.cli.config import LARGEST, read_config
-from ltpll.data.tables import Reading, read_candidates, read_table
+from ltpll.candidates.labels import read_labels
+from ltpll.cli.config_file import LARGEST, read_config
+from ltpll.data.readers.tables import Reading, read_candidates, read_table
 from ltpll.errors import InputError
-from ltpll.experiment import Experiment
-from ltpll.labels import read_labels
-from ltpll.report.page import render_page
-from ltpll.report.shape import check_record
-from ltpll.runs import config_hash
-from refusals import refusal
+from ltpll.experiments.benchmark import Experiment
+from ltpll.report.study_page import render_page
+from ltpll.runs.run import config_hash
+from ltpll.runs.schema import check_record
+from support.refusals import refusal
 
 LIMIT = settings(deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

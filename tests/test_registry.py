@@ -8,7 +8,7 @@ import pytest
 
 from ltpll.errors import UnknownNameError
 from ltpll.registry import Registry
-from refusals import refusal
+from support.refusals import refusal
 
 
 class Shape:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from forks import shared_forks
-from ltpll.checkpoint import read_checkpoint
-from ltpll.data.image_sets import write_image_set
-from pictures import coloured_images
-from survivors import outcome
+from ltpll.data.benchmarks.image_sets import write_image_set
+from ltpll.training.checkpoint import read_checkpoint
+from support.forks import shared_forks
+from support.pictures import coloured_images
+from support.survivors import outcome
 
 KILLED, ENDED, INTERRUPTED = -signal.SIGKILL, 143, 130
 

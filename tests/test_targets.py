@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ltpll.candidates
+import ltpll.candidates.storage
 from ltpll.candidates import Candidates
 from ltpll.targets import CandidateTargets, ClassTargets, initial_targets, restricted_softmax
 
@@ -95,7 +95,7 @@ def test_any_sequence_of_reads_and_writes_equals_a_dense_matrix(covers, data, dr
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["positions worked out", "positions kept"])
 @pytest.mark.parametrize("even", [True, False])
 def test_one_index_that_changes_reads_and_writes_what_it_says_now(covers, few, even, monkeypatch):
-    monkeypatch.setattr(ltpll.candidates, "FEW_POSITIONS", few)
+    monkeypatch.setattr(ltpll.candidates.storage, "FEW_POSITIONS", few)
     rng = np.random.default_rng(0)
     sets = [set(rng.choice(6, size=3 if even else rng.integers(1, 7), replace=False).tolist()) for _ in range(12)]
     mask = np.asarray([[c in labels for c in range(6)] for labels in sets])
@@ -141,7 +141,7 @@ def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(co
     targets = initial_targets(Candidates.of(sets, n_classes=5), covers)
     dense = rng.random((10, 5)).astype(np.float32)
     targets[torch.arange(10)] = torch.from_numpy(dense)
-    monkeypatch.setattr(ltpll.candidates, "VALUES_AT_ONCE", 5 * rows_at_once)
+    monkeypatch.setattr(ltpll.candidates.storage, "VALUES_AT_ONCE", 5 * rows_at_once)
     assert targets.labels().tolist() == best_candidates(dense, sets)
     expected = (
         mean_on_candidates(dense, sets) if covers == "classes" else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ltpll.runs import read_result
+from ltpll.runs.run import read_result
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 

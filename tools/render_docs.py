@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ltpll.catalogue import parts
 from ltpll.errors import InputError
-from ltpll.paper.compare import compare, markdown
-from ltpll.paper.grid import Finished
-from ltpll.paper.items import ITEMS
-from ltpll.report.summary import Figure, Row, difference, rows
-from ltpll.runs import Record, results_under
+from ltpll.experiments.paper.compare import compare, markdown
+from ltpll.experiments.paper.grid import Finished
+from ltpll.experiments.paper.items import ITEMS
+from ltpll.parts import parts
+from ltpll.runs.run import Record, results_under
+from ltpll.runs.summary import Figure, Row, difference, rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", "docs/own-data.md", "docs/performance.md", "docs/reliability.md", "docs/reproduction.md", "docs/studies.md"]

@@ -7,60 +7,60 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ltpll.candidates import Candidates as Candidates
-    from ltpll.contract import Batch as Batch
-    from ltpll.contract import Extra as Extra
-    from ltpll.contract import Method as Method
-    from ltpll.contract import Outputs as Outputs
-    from ltpll.contract import Rebalancer as Rebalancer
-    from ltpll.contract import Step as Step
     from ltpll.errors import InputError as InputError
     from ltpll.errors import InputWarning as InputWarning
     from ltpll.errors import NotFiniteError as NotFiniteError
     from ltpll.estimator import PartialLabelClassifier as PartialLabelClassifier
-    from ltpll.evaluate import Shots as Shots
-    from ltpll.evaluate import Truth as Truth
-    from ltpll.evaluate import best_epoch as best_epoch
+    from ltpll.evaluation.metrics import Shots as Shots
+    from ltpll.evaluation.metrics import Truth as Truth
+    from ltpll.evaluation.metrics import best_epoch as best_epoch
+    from ltpll.evaluation.scorers import approximated_accuracy as approximated_accuracy
+    from ltpll.evaluation.scorers import covering_rate as covering_rate
     from ltpll.extras import EXTRAS as EXTRAS
+    from ltpll.interfaces import Batch as Batch
+    from ltpll.interfaces import Extra as Extra
+    from ltpll.interfaces import Method as Method
+    from ltpll.interfaces import Outputs as Outputs
+    from ltpll.interfaces import Rebalancer as Rebalancer
+    from ltpll.interfaces import Step as Step
     from ltpll.methods import METHODS as METHODS
     from ltpll.models import MODELS as MODELS
     from ltpll.models import Classifier as Classifier
     from ltpll.models import build_model as build_model
     from ltpll.models import split_head as split_head
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
-    from ltpll.scorers import approximated_accuracy as approximated_accuracy
-    from ltpll.scorers import covering_rate as covering_rate
     from ltpll.targets import initial_targets as initial_targets
-    from ltpll.trainer import PartialLabelTrainer as PartialLabelTrainer
+    from ltpll.training.trainer import PartialLabelTrainer as PartialLabelTrainer
     from ltpll.views import Views as Views
 
 __version__ = "0.1.0"
 
 # Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do without it.
 _HOMES = {
-    "Batch": "contract",
+    "Batch": "interfaces",
     "Candidates": "candidates",
     "Classifier": "models",
     "EXTRAS": "extras",
-    "Extra": "contract",
+    "Extra": "interfaces",
     "InputError": "errors",
     "InputWarning": "errors",
     "METHODS": "methods",
     "MODELS": "models",
-    "Method": "contract",
+    "Method": "interfaces",
     "NotFiniteError": "errors",
-    "Outputs": "contract",
+    "Outputs": "interfaces",
     "PartialLabelClassifier": "estimator",
-    "PartialLabelTrainer": "trainer",
+    "PartialLabelTrainer": "training.trainer",
     "REBALANCERS": "rebalancers",
-    "Rebalancer": "contract",
-    "Shots": "evaluate",
-    "Step": "contract",
-    "Truth": "evaluate",
+    "Rebalancer": "interfaces",
+    "Shots": "evaluation.metrics",
+    "Step": "interfaces",
+    "Truth": "evaluation.metrics",
     "Views": "views",
-    "approximated_accuracy": "scorers",
-    "best_epoch": "evaluate",
+    "approximated_accuracy": "evaluation.scorers",
+    "best_epoch": "evaluation.metrics",
     "build_model": "models",
-    "covering_rate": "scorers",
+    "covering_rate": "evaluation.scorers",
     "initial_targets": "targets",
     "split_head": "models",
 }

@@ -18,21 +18,21 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
-from ltpll.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
-from ltpll.contract import Extra, Method, Rebalancer, linear_head
-from ltpll.distributed import World
+from ltpll.candidates.labels import read_labels
 from ltpll.errors import InputError, first_line
+from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
-from ltpll.inputs import as_inputs, at_least, chosen_device, rows_at_once
-from ltpll.labels import read_labels
+from ltpll.inference.forward import Passes
+from ltpll.inference.predictor import Predictor
+from ltpll.interfaces import Extra, Method, Rebalancer, linear_head
 from ltpll.methods import METHODS
 from ltpll.models import build_model
-from ltpll.passes import Passes
-from ltpll.predictor import Predictor
 from ltpll.rebalancers import REBALANCERS
-from ltpll.scorers import covering_rate
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
+from ltpll.training.distributed import World
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.transduction import Transduced, believed
+from ltpll.validation import as_inputs, at_least, chosen_device, rows_at_once
 from ltpll.views import ImageViews, ViewSource
 from ltpll.views.features import FeatureViews
 
@@ -295,7 +295,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def to_onnx(self, path: Path | str) -> None:
         """Write an ONNX model: inputs as `predict` takes them (images with channels first), debiased logits in the order of `classes_`."""
-        from ltpll.export import export_onnx
+        from ltpll.inference.export import export_onnx
 
         check_is_fitted(self)
         export_onnx(self._predictor, self.input_shape_, Path(path))

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from image_archives import cifar10_files, tar_bytes
 from ltpll.cli.data import app
-from ltpll.data import archives
-from ltpll.data.archives import Source
-from ltpll.data.image_sets import load_image_set
+from ltpll.data.benchmarks import archives
+from ltpll.data.benchmarks.archives import Source
+from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.errors import InputError
-from processes import typed
+from support.image_archives import cifar10_files, tar_bytes
+from support.processes import typed
 
 
 @pytest.fixture

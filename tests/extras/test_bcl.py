@@ -5,13 +5,13 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from ltpll.contract import Outputs
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.extras.bcl import balanced_contrast
+from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.models import Classifier
-from problems import N_CLASSES, N_FEATURES, problem, step_of
+from support.problems import N_CLASSES, N_FEATURES, problem, step_of
 
 
 def vectors_of(n, classes, width=6, seed=0):

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from ltpll.contract import Batch
+from ltpll.blocks.selection import folded_beta
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
+from ltpll.interfaces import Batch
 from ltpll.methods import METHODS
-from ltpll.selection import folded_beta
-from problems import problem, step_of
+from support.problems import problem, step_of
 
 
 def batch_of(method, seed=0):

@@ -10,8 +10,8 @@ from torch import nn
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from problems import problem, step_of
-from refusals import refusal
+from support.problems import problem, step_of
+from support.refusals import refusal
 
 TERMS = ["sfn", "ldd"]
 

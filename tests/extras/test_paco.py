@@ -9,7 +9,7 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier
 from ltpll.rebalancers import REBALANCERS
-from problems import N_CLASSES, N_FEATURES, problem, step_of
+from support.problems import N_CLASSES, N_FEATURES, problem, step_of
 
 
 def attached_paco(**options):

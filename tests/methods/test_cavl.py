@@ -1,8 +1,8 @@
 import torch
 
-from ltpll.contract import Outputs
+from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
-from problems import inside, problem
+from support.problems import inside, problem
 
 
 def test_the_candidate_with_the_largest_activation_value_is_believed():

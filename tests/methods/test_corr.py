@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 
-from ltpll.contract import Outputs
 from ltpll.errors import InputError
+from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
-from problems import inside, naive_softmax, outside, problem
+from support.problems import inside, naive_softmax, outside, problem
 
 
 def kl(target: list[float], probability: list[float]) -> float:

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from ltpll.blocks.selection import folded_beta, partners_among
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluate import Truth
+from ltpll.evaluation.metrics import Truth
 from ltpll.methods import METHODS
 from ltpll.models import build_model
-from ltpll.selection import folded_beta, partners_among
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
-from problems import N_CLASSES, attached, inside, naive_softmax, problem, step_of
+from support.problems import N_CLASSES, attached, inside, naive_softmax, problem, step_of
 
 
 def ready(epoch=25, n_epochs=100):

@@ -5,7 +5,7 @@ import torch
 
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
-from problems import inside, naive_softmax, outside, problem
+from support.problems import inside, naive_softmax, outside, problem
 
 
 def sigmoid(value: float) -> float:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from ltpll.data import load_digits_split, long_tail_subset, uniform_candidates
-from ltpll.evaluate import Truth
+from ltpll.evaluation.metrics import Truth
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 
 SHORT = {"solar": {"ramp_epochs": 5}, "htc": {"ramp_epochs": 5}}

@@ -2,15 +2,15 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ltpll.contrast import contrastive_loss
+from ltpll.blocks.contrastive import contrastive_loss
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
-from problems import N_CLASSES, N_FEATURES, attached, inside, problem, step_of
+from support.problems import N_CLASSES, N_FEATURES, attached, inside, problem, step_of
 
 
 def step_and_views(method, seed=0, rebalancer=None):

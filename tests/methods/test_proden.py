@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ltpll.methods import METHODS
-from problems import inside, naive_softmax, problem
+from support.problems import inside, naive_softmax, problem
 
 
 def test_loss_equals_the_published_formula():

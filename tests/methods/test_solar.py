@@ -5,18 +5,18 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from ltpll.blocks.selection import folded_beta, partners_among
+from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.data import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluate import Truth, prior_distance
+from ltpll.evaluation.metrics import Truth, prior_distance
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.selection import folded_beta, partners_among
-from ltpll.sinkhorn import sinkhorn
-from ltpll.trainer import PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
-from problems import N_CLASSES, attached, problem, step_of
-from refusals import refusal
+from support.problems import N_CLASSES, attached, problem, step_of
+from support.refusals import refusal
 
 SIZES = (20, 40, 80, 160)
 

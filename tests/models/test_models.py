@@ -11,7 +11,7 @@ from torch import nn
 
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.models import MODELS, build_model, mlp, resnet18, small_cnn, split_head
-from refusals import refusal
+from support.refusals import refusal
 
 SMALL = {
     "mlp": ({"n_inputs": 12, "n_classes": 5, "hidden": (7,)}, (12,), 7),

@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from interpreter import DEVICE  # before the kernels
 from ltpll.models import norm_kernels
 from ltpll.models.conv_kernels import neighbourhoods
 from ltpll.models.norm import NormReLU
+from support.interpreter import DEVICE  # before the kernels
 
 
 def inputs(channels, height, width, batch=3):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from ltpll.contract import Outputs
 from ltpll.errors import InputError, InputWarning
+from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from problems import FREQUENCIES, N_CLASSES, N_FEATURES, make_rebalancer, naive_softmax, problem
+from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, make_rebalancer, naive_softmax, problem
 
 PRIOR = np.asarray(FREQUENCIES) / sum(FREQUENCIES)
 

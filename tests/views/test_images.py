@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ltpll.errors import InputError
+from ltpll.views.crops import Box, padded_crop, resample, resized_crop, shift
 from ltpll.views.images import FEW_PIXELS, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
-from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 CPU = torch.device("cpu")

@@ -6,10 +6,12 @@ Without a GPU they run in Triton's interpreter.
 import pytest
 import torch
 
-from interpreter import DEVICE  # before the kernels
-from ltpll.views import colours, kernels, operations, resize
-from ltpll.views.holes import cut_out, random_hole
+from ltpll.views import colours, kernels
+from ltpll.views import crops as resize
+from ltpll.views import randaugment as operations
+from ltpll.views.cutout import cut_out, random_hole
 from ltpll.views.images import VIEW_POLICIES, ImageViews
+from support.interpreter import DEVICE  # before the kernels
 
 SIZES = [(16, 16), (9, 14)]
 

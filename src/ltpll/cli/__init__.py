@@ -11,18 +11,18 @@ from typing import Annotated, TextIO
 import typer
 
 from ltpll import __version__
-from ltpll.cli.bench import app as bench_commands
 from ltpll.cli.bound import bound
+from ltpll.cli.clean import clean, export, predict
 from ltpll.cli.console import console, say_aside, say_error
 from ltpll.cli.data import app as data_commands
-from ltpll.cli.features import probe, tsne
-from ltpll.cli.own import clean, export, predict
+from ltpll.cli.probe import probe, tsne
 from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
+from ltpll.cli.speed import app as bench_commands
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import train
 from ltpll.errors import InputError, InputWarning
-from ltpll.signals import Terminated, exit_on_sigterm
+from ltpll.training.signals import Terminated, exit_on_sigterm
 
 app = typer.Typer(
     help="Long-tailed partial label learning: classifiers from sets of candidate labels when classes are imbalanced.",

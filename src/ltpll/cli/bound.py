@@ -24,9 +24,9 @@ def bound(
     data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
 ) -> None:
     """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
-    from ltpll.bound import ambiguity_degree, prior_bound
-    from ltpll.experiment import drawn_sets
-    from ltpll.runs import record_of
+    from ltpll.analysis.bound import ambiguity_degree, prior_bound
+    from ltpll.experiments.benchmark import drawn_sets
+    from ltpll.runs.run import record_of
 
     measured = None
     if run is not None:

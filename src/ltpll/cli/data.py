@@ -25,7 +25,7 @@ def prepare(
     """Download an image set, or take the archives given, and write it as plain arrays."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    from ltpll.data.image_sets import load_image_set, prepare_image_set
+    from ltpll.data.benchmarks.image_sets import load_image_set, prepare_image_set
 
     tasks: dict[str, TaskID] = {}
     try:
@@ -57,8 +57,8 @@ def list_sets(
     from rich import box
     from rich.table import Table
 
-    from ltpll.data.archives import SOURCES
-    from ltpll.data.image_sets import data_root, list_image_sets
+    from ltpll.data.benchmarks.archives import SOURCES
+    from ltpll.data.benchmarks.image_sets import data_root, list_image_sets
 
     listed = list_image_sets(root, verify=verify)
     prepared = [one for one in listed if one.prepared]

@@ -15,7 +15,7 @@ from ltpll.errors import InputError, printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ltpll.describe import Description
+    from ltpll.analysis.describe import Description
 
 DataRoot = Annotated[
     Path | None,
@@ -40,12 +40,12 @@ def describe(
     A file is a .csv, .tsv or .parquet table with a column of lists or of text such as cat|dog, an .npy or .npz array of zeros and ones
     (rows × classes), or a MATLAB file with the arrays data and partial_target.
     """
-    from ltpll.data.image_sets import IMAGE_SETS
-    from ltpll.data.tables import read_candidates
-    from ltpll.describe import describe as describe_sets
-    from ltpll.experiment import drawn_sets
-    from ltpll.own.cleaning import read_cleaned, sets_of
-    from ltpll.runs import record_of
+    from ltpll.analysis.describe import describe as describe_sets
+    from ltpll.cleaning.results import read_cleaned, sets_of
+    from ltpll.data.benchmarks.image_sets import IMAGE_SETS
+    from ltpll.data.readers.tables import read_candidates
+    from ltpll.experiments.benchmark import drawn_sets
+    from ltpll.runs.run import record_of
 
     given = {"imbalance": imbalance, "ambiguity": ambiguity, "superclass": superclass, "seed": seed}
     settings = {name: value for name, value in given.items() if value is not None}
@@ -203,7 +203,7 @@ def _show_regime(found: Description) -> None:
 
 
 def _show_prior(found: Description, top: int) -> None:
-    from ltpll.priors import TOLERANCE
+    from ltpll.analysis.set_priors import TOLERANCE
 
     _head("Class imbalance, the largest class over the smallest")
     known, trust = found.true_imbalance is not None, found.verdict.trust

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from ltpll.cli.console import console
 from ltpll.errors import required_by
-from ltpll.runs import Record, Run
+from ltpll.runs.run import Record, Run
 
 
 def watch_epochs(run: Run, epochs: int, tensorboard: bool, name: str = "") -> tuple[Callable[[Record], None], Callable[[], None]]:

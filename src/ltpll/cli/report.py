@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from ltpll.checksums import MARKER
 from ltpll.cli.console import console
 from ltpll.errors import InputError
 from ltpll.files import parse_json
-from ltpll.report.shape import check_record
-from ltpll.runs import Record, check_not_of_run, finished_in, read_result
+from ltpll.runs.checksums import MARKER
+from ltpll.runs.run import Record, check_not_of_run, finished_in, read_result
+from ltpll.runs.schema import check_record
 
 Option = typer.Option
 
@@ -24,14 +24,14 @@ def report(
     paper: Annotated[bool, Option("--paper", help="Put the numbers of the RECORDS paper beside those of its experiments.")] = False,
 ) -> None:
     """A page that opens offline: of a run on own data its classes and examples, of others tables and curves, one part for each setting."""
-    from ltpll.report.page import write_page
+    from ltpll.report.study_page import write_page
 
     check_not_of_run(out)
     if any(_is_own(path) for path in paths):
         if len(paths) > 1 or paper:
             raise InputError("A run on own data has a page of its own: give it alone.")
-        from ltpll.own.page import page_of
-        from ltpll.report.own import write_own_page
+        from ltpll.cleaning.page import page_of
+        from ltpll.report.cleaning_page import write_own_page
 
         write_own_page(out, page_of(paths[0], title))
         console.print(f"Report: {out.resolve()}", markup=False, soft_wrap=True)
@@ -42,8 +42,8 @@ def report(
     unique = {record["key"]: record for record in records}
     compared = []
     if paper:
-        from ltpll.paper.compare import comparisons
-        from ltpll.paper.grid import Finished
+        from ltpll.experiments.paper.compare import comparisons
+        from ltpll.experiments.paper.grid import Finished
 
         compared = comparisons(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
     write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)

@@ -14,7 +14,7 @@ from rich.table import Table
 from ltpll.cli.console import console
 from ltpll.cli.progress import watch_epochs
 from ltpll.errors import InputError
-from ltpll.runs import Record, Run
+from ltpll.runs.run import Record, Run
 
 Option = typer.Option
 
@@ -39,13 +39,13 @@ def reproduce(
 
     Interrupt it at any time: the same command goes on. Two of them on one folder share the work.
     """
-    from ltpll.data.image_sets import load_image_set
-    from ltpll.drawing import check_drawing
-    from ltpll.environment import environment
-    from ltpll.inputs import chosen_device
-    from ltpll.paper.figures import DRAWN
-    from ltpll.paper.grid import Finished, Pace, experiments, parse_choice
-    from ltpll.paper.items import ITEMS, find_item
+    from ltpll.data.benchmarks.image_sets import load_image_set
+    from ltpll.experiments.drawing import check_drawing
+    from ltpll.experiments.paper.figures import DRAWN
+    from ltpll.experiments.paper.grid import Finished, Pace, experiments, parse_choice
+    from ltpll.experiments.paper.items import ITEMS, find_item
+    from ltpll.runs.environment import environment
+    from ltpll.validation import chosen_device
 
     if launcher not in ("local", "ray"):
         raise InputError(f"There is no launcher {launcher!r}: give local or ray.")
@@ -90,7 +90,7 @@ def reproduce(
 
 
 def _show(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any], folder: Path) -> None:
-    from ltpll.paper.figures import DRAWN, draw_figure
+    from ltpll.experiments.paper.figures import DRAWN, draw_figure
 
     if item.name in DRAWN:
         picture = folder / f"{item.name}.png"
@@ -106,9 +106,9 @@ def _run(
     missing: Sequence[Any], out: Path, data_root: Path | None, device: str, per_gpu: int, launcher: str, ray_address: str | None
 ) -> int:
     """How many failed."""
-    from ltpll.experiment import experiment_run
-    from ltpll.paper.launch import launch, launch_side_by_side
-    from ltpll.paper.on_ray import launch_on_ray
+    from ltpll.experiments.benchmark import experiment_run
+    from ltpll.experiments.paper.launch import launch, launch_side_by_side
+    from ltpll.experiments.paper.on_ray import launch_on_ray
 
     def watch(number: int, experiment: Any, run: Run) -> tuple[Callable[[Record], None], Callable[[], None]]:
         console.print(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}", markup=False, soft_wrap=True)
@@ -162,7 +162,7 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
 
 
 def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
-    from ltpll.paper.compare import FAR, cell_text, compare
+    from ltpll.experiments.paper.compare import FAR, cell_text, compare
 
     compared = compare(item, finished, seeds, protocol)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -184,7 +184,7 @@ def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any
 
 
 def _name(experiment: Any) -> str:
-    from ltpll.paper.items import column_label, label
+    from ltpll.experiments.paper.items import column_label, label
 
     setting = {"data": experiment.data, "superclass": experiment.superclass}
     if experiment.data != "voc2007":

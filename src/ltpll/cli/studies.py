@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from ltpll.cli.console import console
-from ltpll.report.summary import Figure, Row, difference, rows
-from ltpll.runs import Record, Run
+from ltpll.runs.run import Record, Run
+from ltpll.runs.summary import Figure, Row, difference, rows
 
 Out = Annotated[Path, typer.Option(help="Folder for runs and results.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again even what an earlier call has finished.")]
@@ -29,8 +29,8 @@ def demo(
     fresh: Fresh = False,
 ) -> None:
     """See the effect in a minute: real digits made long-tailed and ambiguous, two methods with and without rebalancing."""
-    from ltpll.report.page import write_page
-    from ltpll.studies import digits
+    from ltpll.experiments.studies import digits
+    from ltpll.report.study_page import write_page
 
     console.print(" ".join(digits.INTRO))
     runs = [Run(out / "digits", config) for config in digits.configs(seeds)]
@@ -52,8 +52,8 @@ def toy(
     fresh: Fresh = False,
 ) -> None:
     """The paper's toy study: four squares, PRODEN without rebalancing, with the oracle's prior and with RECORDS."""
-    from ltpll.drawing import check_drawing
-    from ltpll.studies import toy as study
+    from ltpll.experiments.drawing import check_drawing
+    from ltpll.experiments.studies import toy as study
 
     check_drawing()
     runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
@@ -66,7 +66,7 @@ def toy(
 
 def list_parts() -> None:
     """Show every method, rebalancer and extra."""
-    from ltpll.catalogue import parts
+    from ltpll.parts import parts
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for heading in ("kind", "name", "what it does"):
@@ -81,7 +81,7 @@ def list_parts() -> None:
 
 def _train(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
     """Train what is missing under a progress bar; an interrupt keeps what is finished."""
-    from ltpll.studies.study import run_missing
+    from ltpll.experiments.studies.study import run_missing
 
     runs[0].root.mkdir(parents=True, exist_ok=True)  # so that a folder that cannot be written is said before anything starts
     for run in runs:

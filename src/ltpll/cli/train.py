@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ltpll.cli.config import read_config
+from ltpll.cli.clean import source_of, train_on_table
+from ltpll.cli.config_file import read_config
 from ltpll.cli.console import console, say_error
-from ltpll.cli.own import source_of, train_on_table
 from ltpll.cli.progress import interruptible, watch_epochs
 from ltpll.errors import InputError
 from ltpll.registry import unknown_name
-from ltpll.report.shape import check_record
-from ltpll.runs import Run
+from ltpll.runs.run import Run
+from ltpll.runs.schema import check_record
 from ltpll.settings import check_setting
 
 if TYPE_CHECKING:
-    from ltpll.distributed import World
+    from ltpll.training.distributed import World
 
 Option = typer.Option
 TABLES = (".csv", ".tsv", ".parquet", ".mat")
@@ -180,7 +180,7 @@ def train(
 
 def _checked_data(data: Any) -> str:
     """What to train on; refuses what is neither a table nor an image set, before anything else is said about it."""
-    from ltpll.data.image_sets import IMAGE_SETS
+    from ltpll.data.benchmarks.image_sets import IMAGE_SETS
 
     known = f"a table of your own ({', '.join(TABLES)}) or an image set ({', '.join(IMAGE_SETS)})"
     if data is None:
@@ -195,7 +195,7 @@ def _checked_data(data: Any) -> str:
 
 def _is_table(data: str) -> bool:
     """A file, or something that can only be meant as one."""
-    from ltpll.data.image_sets import IMAGE_SETS
+    from ltpll.data.benchmarks.image_sets import IMAGE_SETS
 
     return data not in IMAGE_SETS and (Path(data).suffix.lower() in TABLES or Path(data).expanduser().is_file())
 
@@ -221,11 +221,11 @@ def _train_benchmark(
     threads: int | str,
     sync_batch_norm: bool,
 ) -> None:
-    from ltpll.data.image_sets import load_image_set
-    from ltpll.engine import chosen_engine
-    from ltpll.experiment import Experiment, experiment_run
-    from ltpll.experiment import train as train_run
-    from ltpll.inputs import at_least, chosen_device
+    from ltpll.data.benchmarks.image_sets import load_image_set
+    from ltpll.experiments.benchmark import Experiment, experiment_run
+    from ltpll.experiments.benchmark import train as train_run
+    from ltpll.training.cuda_graphs import chosen_engine
+    from ltpll.validation import at_least, chosen_device
 
     at_least(measure_every, 1, "measure-every")
     with _processes(device) as (world, device):
@@ -257,8 +257,8 @@ def _train_benchmark(
 @contextmanager
 def _processes(device: str) -> Iterator[tuple[World, str]]:
     """Those that torchrun started, or this one alone, and the device of this one; the first one speaks for all."""
-    from ltpll.distributed import world_of_torchrun
-    from ltpll.inputs import chosen_device
+    from ltpll.training.distributed import world_of_torchrun
+    from ltpll.validation import chosen_device
 
     def say(sentence: str) -> None:
         console.show_cursor()  # where progress is shown there is none

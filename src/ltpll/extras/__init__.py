@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ltpll.contract import Extra
+from ltpll.interfaces import Extra
 from ltpll.registry import Registry
 
 EXTRAS: Registry[Extra] = Registry("extra", Extra).discover(__name__, list(__path__))

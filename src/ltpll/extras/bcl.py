@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
-from ltpll.contract import Batch, Extra, Method, Outputs, Step, linear_head
-from ltpll.contrast import Projector
+from ltpll.blocks.contrastive import Projector
 from ltpll.errors import InputError
+from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, linear_head
 
 
 def balanced_contrast(vectors: Tensor, labels: Tensor, centres: Tensor, temperature: float) -> Tensor:

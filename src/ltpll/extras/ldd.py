@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ltpll.contract import Batch, Extra, Method, Outputs, Step
 from ltpll.errors import InputError
+from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class LDD(Extra):

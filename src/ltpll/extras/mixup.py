@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ltpll.contract import Batch, Extra, Method, Outputs, Step
+from ltpll.blocks.selection import blend, folded_beta
 from ltpll.errors import InputError
-from ltpll.selection import blend, folded_beta
+from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class Mixup(Extra):

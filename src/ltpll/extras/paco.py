@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from ltpll.contract import Batch, Extra, Method, Outputs, Step
-from ltpll.contrast import Memory, contrastive_loss
+from ltpll.blocks.contrastive import Memory, contrastive_loss
 from ltpll.errors import InputError
+from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class PaCO(Extra):

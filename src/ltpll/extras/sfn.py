@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ltpll.contract import Batch, Extra, Method, Outputs, Step
 from ltpll.errors import InputError
+from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class SFN(Extra):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ltpll.contract import Method
+from ltpll.interfaces import Method
 from ltpll.registry import Registry
 
 METHODS: Registry[Method] = Registry("method", Method).discover(__name__, list(__path__))

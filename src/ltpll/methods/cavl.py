@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from ltpll.contract import Method, Outputs
+from ltpll.interfaces import Method, Outputs
 
 
 class CAVL(Method):

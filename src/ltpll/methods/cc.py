@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ltpll.contract import Method, Outputs
+from ltpll.interfaces import Method, Outputs
 from ltpll.targets import restricted_softmax
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
-from ltpll.contract import Method, Outputs
 from ltpll.errors import InputError
+from ltpll.interfaces import Method, Outputs
 from ltpll.targets import restricted_softmax
 
 EPSILON = 1e-9

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ltpll.contract import Method, Outputs
 from ltpll.errors import InputError
+from ltpll.interfaces import Method, Outputs
 from ltpll.targets import restricted_softmax
 
 EPSILON = 1e-8

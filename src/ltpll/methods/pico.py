@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
-from ltpll.contract import Method, Outputs, Step, Training, linear_head
-from ltpll.contrast import Memory, contrastive_loss
+from ltpll.blocks.contrastive import Memory, contrastive_loss
 from ltpll.errors import InputError
+from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 
 
 class PiCO(Method):

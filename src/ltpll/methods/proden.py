@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ltpll.contract import Method, Outputs
+from ltpll.interfaces import Method, Outputs
 from ltpll.targets import restricted_softmax
 
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from ltpll.contract import Method, Outputs, Step, Training, linear_head
-from ltpll.contrast import Queue
+from ltpll.blocks.contrastive import Queue
+from ltpll.blocks.selection import blend, folded_beta, lowest_in_class, mean_over, partners_among
+from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.errors import InputError
-from ltpll.selection import blend, folded_beta, lowest_in_class, mean_over, partners_among
-from ltpll.sinkhorn import sinkhorn
+from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.targets import restricted_softmax
 
 MIXUP_ALPHA = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ltpll.distributed import World
-from ltpll.gpu import runs_kernels
+from ltpll.training.distributed import World
+from ltpll.triton_support import runs_kernels
 
 LEAST_CHANNELS = 16  # what the kernels handle: a power of two from here on
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ltpll.gpu import runs_kernels
 from ltpll.models.classifier import Classifier
 from ltpll.models.norm import NormReLU
+from ltpll.triton_support import runs_kernels
 
 
 class Stem(nn.Conv2d):

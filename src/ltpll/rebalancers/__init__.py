@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ltpll.contract import Rebalancer
+from ltpll.interfaces import Rebalancer
 from ltpll.registry import Registry
 
 REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer).discover(__name__, list(__path__))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ltpll.contract import Outputs, Rebalancer
+from ltpll.interfaces import Outputs, Rebalancer
 
 EPSILON = 1e-9
 

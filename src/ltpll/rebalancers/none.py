@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ltpll.contract import Rebalancer
+from ltpll.interfaces import Rebalancer
 
 
 class NoRebalancing(Rebalancer):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ltpll.contract import Rebalancer
 from ltpll.errors import InputError, InputWarning
+from ltpll.interfaces import Rebalancer
 
 
 def checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ltpll.contract import Outputs, Rebalancer
 from ltpll.errors import InputError
+from ltpll.interfaces import Outputs, Rebalancer
 
 EPSILON = 1e-9
 

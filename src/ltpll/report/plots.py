@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ltpll.report.summary import Figure, Record, Row
+from ltpll.runs.summary import Figure, Record, Row
 
 LONGEST_NAME = 24
 

@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ltpll.contract import ViewKind
 from ltpll.errors import InputError
+from ltpll.interfaces import ViewKind
 
 
 class ViewPolicy(Protocol):

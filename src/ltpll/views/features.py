@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ltpll.contract import ViewKind
-from ltpll.inputs import rows_at_once
+from ltpll.interfaces import ViewKind
+from ltpll.validation import rows_at_once
 
 
 @dataclass(frozen=True)

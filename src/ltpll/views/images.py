@@ -9,13 +9,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ltpll.contract import ViewKind
 from ltpll.errors import InputError, shown
-from ltpll.gpu import runs_kernels
+from ltpll.interfaces import ViewKind
+from ltpll.triton_support import runs_kernels
 from ltpll.views.colours import Colours, random_colours, recolour
-from ltpll.views.holes import Hole, cut_out, per_channel, random_hole
-from ltpll.views.operations import Operations, operate, random_operations
-from ltpll.views.resize import Box, padded_crop, resample, resized_crop, shift
+from ltpll.views.crops import Box, padded_crop, resample, resized_crop, shift
+from ltpll.views.cutout import Hole, cut_out, per_channel, random_hole
+from ltpll.views.randaugment import Operations, operate, random_operations
 
 ROUNDS = 3  # random operations of a strong view
 MOST_PIXELS = 2**14  # of an image that a kernel holds in the registers of one program

@@ -14,9 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 from ltpll.views.colours import Colours
-from ltpll.views.holes import HOLE, Hole
-from ltpll.views.operations import Operations, movement
-from ltpll.views.resize import Box
+from ltpll.views.crops import Box
+from ltpll.views.cutout import HOLE, Hole
+from ltpll.views.randaugment import Operations, movement
 
 # The numbers of operations and colour steps again, since a kernel only sees constants of its own file.
 AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE = (tl.constexpr(k) for k in range(1, 10))

@@ -1,0 +1,1 @@
+"""Analysis: what candidate sets say about themselves and about the class prior."""

@@ -1,0 +1,1 @@
+"""Blocks: pieces that several methods and extras share."""

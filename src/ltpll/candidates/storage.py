@@ -1,0 +1,280 @@
+"""Candidates: which labels each example may have, stored as one flat list of labels so that memory grows with their number."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ltpll.candidates.parsing import MOST_CLASSES, empty_row, read_matrix, read_series, read_sets, row_of
+from ltpll.errors import InputError, InputWarning, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VALUES_AT_ONCE = 1 << 20  # in passes over all rows, so that their memory grows neither with the rows nor with the longest one
+REMEMBERED = 1 << 16  # positions of the rows looked up last
+FEW_POSITIONS = 1 << 20  # of all rows, which are then kept
+
+
+class Rows(NamedTuple):
+    """Some rows' candidates, looked up."""
+
+    where: Tensor  # for `Candidates.read` and `write`: their `slots`, or their numbers if all rows have as many candidates
+    labels: Tensor  # (batch, max_size), int64; short rows repeat their last one
+
+
+class Candidates:
+    """For N examples and C classes, the candidate labels of row i are `labels[offsets[i]:offsets[i + 1]]`, sorted and distinct.
+
+    `candidates[index]` gives a dense boolean (batch, C) tensor for a tensor of row numbers, on the device of the candidates.
+    Build one with `Candidates.of(anything)` or with the `from_…` functions it chooses from.
+    """
+
+    def __init__(self, offsets: Tensor, labels: Tensor, n_classes: int, classes: Sequence[Hashable] | None = None) -> None:
+        self.offsets = offsets
+        self.labels = labels
+        self.n_classes = n_classes
+        self.classes: tuple[Hashable, ...] = tuple(range(n_classes)) if classes is None else tuple(classes)
+        self.max_size = int(self.sizes.max()) if len(self) else 0
+        self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)
+        self._slots = torch.arange(max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device)
+        self._last: tuple[Tensor, Rows] | None = None
+
+    # ---- building -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls, source: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = "|"
+    ) -> Candidates:
+        """From whatever holds the sets: a 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, a pandas Series."""
+        if isinstance(source, Candidates):
+            return source
+        kind = type(source).__module__.split(".")[0]
+        if kind == "pandas" and hasattr(source, "columns"):
+            names = list(source.columns) if classes is None else classes
+            return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
+        if kind == "pandas":
+            return cls.from_series(source, classes=classes, n_classes=n_classes, separator=separator)
+        if kind == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
+            return cls.from_matrix(source, classes=classes, n_classes=n_classes)
+        if not isinstance(source, Iterable):
+            raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a pandas Series.")
+        return cls.from_sets(source, classes=classes, n_classes=n_classes)
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None) -> Candidates:
+        """From an N × C matrix of zeros and ones: numpy, torch or scipy sparse."""
+        return cls.from_flat(*read_matrix(matrix, classes, n_classes))
+
+    @classmethod
+    def from_sets(
+        cls, sets: Iterable[Iterable[Hashable]], *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None
+    ) -> Candidates:
+        """From one set or list of labels per row.
+
+        Labels are class names where `classes` is given or where they are strings, else class numbers from 0.
+        Without `classes`, names are the sorted distinct ones; without `n_classes`, numbers run up to the largest one.
+        """
+        return cls.from_flat(*read_sets(sets, classes, n_classes))
+
+    @classmethod
+    def from_series(
+        cls, series: pd.Series, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = "|"
+    ) -> Candidates:
+        """From a pandas Series of lists or of strings such as `cat|dog`; blanks around names are dropped."""
+        return cls.from_flat(*read_series(series.tolist(), separator, classes, n_classes))
+
+    @classmethod
+    def from_flat(
+        cls, indptr: npt.NDArray[Any], numbers: npt.NDArray[Any], n_classes: int, names: tuple[Hashable, ...] | None = None
+    ) -> Candidates:
+        """From all labels in one array, those of row i at `indptr[i]:indptr[i + 1]`; every other constructor ends here.
+
+        Refuses what cannot be a set of candidates, sorts each row and drops repeated labels.
+        """
+        n_rows = len(indptr) - 1
+        if n_rows == 0:
+            raise InputError("There are no rows: candidates need at least one example.")
+        empty = np.flatnonzero(np.diff(indptr) == 0)
+        if len(empty):
+            raise InputError(empty_row(int(empty[0]), len(empty)))
+        wrong = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
+        if len(wrong):
+            row = row_of(int(wrong[0]), indptr)
+            raise InputError(
+                f"Row {row} has the candidate {int(numbers[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}: "
+                "correct the row or raise n_classes."
+            )
+        if n_classes > MOST_CLASSES:
+            raise InputError(
+                f"There would be {n_classes:,} classes, numbered from 0, and more than {MOST_CLASSES:,} cannot be learned: "
+                "give labels that are no such numbers as text, or with the list of classes."
+            )
+        if n_classes < 2:
+            raise InputError(f"There is only {n_classes} class: learning to tell classes apart needs at least two.")
+        # In place, since every copy is the largest array that there is.
+        keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
+        keys += numbers.astype(np.int64, copy=False)
+        # Rows come in order, so a merge sort is nearly free; numpy's unique hashes and took ten times as long on five million labels.
+        keys.sort(kind="stable")
+        keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
+        indptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * n_classes)
+        numbers = np.remainder(keys, n_classes, out=keys)
+        # With room beyond the end, for positions that `slots` takes back.
+        offsets = torch.from_numpy(indptr.astype(np.int32 if len(numbers) + n_classes < 2**31 else np.int64))
+        labels = torch.from_numpy(numbers.astype(np.int16 if n_classes <= 2**15 else np.int32))
+        return cls(offsets, labels, n_classes, names)
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> Tensor:
+        """How many candidates each row has, (N,)."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.offsets.device
+
+    def slots(self, index: Tensor) -> Tensor:
+        """Positions in `labels` of the candidates of rows numbered from 0, (batch, max_size); short rows repeat their last one.
+
+        The shape depends on nothing but the batch size, so no host synchronisation is needed and a step can be captured.
+        Repeating a valid position, rather than masking, makes every duplicate write carry the same value.
+        """
+        start, end = self.offsets.index_select(0, index), self.offsets[1:].index_select(0, index)
+        return torch.minimum(start[:, None] + self._slots, end[:, None] - 1).long()
+
+    @cached_property
+    def _table(self) -> Rows | None:
+        """All rows looked up, if they differ in size and are few.
+
+        A dense matrix of so few rows would fit the processor's cache, and be read faster than positions are worked out.
+        """
+        if self._even or not self.offsets.is_cpu or len(self) * self.max_size > FEW_POSITIONS:
+            return None
+        slots = self.slots(torch.arange(len(self)))
+        return Rows(slots, self.labels[slots].long())
+
+    def rows(self, index: Tensor) -> Rows:
+        """The candidates of some rows, whose numbers count as in a tensor: −1 is the last one."""
+        if not self.offsets.is_cpu:
+            index = index.to(self.device, torch.int64)
+            return self._look_up(torch.where(index < 0, index + len(self), index))
+        # A step asks three times for the same rows: to read candidates, to read targets, to write them. A GPU would have to wait for
+        # the comparison, and a captured step must not hold on to what was looked up outside of it.
+        last = self._last
+        if last is not None and last[0].dtype == index.dtype and torch.equal(last[0], index):
+            return last[1]
+        own = index.to(torch.int64, copy=True)  # the caller may change theirs
+        try:
+            rows = self._look_up(own)
+        except IndexError:  # a negative number, which to look for beforehand would cost every batch
+            rows = self._look_up(torch.where(own < 0, own + len(self), own))
+        self._last = (own, rows) if rows.labels.numel() <= REMEMBERED else None
+        return rows
+
+    def _look_up(self, index: Tensor) -> Rows:
+        if self._table is not None:
+            return Rows(*(part.index_select(0, index) for part in self._table))
+        where = index if self._even else self.slots(index)
+        return Rows(where, self.read(self.labels, where).long())
+
+    def read(self, flat: Tensor, where: Tensor) -> Tensor:
+        """What `flat`, one number for each candidate in the order of `labels`, has for some rows, (batch, max_size)."""
+        if self._even:
+            return flat.view(-1, self.max_size).index_select(0, where)
+        return flat.index_select(0, where.view(-1)).view(where.shape)
+
+    def write(self, flat: Tensor, where: Tensor, values: Tensor) -> None:
+        """Put (batch, max_size) values where `read` finds them."""
+        if self._even:
+            flat.view(-1, self.max_size).index_copy_(0, where, values)
+        else:
+            flat.scatter_(0, where.view(-1), values.view(-1))
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        labels = self.rows(index).labels
+        dense = self.labels.new_zeros(len(labels), self.n_classes, dtype=torch.bool)
+        # A tensor of ones, since writing a single number to many places takes twice as long.
+        return dense.scatter_(1, labels, torch.ones_like(labels, dtype=torch.bool))
+
+    def row(self, i: int) -> list[int]:
+        """The candidate labels of one row."""
+        return [int(label) for label in self.labels[self.offsets[i] : self.offsets[i + 1]]]
+
+    def dense(self) -> Tensor:
+        """All rows as a boolean (N, C) tensor; for small data and tests."""
+        return self[torch.arange(len(self), device=self.device)]
+
+    def counts(self) -> Tensor:
+        """In how many rows each class is a candidate, (C,)."""
+        return torch.bincount(self.labels.long(), minlength=self.n_classes)
+
+    def to(self, device: torch.device | str) -> Candidates:
+        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes)
+
+    def select(self, rows: npt.ArrayLike) -> Candidates:
+        """The candidates of some rows, in the given order."""
+        chosen = np.asarray(rows)
+        offsets, labels = self.offsets.cpu().numpy(), self.labels.cpu().numpy()
+        sizes = (offsets[1:] - offsets[:-1])[chosen]
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        where = np.repeat(offsets[:-1][chosen] - indptr[:-1], sizes) + np.arange(indptr[-1])
+        chosen_offsets, chosen_labels = torch.from_numpy(indptr.astype(offsets.dtype)), torch.from_numpy(labels[where])
+        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes).to(self.device)
+
+    def contains(self, labels: Tensor) -> Tensor:
+        """For one label per row, whether it is among the row's candidates, (N,) bool."""
+        labels = labels.to(self.device)
+        parts = self.parts(self.max_size)
+        return torch.cat([(self.labels[self.slots(part)].long() == labels[part][:, None]).any(1) for part in parts])
+
+    def parts(self, width: int) -> tuple[Tensor, ...]:
+        """All row numbers, so many at a time that an array with `width` values for each stays small."""
+        everything: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(max(1, VALUES_AT_ONCE // max(width, 1)))
+        return everything
+
+    @property
+    def n_bytes(self) -> int:
+        """Of everything that is kept; the positions of few rows come with the first batch that is read."""
+        kept = (self.offsets, self.labels, self._slots, *(self.__dict__.get("_table") or ()))
+        return sum(t.numel() * t.element_size() for t in kept)
+
+    def __repr__(self) -> str:
+        mean = len(self.labels) / max(len(self), 1)
+        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates a row)"
+
+    # ---- judging --------------------------------------------------------------------------------------------------
+
+    def check_learnable(self) -> None:
+        """Refuse sets that no method can learn from, and warn of those that probably were not meant."""
+        if len(self) < 2:
+            raise InputError("There is only 1 row: training needs at least two examples.")
+        if bool((self.sizes == self.sizes[0]).all()):
+            by_row = self.labels.view(len(self), -1)
+            if bool((by_row == by_row[0]).all()):
+                names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
+                raise InputError(
+                    f"All {len(self)} rows have the same candidates ({names}): nothing tells the classes apart; "
+                    "check how the sets were read."
+                )
+        never = torch.nonzero(self.counts() == 0).flatten().tolist()
+        if never:
+            names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (", …" if len(never) > 5 else "")
+            warnings.warn(
+                f"{len(never)} of {self.n_classes} classes are never a candidate ({names}): they cannot be learned; "
+                "remove them from the classes if they were not meant.",
+                InputWarning,
+                stacklevel=2,
+            )

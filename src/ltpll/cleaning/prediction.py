@@ -1,0 +1,103 @@
+"""Prediction on own data: new tables read as the trained one was, and labelled by the run's classifier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ltpll.cleaning.dataset import Examples, Source, is_array
+from ltpll.cleaning.pipeline import CLASSIFIER
+from ltpll.cleaning.results import Columns, rounded
+from ltpll.cleaning.set_predictions import VALUES_AT_ONCE
+from ltpll.data.readers.tables import Reading
+from ltpll.errors import InputError
+from ltpll.estimator import PartialLabelClassifier
+from ltpll.runs.checksums import read_checked
+from ltpll.runs.run import Record
+
+
+def source_like(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> Source:
+    """A source of new examples that is read as the run's own was; the classes are the run's."""
+    before = record["source"]
+    if (images is None) != (before["images"] is None):
+        what = "pictures: give --images DIR" if images is None else "features: leave --images out"
+        raise InputError(f"The run was trained on {what}.")
+    named = tuple(before["feature_names"])
+    if images is None and features is None and not named:
+        raise InputError("The run was trained on an array of features: give --features FILE with those of the new examples.")
+    try:
+        read_before = Reading.of(before["reading"])
+        read_before.check()
+        whole = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "label", "split"))
+    except (TypeError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise InputError("The record of the run does not say how its table was read: train it again with --fresh.")
+    # New examples need no sets; where a table has a column of them, they are checked against the classes.
+    reading = replace(
+        read_before,
+        classes=tuple(record["classes"]),
+        features=named if named and images is None and not is_array(features) else None,
+        annotators=None,
+        class_columns=(),
+        probability_columns=(),
+        top_k=None,
+        mass=None,
+    )
+    return Source(table, reading, images, features, before["side"], on_error)
+
+
+def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
+    """The classifier of a finished run; another run's, or a damaged one, is refused."""
+    read_checked(run / CLASSIFIER)
+    return PartialLabelClassifier.load(run / CLASSIFIER, device)
+
+
+def prediction_columns(run: Path, record: Record, examples: Examples, *, probabilities: bool, device: str) -> Columns:
+    """Label, confidence, runner-up and margin of every example; where it has a set, the best label of the set too."""
+    classifier = load_classifier(run, device)
+    names = np.asarray(record["classes"], dtype=object)
+    x, sets, n = examples.x, examples.table.candidates, len(examples)
+    numbers, shares = np.zeros((n, 2), dtype=np.int64), np.zeros((n, 2), dtype=np.float32)
+    inside, every = np.zeros(n, dtype=np.int64), np.zeros((n, len(names)) if probabilities else (0, 0), dtype=np.float32)
+    for rows in np.array_split(np.arange(n), max(1, n * len(names) // VALUES_AT_ONCE)):
+        found = torch.from_numpy(classifier.predict_proba(x[rows[0] : rows[-1] + 1]))
+        top, which = found.topk(2, dim=1)
+        numbers[rows], shares[rows] = which.numpy(), top.numpy()
+        if sets is not None:
+            inside[rows] = found.masked_fill(~sets[torch.from_numpy(rows)], -1.0).argmax(1).numpy()
+        if probabilities:
+            every[rows] = found.numpy()
+    columns: Columns = {"id": examples.table.ids}
+    if examples.table.paths is not None and not np.array_equal(examples.table.paths, examples.table.ids):
+        columns["path"] = examples.table.paths
+    columns |= {
+        "label": names[numbers[:, 0]],
+        "confidence": rounded(shares[:, 0]),
+        "runner_up": names[numbers[:, 1]],
+        "margin": rounded(shares[:, 0] - shares[:, 1]),
+    }
+    if sets is not None:
+        columns |= {"in_set": inside == numbers[:, 0], "label_in_set": names[inside]}
+    if probabilities:
+        columns |= {f"p({name})": rounded(every[:, c]) for c, name in enumerate(names.tolist())}
+    return columns
+
+
+def compared_with_onnx(classifier: PartialLabelClassifier, path: Path, rows: int = 64) -> float | None:
+    """The largest difference of an exported model's logits from torch's on made-up inputs; None without onnxruntime."""
+    try:
+        import onnxruntime  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    rng = np.random.default_rng(0)
+    shape = (rows, *classifier.input_shape_)
+    x: Any = rng.integers(0, 256, shape).astype(np.uint8) if len(shape) == 4 else rng.normal(size=shape).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    logits = session.run(None, {"x": x.astype(np.float32)})[0]
+    ours = classifier.decision_function(x)
+    return float(np.abs((logits[:, 1] - logits[:, 0] if ours.ndim == 1 else logits) - ours).max())

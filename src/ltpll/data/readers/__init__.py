@@ -1,0 +1,1 @@
+"""Readers: users' own files (tables, pictures, arrays) read within limits."""

@@ -1,0 +1,287 @@
+"""Cells: the columns of a table turned into texts, numbers and features a batch at a time, or one sentence about a cell that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.data.readers.streaming import Batch, Table
+from ltpll.errors import InputError, shown
+
+Array = npt.NDArray[Any]
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # what people and programs write where a number is missing
+
+
+class NotNumbersError(Exception):
+    """A column holds something that is no number, at this position of the batch."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+def strings(column: Any) -> Any:
+    """Any plain pyarrow array as an array of strings, empty where there is nothing."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())  # few functions are there for halves
+    if pa.types.is_floating(column.type):
+        # Whole numbers with a gap are written as floats, by pandas for one: 1.0 means 1.
+        column = pc.if_else(pc.is_nan(column), None, column)
+        if pc.all(pc.and_(pc.equal(column, pc.trunc(column)), pc.less(pc.abs(column), 2.0**53))).as_py() is not False:
+            column = column.cast(pa.int64())
+    return pc.fill_null(column.cast(pa.string()), "")
+
+
+def texts(table: Table, batch: Batch, index: int) -> Any:
+    """A column as an array of strings, or a sentence about the row that is none."""
+    import pyarrow as pa
+
+    column = batch.columns[index]
+    if pa.types.is_nested(column.type):
+        raise InputError(f"The column {shown(table.names[index])} of {table.path} holds lists or records, not text: give one value a cell.")
+    try:
+        return strings(column)
+    except pa.ArrowNotImplementedError:
+        raise InputError(
+            f"The column {shown(table.names[index])} of {table.path} holds {column.type}, not text: write it as text."
+        ) from None
+    except pa.ArrowInvalid:
+        position = next((i for i, cell in enumerate(column.to_pylist()) if isinstance(cell, bytes) and not _is_utf8(cell)), 0)
+        where = table.row(batch.first + position)
+        raise InputError(f"{where} is no text in UTF-8 in the column {shown(table.names[index])}: save the file as UTF-8.") from None
+
+
+def _is_utf8(cell: bytes) -> bool:
+    try:
+        cell.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class Names:
+    """Distinct texts, numbered in the order in which they first appear."""
+
+    def __init__(self) -> None:
+        self.number: dict[str, int] = {}
+
+    def encode(self, column: Any) -> npt.NDArray[np.int32]:
+        encoded = column.dictionary_encode()
+        number = self.number
+        local = [number.setdefault(name, len(number)) for name in encoded.dictionary.to_pylist()]
+        found: npt.NDArray[np.int32] = np.asarray(local, dtype=np.int32)[encoded.indices.to_numpy()]
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.number)
+
+
+class TextColumn:
+    """The texts of a column, kept as they are; `repeated` keeps each distinct text once, after dropping blanks around it."""
+
+    def __init__(self, table: Table, index: int, *, repeated: bool = False) -> None:
+        self.table, self.index, self.repeated = table, index, repeated
+        self.names = Names()
+        self._parts: list[Any] = []
+
+    def add(self, batch: Batch) -> None:
+        import pyarrow.compute as pc
+
+        found = texts(self.table, batch, self.index)
+        self._parts.append(self.names.encode(pc.utf8_trim_whitespace(found)) if self.repeated else found)
+
+    def codes(self) -> npt.NDArray[np.int32]:
+        return np.concatenate(self._parts)
+
+    def values(self) -> npt.NDArray[np.object_]:
+        if self.repeated:
+            return np.asarray(self.names.names, dtype=object)[self.codes()]
+        return np.concatenate([part.to_numpy(zero_copy_only=False) for part in self._parts])
+
+    def unique_values(self) -> npt.NDArray[np.object_]:
+        """The texts as the examples' names, which are there and differ."""
+        values, name = self.values(), self.table.names[self.index]
+        empty = next((i for i, value in enumerate(values) if not value.strip()), None)
+        if empty is not None:
+            raise InputError(f"{self.table.row(empty)} has nothing in the column {shown(name)}: name every example.")
+        if len(set(values)) != len(values):
+            rows: dict[str, int] = {}
+            for i, value in enumerate(values):
+                if rows.setdefault(value, i) != i:
+                    raise InputError(
+                        f"{self.table.row(i)} has {shown(value)} in the column {shown(name)}, as row {rows[value] + 1} has: "
+                        "every example needs a name of its own; rename or drop one, or add a column of ids."
+                    )
+        return values
+
+
+# ---- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def numbers(table: Table, batch: Batch, index: int) -> npt.NDArray[np.float32]:
+    """A column as numbers, NaN where one is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = batch.columns[index]
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        try:
+            # Bytes of a text file are parsed as they are: what is no UTF-8 is no number either.
+            return (column.view(pa.string()) if pa.types.is_binary(kind) else column).cast(pa.float32()).to_numpy()  # type: ignore[no-any-return]
+        except pa.ArrowException:
+            return _parsed(texts(table, batch, index))
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise NotNumbersError(0)
+    found = pc.fill_null(column.cast(pa.float32(), safe=False), np.nan)
+    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _parsed(cells: Any) -> npt.NDArray[np.float32]:
+    """Numbers with blanks around them, or missing ones among them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(cells)
+    missing = pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))
+    trimmed = pc.if_else(missing, "nan", trimmed)
+    try:
+        return trimmed.cast(pa.float32()).to_numpy()  # type: ignore[no-any-return]
+    except pa.ArrowInvalid:
+        raise NotNumbersError(next(i for i, cell in enumerate(trimmed) if not _is_number(cell))) from None
+
+
+def _is_number(cell: Any) -> bool:
+    import pyarrow as pa
+
+    try:
+        cell.cast(pa.float32())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def no_number(table: Table, batch: Batch, index: int, position: int, what: str) -> InputError:
+    cell = batch.columns[index][position].as_py()
+    cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
+    holds = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is no finite number,"
+    return InputError(
+        f"{table.row(batch.first + position)} {holds} in the {what} column {shown(table.names[index])}: "
+        "correct the cell, drop the row, or leave the column out."
+    )
+
+
+def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
+    """Those of some columns that hold numbers as far as the file's types, or else its first rows, tell.
+
+    Raises:
+        InputError: Most cells of a column are numbers, but not all: leaving it out would hide a typing error.
+    """
+    unsure = [index for index in indices if table.numeric(index) is None]
+    if not unsure:
+        return [index for index in indices if table.numeric(index)]
+    batch = next(table.batches(unsure))
+    found = []
+    for index in unsure:
+        try:
+            numbers(table, batch, index)
+        except NotNumbersError as error:
+            if _mostly_numbers(texts(table, batch, index)):
+                raise odd_cell(table, batch, index, error.position) from None
+            continue
+        found.append(index)
+    return found
+
+
+def _mostly_numbers(cells: Any) -> bool:
+    """Whether more than half of the cells that hold anything hold a number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(cells)
+    missing = pc.sum(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))).as_py()
+    numeric = pc.sum(pc.match_substring_regex(trimmed, NUMBER)).as_py()
+    return bool(2 * numeric > len(trimmed) - missing)
+
+
+def odd_cell(table: Table, batch: Batch, index: int, position: int) -> InputError:
+    """About a cell of text in a column of numbers that nobody has named."""
+    cell = shown(str(texts(table, batch, index)[position].as_py()))
+    return InputError(
+        f"{table.row(batch.first + position)} holds {cell} in the column {shown(table.names[index])}, whose other cells are numbers: "
+        "correct the cell, drop the row, or name the columns to learn from with --feature-column."
+    )
+
+
+class FeatureColumns:
+    """Features, (N, d); without a choice of columns, those that hold numbers.
+
+    A column of numbers in which some are missing, or are text, is refused rather than dropped, since it was probably meant.
+    """
+
+    def __init__(self, table: Table, indices: Sequence[int], *, chosen: bool) -> None:
+        self.table, self.indices, self.chosen = table, list(indices), chosen
+        self._rows = np.empty((0, len(indices)), dtype=np.float32)
+        self._n = 0
+        self._seen = np.zeros(len(indices), dtype=bool)
+        self._missing: dict[int, InputError] = {}
+
+    def add(self, batch: Batch) -> None:
+        self._reserve(batch)
+        block = self._rows[self._n : self._n + batch.n_rows]
+        self._n += batch.n_rows
+        for j, index in enumerate(self.indices):
+            try:
+                values = numbers(self.table, batch, index)
+            except NotNumbersError as error:
+                if self.chosen:
+                    raise no_number(self.table, batch, index, error.position, "feature") from None
+                raise odd_cell(self.table, batch, index, error.position) from None
+            block[:, j] = values
+            finite = np.isfinite(values)
+            if finite.all():
+                self._seen[j] = True
+                continue
+            refusal = no_number(self.table, batch, index, int(np.argmin(finite)), "feature")
+            if self.chosen:
+                raise refusal
+            self._seen[j] |= bool(finite.any())
+            self._missing.setdefault(j, refusal)
+
+    def _reserve(self, batch: Batch) -> None:
+        """Room for the batch; memory that is reserved and never written is never used, so the first guess may be generous."""
+        needed = self._n + batch.n_rows
+        if needed > len(self._rows):
+            room = max(needed + needed // 4, int(batch.expected_rows * 1.1))
+            rows = np.empty((room, len(self.indices)), dtype=np.float32)
+            rows[: self._n] = self._rows[: self._n]
+            self._rows = rows
+
+    def result(self) -> tuple[npt.NDArray[np.float32] | None, tuple[str, ...]]:
+        keep = np.flatnonzero(self._seen)
+        for j in keep.tolist():
+            if j in self._missing:
+                raise self._missing[j]
+        names = tuple(self.table.names[self.indices[j]] for j in keep)
+        if not names:
+            return None, ()
+        if len(keep) < len(self.indices):
+            return self._rows[: self._n, keep], names
+        self._rows.resize((self._n, len(self.indices)), refcheck=False)
+        return self._rows, names

@@ -1,0 +1,126 @@
+"""MATLAB files: the form in which partial-label sets are published, with the arrays `data`, `partial_target` and `target`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates import Candidates
+from ltpll.candidates.parsing import MOST_CLASSES
+from ltpll.data.readers.matlab_format import DamagedError, NewerError, NotNumbersError, TooLargeError, read_arrays
+from ltpll.data.readers.memory_limits import too_much
+from ltpll.data.readers.streaming import check_file
+from ltpll.errors import InputError, first_line
+
+NAMES = ("data", "partial_target", "target")
+
+
+class MatFile(NamedTuple):
+    """What a file holds, with one row for each example; candidates and targets are scipy CSR matrices (rows × classes)."""
+
+    features: npt.NDArray[np.float32]
+    candidates: Any
+    labels: npt.NDArray[np.int64] | None
+
+
+def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
+    found = _load(path)
+    if "data" not in found:
+        raise InputError(f"{path} has no array called 'data': save the features under that name, one row an example.")
+    data = found["data"]
+    if hasattr(data, "toarray"):
+        reason = too_much(path.stat().st_size, 4 * math.prod(data.shape))
+        if reason is not None:
+            raise InputError(
+                f"The sparse array 'data' of {path} has shape {data.shape}, too much to keep as plain numbers ({reason}): "
+                "choose fewer features."
+            )
+        with np.errstate(over="ignore"):
+            data = data.astype(np.float32).toarray()
+    if data.ndim != 2 or data.size == 0:
+        raise InputError(f"The array 'data' of {path} has shape {data.shape}: it needs rows of examples, and one or more values in each.")
+    with np.errstate(over="ignore"):
+        features = np.ascontiguousarray(data, dtype=np.float32)
+    wrong = np.flatnonzero(~np.isfinite(features).all(1))
+    if len(wrong):
+        raise InputError(f"Row {wrong[0] + 1} of 'data' in {path} has a NaN or an infinite value: fill it in or drop the row.")
+    sets, target = found.get("partial_target"), found.get("target")
+    if sets is None and needs_candidates:
+        raise InputError(f"{path} has no array called 'partial_target': save the candidate sets under that name, as zeros and ones.")
+    n = len(features)
+    candidates = None if sets is None else _by_row(path, "partial_target", sets, n, target)
+    return MatFile(features, candidates, None if target is None else _labels(path, target, n, candidates))
+
+
+def mat_candidates(path: Path, found: MatFile, classes: tuple[str, ...] | None = None) -> Candidates:
+    """The sets of a file that has some; classes are called 1, 2, … unless they are given."""
+    n_classes = found.candidates.shape[1]
+    classes = classes if classes is not None else tuple(str(c + 1) for c in range(n_classes))
+    if len(classes) != n_classes:
+        raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one a class.")
+    empty = np.flatnonzero(np.diff(found.candidates.indptr) == 0)
+    if len(empty):
+        raise InputError(f"Row {empty[0] + 1} of 'partial_target' in {path} has no candidate label ({len(empty)} such rows): drop it.")
+    return Candidates.from_flat(found.candidates.indptr, found.candidates.indices, n_classes, classes)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    check_file(path)
+    try:
+        return read_arrays(path.read_bytes(), NAMES)
+    except NewerError:
+        raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
+    except NotNumbersError as error:
+        raise InputError(f"The array {error.name!r} of {path} holds cells, text or objects: save plain numbers.") from None
+    except TooLargeError as error:
+        raise InputError(f"{path} is not read, since {error}: save fewer rows or features, or save it with -v6, uncompressed.") from None
+    except DamagedError as error:
+        raise InputError(f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is cut off or damaged.") from None
+
+
+def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:
+    """A 0/1 matrix as rows × classes; published files have classes × rows."""
+    from scipy.sparse import csr_matrix
+
+    if n not in matrix.shape or matrix.ndim != 2:
+        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}, but 'data' has {n} rows: one side must be {n}.")
+    if max(matrix.shape) > max(n, MOST_CLASSES):
+        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}: that is more than {MOST_CLASSES:,} classes.")
+    upright = matrix.shape[1] != n
+    if matrix.shape == (n, n) and other is not None and other.shape == (n, n):
+        # As many classes as examples: every example has one true label, which tells rows from columns.
+        by_row = csr_matrix(other)
+        upright = bool((np.diff(by_row.indptr) == 1).all()) and not bool((by_row.getnnz(axis=0) == 1).all())
+    found = csr_matrix(matrix if upright else matrix.T)
+    found.sum_duplicates()
+    wrong = np.flatnonzero(~((found.data == 0) | (found.data == 1)))
+    if len(wrong):
+        row = int(np.searchsorted(found.indptr, wrong[0], side="right"))
+        raise InputError(f"Row {row} of {name!r} in {path} holds {found.data[wrong[0]]}, but only 0 and 1 are allowed.")
+    found.eliminate_zeros()
+    return found
+
+
+def _labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArray[np.int64]:
+    """True classes from a 0/1 matrix, or from one number an example, which MATLAB counts from 1."""
+    if target.ndim == 2 and 1 in target.shape and n in target.shape and n > 1:
+        values = np.asarray(target.toarray() if hasattr(target, "toarray") else target).ravel()
+        with np.errstate(invalid="ignore"):
+            numbers = values.astype(np.int64)
+        if not np.array_equal(numbers, values) or numbers.min() < 0:
+            raise InputError(f"The array 'target' of {path} holds numbers that are no classes: give whole numbers from 1.")
+        labels = numbers - 1 if numbers.min() > 0 else numbers
+    else:
+        matrix = _by_row(path, "target", target, n, target)
+        several = np.flatnonzero(np.diff(matrix.indptr) > 1)
+        if len(several):
+            raise InputError(f"Row {several[0] + 1} of 'target' in {path} has several true labels: an example has one.")
+        labels = np.full(n, -1, dtype=np.int64)
+        labels[np.diff(matrix.indptr) == 1] = matrix.indices
+    if candidates is not None and labels.max() >= candidates.shape[1]:
+        raise InputError(f"The array 'target' of {path} names class {labels.max() + 1}, but 'partial_target' has {candidates.shape[1]}.")
+    return labels

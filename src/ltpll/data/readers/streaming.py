@@ -1,0 +1,312 @@
+"""Batches: a user's table read a few megabytes at a time, whatever its kind, so that a file larger than memory can be read."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ltpll.data.readers.memory_limits import check_expansion
+from ltpll.data.readers.parquet_footer import expanded_size
+from ltpll.errors import InputError, first_line, printable, shown
+
+BLOCK = 4 << 20
+SUFFIXES = (".csv", ".tsv", ".parquet")
+Progress = Callable[[int, int], None]
+"""Called with how much is done and how much there is: bytes of a text file, rows of a Parquet file."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a table: `columns` holds a pyarrow array for each column number that was asked for."""
+
+    first: int
+    n_rows: int
+    columns: Mapping[int, Any]
+    expected_rows: int  # of the whole table, a guess
+
+
+class Table(ABC):
+    """A file with named columns; rows are counted from 1, as people count those below a header, and blank lines are no rows."""
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path = path
+        self.names = tuple(names)
+
+    @abstractmethod
+    def row(self, i: int) -> str:
+        """How a message speaks of the row with the number i, where i counts from 0."""
+
+    @abstractmethod
+    def numeric(self, index: int) -> bool | None:
+        """Whether a column holds numbers, or None where the file does not say."""
+
+    @abstractmethod
+    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]: ...
+
+    def batches(self, columns: Sequence[int], on_progress: Progress | None = None) -> Iterator[Batch]:
+        """The rows in order; only the given columns are converted."""
+        n_rows = 0
+        for batch in self._batches(sorted(set(columns)) or [0], on_progress):
+            n_rows += batch.n_rows
+            yield batch
+        if n_rows == 0:
+            raise self.no_rows()
+
+    def no_rows(self) -> InputError:
+        return InputError(f"{self.path} has no rows below a header that names the columns: give at least one example.")
+
+    def column(self, name: str) -> int:
+        """The number of the one column with this name."""
+        if self.names.count(name) == 1:
+            return self.names.index(name)
+        if name in self.names:
+            raise InputError(f"{self.path} has several columns called {shown(name)}: rename all but one.")
+        guess = get_close_matches(name.lower(), [one.lower() for one in self.names], n=1)
+        meant = next((one for one in self.names if guess and one.lower() == guess[0]), None)
+        raise InputError(
+            f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
+            f"it has {listed(self.names)}{self._hint()}."
+        )
+
+    def _hint(self) -> str:
+        other = next((mark for mark in (";", "\t", ",") if len(self.names) == 1 and mark in self.names[0]), None)
+        return "" if other is None else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Names in a message, on one line."""
+    some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
+    return some + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def check_file(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a table: give the file in it.")
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty: it has no rows below a header that names the columns.")
+
+
+def open_table(path: Path) -> Table:
+    """The table in a .csv, .tsv or .parquet file; so far only its header is read."""
+    check_file(path)
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        return ParquetTable(path)
+    if kind not in SUFFIXES:
+        raise InputError(f"{path} is no table: its name must end in {', '.join(SUFFIXES)} or .mat.")
+    return TextTable(path, "\t" if kind == ".tsv" else ",")
+
+
+# ---- text -------------------------------------------------------------------------------------------------------------
+
+
+class TextTable(Table):
+    """Text in UTF-8 with a header; cells that hold the delimiter or a line end are quoted. Columns come as bytes."""
+
+    def __init__(self, path: Path, delimiter: str) -> None:
+        names, self.start = _read_header(path, delimiter)
+        super().__init__(path, names)
+        self.delimiter = delimiter
+
+    def row(self, i: int) -> str:
+        return f"Row {i + 1} below the header of {self.path}"
+
+    def numeric(self, index: int) -> bool | None:
+        return None
+
+    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]:
+        import pyarrow as pa  # type: ignore[import-untyped]
+        from pyarrow import csv as arrow
+
+        n_columns = len(self.names)
+        labels = [str(i) for i in range(n_columns)]  # names may occur twice, numbers do not
+
+        end = secrets.token_hex(16)
+        total = self.path.stat().st_size - self.start
+        with self.path.open("rb") as file:
+            source = _Rows(file, self, f"\n{self.delimiter.join([end] * n_columns)}\n".encode())
+            first, ended = 0, False
+            try:
+                reader = arrow.open_csv(
+                    pa.PythonFile(source, mode="r"),
+                    # One thread: no slower, and only so are the rows counted for the message about a row of the wrong length.
+                    arrow.ReadOptions(column_names=labels, block_size=BLOCK, use_threads=False),
+                    arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                    arrow.ConvertOptions(
+                        include_columns=[labels[i] for i in columns],
+                        column_types=dict.fromkeys(labels, pa.binary()),
+                        strings_can_be_null=False,
+                    ),
+                )
+                for k, batch in enumerate(reader):
+                    done = min(source.position, (k + 1) * BLOCK, total)  # pyarrow reads ahead of what it hands out
+                    if batch.num_rows and batch.column(0)[-1].as_py() == end.encode():
+                        ended, batch = True, batch.slice(0, batch.num_rows - 1)
+                    n_rows = batch.num_rows
+                    if n_rows:
+                        found = {index: batch.column(j) for j, index in enumerate(columns)}
+                        yield Batch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
+                    first += n_rows
+                    if on_progress is not None:
+                        on_progress(total if ended else done, total)
+            except pa.ArrowInvalid as error:
+                raise self._refusal(str(error), first) from None
+            if not ended:
+                raise self._open_quote()
+
+    def _open_quote(self) -> InputError:
+        return InputError(f'{self.path} cannot be read as a table: a quote (") is opened and never closed; close it or double it.')
+
+    def _refusal(self, reason: str, first: int) -> InputError:
+        found = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
+        if found is not None:
+            return InputError(
+                f"The header of {self.path} has {len(self.names)} columns, but row {found[1]} below it has {found[2]}: close open quotes, "
+                f"put cells that hold a {'tab' if self.delimiter == chr(9) else 'comma'} in quotes, or correct the row."
+            )
+        if "straddl" in reason:
+            return InputError(
+                f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
+                'most often a quote (") is opened and never closed.'
+            )
+        return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
+
+
+class _Rows(io.RawIOBase):
+    """The bytes below a header and one more row: where a quote is left open, that row never comes out at the other end."""
+
+    def __init__(self, file: io.BufferedReader, table: TextTable, last: bytes) -> None:
+        self.file, self.table, self.last = file, table, last
+        self.position = 0
+        file.seek(table.start)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        content = self.file.read(size)
+        if b"\0" in content:
+            raise self._nul(self.position + content.index(b"\0"))
+        self.position += len(content)
+        if not content:
+            content, self.last = self.last, b""
+        return content
+
+    def _nul(self, position: int) -> InputError:
+        self.file.seek(self.table.start)
+        lines = 1
+        while position > 0:
+            content = self.file.read(min(position, BLOCK))
+            lines, position = lines + content.count(b"\n"), position - len(content)
+        return InputError(
+            f"Row {lines} below the header of {self.table.path} holds a NUL byte: the file is damaged or no text; save it as UTF-8 text."
+        )
+
+
+def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
+    """The names of the columns, and where the rows below them start."""
+    with path.open("rb") as file:
+        mark = file.read(4)
+        if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise InputError(f"{path} is text in UTF-16: save it as UTF-8.")
+        if mark in (b"PAR1", b"PK\3\4") or mark[:2] == b"\x1f\x8b":
+            raise InputError(f"{path} is no text, but a Parquet, Excel or compressed file: save it as UTF-8 text, or give its real suffix.")
+        end = len(codecs.BOM_UTF8) if mark.startswith(codecs.BOM_UTF8) else 0
+        file.seek(end)
+
+        def lines() -> Iterator[str]:
+            nonlocal end
+            # Bytes that are no UTF-8 may follow in columns that nobody asks for.
+            text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+            while line := text.readline(BLOCK):
+                end += len(line.encode("utf-8", "surrogateescape"))
+                if len(line) == BLOCK:
+                    raise InputError(f"{path} cannot be read as a table: its header is longer than {BLOCK >> 20} MiB.")
+                yield line
+
+        try:
+            names = next((row for row in csv.reader(lines(), delimiter=delimiter, strict=True) if any(cell.strip() for cell in row)), None)
+        except csv.Error as error:
+            raise InputError(f"{path} cannot be read as a table: its first line is no header ({first_line(error)}).") from None
+    if names is None:
+        raise InputError(f"{path} has no rows below a header that names the columns: its lines are all empty.")
+    text = "".join(names)
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError(f"The header of {path} is no text in UTF-8: save the file as UTF-8 text.")
+    return [name.strip() for name in names], end
+
+
+# ---- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+class ParquetTable(Table):
+    """Columns come in the types that the file gives them."""
+
+    def __init__(self, path: Path) -> None:
+        with _opened(path) as file:
+            self.schema = file.schema_arrow
+            self.n_rows = file.metadata.num_rows
+            super().__init__(path, self.schema.names)
+
+    def row(self, i: int) -> str:
+        return f"Row {i + 1} of {self.path}"
+
+    def numeric(self, index: int) -> bool | None:
+        import pyarrow as pa
+
+        kind = self.schema.field(index).type
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+    def no_rows(self) -> InputError:
+        return InputError(f"{self.path} has no rows: give at least one example.")
+
+    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]:
+        names = [self.names[i] for i in columns]
+        for name in names:
+            self.column(name)  # Parquet columns are read by name, which must be the only one
+        size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
+        first = 0
+        with _opened(self.path) as file:
+            wanted = set(names)
+            chosen = [field.name in wanted for field in self.schema for _ in range(_leaves(field.type))]
+            advice = "write fewer rows or columns, or write it without compression"
+            check_expansion(self.path, self.path.stat().st_size, expanded_size(self.path, chosen), advice)
+            for batch in file.iter_batches(batch_size=size, columns=names):
+                batch.validate(full=True)  # text that is no UTF-8 would fail anywhere below
+                if batch.num_rows:
+                    yield Batch(first, batch.num_rows, {i: batch.column(name) for i, name in zip(columns, names, strict=True)}, self.n_rows)
+                first += batch.num_rows
+                if on_progress is not None:
+                    on_progress(first, self.n_rows)
+
+
+def _leaves(kind: Any) -> int:
+    """How many columns of a Parquet file a column of this type is stored in."""
+    return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A Parquet file; what pyarrow says of a damaged one becomes one sentence."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as Parquet ({first_line(error)}): it is cut off or damaged; write it again.") from None

@@ -1,0 +1,300 @@
+"""Tables: what a user's own file says of each example (its candidate sets, features, true label and annotations)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates import Candidates
+from ltpll.data.readers.annotations import Votes, drop_repeated, sets_from_votes, vote_rule
+from ltpll.data.readers.candidate_files import read_candidates
+from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
+from ltpll.data.readers.matlab import mat_candidates, read_mat
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, as_candidates, as_labels, class_order, no_class
+from ltpll.data.readers.streaming import Progress, Table, listed, open_table
+from ltpll.errors import InputError, shown
+from ltpll.validation import at_least
+
+__all__ = ["LabelTable", "Reading", "Votes", "read_candidates", "read_table"]
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """What a table says of each example, in the table's order."""
+
+    ids: npt.NDArray[np.object_]  # distinct texts: the column of ids, else of paths, else the row number, from 1
+    candidates: Candidates | None
+    labels: npt.NDArray[np.int64] | None  # true classes, for evaluation only; −1 where not given
+    splits: npt.NDArray[np.object_] | None
+    paths: npt.NDArray[np.object_] | None
+    features: npt.NDArray[np.float32] | None  # (N, d)
+    feature_names: tuple[str, ...]
+    votes: Votes | None
+    left_out: tuple[str, ...] = ()  # columns that are not features, since they hold text
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
+        """Some of the examples, each at most once, in the given order."""
+        return LabelTable(
+            ids=self.ids[rows],
+            candidates=None if self.candidates is None else self.candidates.select(rows),
+            labels=None if self.labels is None else self.labels[rows],
+            splits=None if self.splits is None else self.splits[rows],
+            paths=None if self.paths is None else self.paths[rows],
+            features=None if self.features is None else self.features[rows],
+            feature_names=self.feature_names,
+            votes=None if self.votes is None else self.votes.select(rows, len(self)),
+            left_out=self.left_out,
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a table; columns with the usual names may be missing, others must be there."""
+
+    candidates: str = "candidates"
+    separator: str = "|"
+    id: str = "id"
+    path: str = "path"
+    label: str = "label"
+    split: str = "split"
+    class_columns: tuple[str, ...] = ()  # one 0/1 column for each class: names, or a prefix such as is_*
+    probability_columns: tuple[str, ...] = ()  # likewise, made into sets by top_k or mass
+    top_k: int | None = None
+    mass: float | None = None
+    annotators: str | None = None  # for a long table task,worker,label: union, votes>=2 or top-3
+    features: tuple[str, ...] | None = None  # None: every other column that holds numbers throughout
+    classes: tuple[str, ...] | None = None  # None: those that occur
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Reading:
+        """From plain values, as options and records hold them: lists for names, nothing for what is not given."""
+        known = {one.name for one in fields(cls)}
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
+        }
+        return cls(**given)
+
+    def check(self) -> None:
+        """Refuse what contradicts itself."""
+        ways = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
+        given = [name for name, value in ways.items() if value]
+        if len(given) > 1:
+            raise InputError(f"Sets are to be read from {' and from '.join(given)}: give one of them.")
+        rules = [name for name, value in (("top_k", self.top_k), ("mass", self.mass)) if value is not None]
+        if self.probability_columns and len(rules) != 1:
+            raise InputError("Probabilities become sets by top_k (the k likeliest) or by mass (as few as hold it): give one of the two.")
+        if rules and not self.probability_columns:
+            raise InputError(f"{rules[0]} makes sets of probabilities, but no probability_columns are given: name them, or leave it out.")
+        if self.top_k is not None:
+            at_least(self.top_k, 1, "top_k")
+        if self.mass is not None and not 0 < self.mass <= 1:
+            raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
+        if self.annotators is not None:
+            vote_rule(self.annotators)
+        if self.classes is not None and len(set(self.classes)) != len(self.classes):
+            twice = next(name for i, name in enumerate(self.classes) if name in self.classes[:i])
+            raise InputError(f"The class name {shown(twice)} stands twice in the list of classes: names must be distinct.")
+
+    def find(self, table: Table, what: str) -> int | None:
+        """The number of a column that may be missing as long as nobody gave it a name of its own."""
+        name = getattr(self, what)
+        usual = next(field.default for field in fields(self) if field.name == what)
+        return None if name == usual and name not in table.names else table.column(name)
+
+
+USUAL = Reading()
+
+
+def read_table(path: Path, reading: Reading = USUAL, *, needs_candidates: bool = True, on_progress: Progress | None = None) -> LabelTable:
+    """Read a .csv, .tsv, .parquet or .mat file; a text file larger than memory is read a few megabytes at a time.
+
+    Without `needs_candidates` they are None where the file has none, and then labels are None too unless the classes are given.
+    """
+    reading.check()
+    path = Path(path)
+    if path.suffix.lower() == ".mat":
+        return _read_mat_table(path, reading, needs_candidates)
+    table = open_table(path)
+    if reading.annotators is not None:
+        return _read_annotations(table, reading, on_progress)
+    return _read_examples(table, reading, needs_candidates, on_progress)
+
+
+# ---- one row an example -----------------------------------------------------------------------------------------------
+
+
+def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: Progress | None) -> LabelTable:
+    indices = {what: reading.find(table, what) for what in ("id", "path", "label", "split")}
+    sets = _set_reader(table, reading, needs_candidates)
+    texts = {what: TextColumn(table, index, repeated=what in ("label", "split")) for what, index in indices.items() if index is not None}
+    taken = {column.index for column in texts.values()} | set(_columns_of(sets))
+    features, left_out = _feature_reader(table, reading, taken)
+    readers = [*texts.values(), *([sets] if sets else []), *([features] if features else [])]
+    n_rows = 0
+    for batch in table.batches([*taken, *(features.indices if features else [])], on_progress):
+        n_rows += batch.n_rows
+        for reader in readers:
+            reader.add(batch)
+
+    named = texts.get("id") or texts.get("path")
+    ids = named.unique_values() if named else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
+    found = None if sets is None else sets.sets()
+    if found is not None and not needs_candidates and len(found.codes) == 0:
+        found = None  # an empty column in a table to predict
+    candidates = None if found is None else as_candidates(table, found, reading.classes)
+    classes = reading.classes if candidates is None else candidates.classes
+    label = texts.get("label")
+    values, names = features.result() if features else (None, ())
+    return LabelTable(
+        ids=ids,
+        candidates=candidates,
+        labels=None if label is None or classes is None else as_labels(table, label.codes(), label.names.names, classes),
+        splits=texts["split"].values() if "split" in texts else None,
+        paths=texts["path"].values() if "path" in texts else None,
+        features=values,
+        feature_names=names,
+        votes=None,
+        left_out=left_out,
+    )
+
+
+def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetColumn | ClassColumns | None:
+    if reading.class_columns:
+        return ClassColumns(table, *_class_columns(table, reading.class_columns))
+    if reading.probability_columns:
+        return ProbabilityColumns(table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass)
+    index = table.column(reading.candidates) if needs_candidates else reading.find(table, "candidates")
+    return None if index is None else SetColumn(table, index, reading.separator)
+
+
+def _columns_of(sets: SetColumn | ClassColumns | None) -> list[int]:
+    if sets is None:
+        return []
+    return [sets.index] if isinstance(sets, SetColumn) else sets.indices
+
+
+def _class_columns(table: Table, asked: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The columns of the classes, and the classes' names."""
+    if len(asked) == 1 and asked[0].endswith("*"):
+        prefix = asked[0][:-1]
+        columns = [name for name in table.names if name.startswith(prefix) and name != prefix]
+        if not columns:
+            raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {listed(table.names)}.")
+        return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
+    twice = next((name for i, name in enumerate(asked) if name in asked[:i]), None)
+    if twice is not None:
+        raise InputError(f"The column {shown(twice)} is given twice: name each class once.")
+    return [table.column(name) for name in asked], list(asked)
+
+
+def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[FeatureColumns | None, tuple[str, ...]]:
+    """What reads the features, and the columns that are left out because they hold text."""
+    if reading.features is not None:
+        twice = next((name for i, name in enumerate(reading.features) if name in reading.features[:i]), None)
+        if twice is not None:
+            raise InputError(f"The feature column {shown(twice)} is given twice: name each once.")
+        indices = [table.column(name) for name in reading.features]
+        used = next((table.names[index] for index in indices if index in taken), None)
+        if used is not None:
+            raise InputError(
+                f"The column {shown(used)} of {table.path} says what an example is, so it is no feature: leave it out of them."
+            )
+        return (FeatureColumns(table, indices, chosen=True) if indices else None), ()
+    # An index that pandas wrote numbers the rows, and would give them away; a column of sets stays one where others are read.
+    left = [reading.candidates, "", "Unnamed: 0", "__index_level_0__"]
+    others = [i for i, name in enumerate(table.names) if i not in taken and name not in left]
+    indices = numeric_columns(table, others)
+    for index in indices:
+        table.column(table.names[index])  # a name that occurs twice is refused
+    numeric = set(indices)
+    left_out = tuple(table.names[i] for i in others if i not in numeric)
+    return (FeatureColumns(table, indices, chosen=False) if indices else None), left_out
+
+
+# ---- one row an annotation --------------------------------------------------------------------------------------------
+
+
+def _read_annotations(table: Table, reading: Reading, on_progress: Progress | None) -> LabelTable:
+    """A long table task,worker,label; examples come in the order in which their tasks first appear."""
+    if reading.features:
+        raise InputError("A table of annotations has several rows an example, so its columns are no features: give them in another file.")
+    rule = vote_rule(reading.annotators or "")
+    task = table.column("task" if "task" in table.names else reading.path if reading.id not in table.names else reading.id)
+    indices = {"task": task, "worker": table.column("worker"), "label": table.column(reading.label)}
+    extra = {what: index for what in ("path", "split") if (index := reading.find(table, what)) is not None}
+    texts = {what: TextColumn(table, index, repeated=True) for what, index in {**indices, **extra}.items()}
+    for batch in table.batches([column.index for column in texts.values()], on_progress):
+        for column in texts.values():
+            column.add(batch)
+    codes = {what: column.codes().astype(np.int64) for what, column in texts.items()}
+    for what in indices:
+        nothing = texts[what].names.number.get("")
+        if nothing is not None:
+            row = int(np.flatnonzero(codes[what] == nothing)[0])
+            raise InputError(
+                f"{table.row(row)} has nothing in the column {shown(table.names[texts[what].index])}: fill it in or drop the row."
+            )
+    tasks = texts["task"].names.names
+    first = np.unique(codes["task"], return_index=True)[1]
+    about: dict[str, npt.NDArray[np.object_] | None] = {"path": None, "split": None}
+    for what in extra:
+        differs = np.flatnonzero(codes[what] != codes[what][first][codes["task"]])
+        if len(differs):
+            row = int(differs[0])
+            name = table.names[texts[what].index]
+            raise InputError(
+                f"{table.row(row)} gives the task {shown(tasks[codes['task'][row]])} another {shown(name)} than before: use one a task."
+            )
+        about[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
+
+    names = texts["label"].names.names
+    classes = tuple(class_order(names)) if reading.classes is None else reading.classes
+    position = {name: i for i, name in enumerate(classes)}
+    unknown = [name for name in names if name not in position]
+    if unknown:
+        row = int(np.flatnonzero(codes["label"] == names.index(unknown[0]))[0])
+        raise InputError(f"{table.row(row)} has the label {no_class(unknown[0], classes)}.")
+    number = np.asarray([position[name] for name in names], dtype=np.int64)
+    votes = Votes(*drop_repeated(codes["task"], codes["worker"], number[codes["label"]]), tuple(texts["worker"].names.names))
+    indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
+    empty = np.flatnonzero(np.diff(indptr) == 0)
+    if len(empty):
+        raise InputError(
+            f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} "
+            "tasks have none): ask for fewer, or take the labels given most often, as with top-1."
+        )
+    candidates = Candidates.from_flat(indptr, labels, len(classes), classes)
+    return LabelTable(np.asarray(tasks, dtype=object), candidates, None, about["split"], about["path"], None, (), votes)
+
+
+# ---- MATLAB -----------------------------------------------------------------------------------------------------------
+
+
+def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> LabelTable:
+    """Classes are called 1, 2, … unless they are given, and features data_1, data_2, …"""
+    if reading.class_columns or reading.probability_columns or reading.annotators:
+        raise InputError(f"{path} holds arrays, not columns: leave class_columns, probability_columns and annotators out.")
+    found = read_mat(path, needs_candidates=needs_candidates)
+    names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
+    features, chosen = found.features, tuple(names)
+    if reading.features is not None and reading.features != chosen:
+        unknown = next((name for name in reading.features if name not in names), None)
+        if unknown is not None:
+            raise InputError(f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}.")
+        chosen = reading.features
+        features = features[:, [names.index(name) for name in chosen]]
+    candidates = None if found.candidates is None else mat_candidates(path, found, reading.classes)
+    if found.labels is not None and reading.classes is not None and found.labels.max() >= len(reading.classes):
+        raise InputError(
+            f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are {len(reading.classes)} classes."
+        )
+    ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
+    return LabelTable(ids, candidates, found.labels, None, None, features if chosen else None, chosen, None)

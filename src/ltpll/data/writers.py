@@ -1,0 +1,114 @@
+"""Outputs: tables of results, written whole or not at all, and safe to open in a spreadsheet."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.data.readers.columns import NUMBER
+from ltpll.errors import InputError
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+CHUNK = 1 << 16  # rows turned into text at a time
+
+_RISKY = r"^[=+\-@\t\r]"
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> None:
+    """Write columns of equal length (sequences, or arrays of pyarrow) as .csv, .tsv or .parquet.
+
+    The file appears under its name once it is complete; until then, and after a failure, an older one stays as it is.
+    In text files, a cell that a spreadsheet would run as a formula gets an apostrophe in front of it, and nothing (None, NaN) is an
+    empty cell.
+    """
+    check_output(path)
+    table = _as_arrow(path, columns)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            if path.suffix.lower() == ".parquet":
+                import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+                pq.write_table(table, file)
+            else:
+                _write_text(table, file, "\t" if path.suffix.lower() == ".tsv" else ",")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror or error}).") from None
+    finally:
+        with suppress(OSError):  # where nothing can be written, nothing can be deleted either
+            temporary.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """Refuse a name under which no table can be written; to be called before the work whose results it is to hold."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path} must end in {', '.join(SUFFIXES)}, which says in what form to write it.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give the name of a file.")
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {path.parent} to write {path.name} into: make it first.")
+
+
+def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> Any:
+    import pyarrow as pa
+
+    if not columns:
+        raise InputError(f"There are no columns to write to {path}.")
+    sizes = {name: len(values) for name, values in columns.items()}
+    first = next(iter(sizes))
+    uneven = next((name for name, size in sizes.items() if size != sizes[first]), None)
+    if uneven is not None:
+        raise InputError(f"Columns of {path} differ in length: {first!r} has {sizes[first]} rows, {uneven!r} has {sizes[uneven]}.")
+    found = {}
+    for name, values in columns.items():
+        try:
+            if isinstance(values, pa.Array):
+                array = values
+            else:
+                array = pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values), from_pandas=True)
+        except (pa.ArrowException, UnicodeError, OverflowError) as error:
+            reason = (str(error).splitlines() or ["mixed types"])[0].rstrip(".")
+            raise InputError(f"The column {name!r} cannot be written to {path} ({reason}): give values of one type.") from None
+        if pa.types.is_nested(array.type) and path.suffix.lower() != ".parquet":
+            raise InputError(
+                f"The column {name!r} holds lists, which {path.suffix} has no cells for: join them to text, or write .parquet."
+            )
+        found[str(name)] = array
+    return pa.table(found)
+
+
+def _write_text(table: Any, file: Any, delimiter: str) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    from pyarrow import csv as arrow
+
+    if table.num_columns == 1:  # a missing text would be a blank line, which readers skip
+        table = table.set_column(0, table.column_names[0], pc.fill_null(table.column(0).cast(pa.string()), ""))
+    text = [i for i, column in enumerate(table.columns) if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)]
+    header = pa.table({str(i): pa.array([name]) for i, name in enumerate(table.column_names)})
+    plain = arrow.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="needed")
+    names = [_safe(header.column(i)) for i in range(header.num_columns)]
+    arrow.write_csv(pa.table(names, names=header.column_names), file, plain)
+    for start in range(0, table.num_rows, CHUNK):
+        part = table.slice(start, CHUNK)
+        for i in text:
+            part = part.set_column(i, part.column_names[i], _safe(part.column(i)))
+        arrow.write_csv(part, file, plain)
+
+
+def _safe(column: Any) -> Any:
+    """Texts that a spreadsheet would take for formulas, with an apostrophe in front; numbers such as −1 are none."""
+    import pyarrow.compute as pc
+
+    risky = pc.and_(pc.match_substring_regex(column, _RISKY), pc.invert(pc.match_substring_regex(column, NUMBER)))
+    return pc.if_else(pc.fill_null(risky, False), pc.binary_join_element_wise("'", column, ""), column)

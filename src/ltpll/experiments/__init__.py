@@ -1,0 +1,1 @@
+"""Experiments: image benchmarks, small studies, the paper's tables, and speed measurements."""

@@ -1,0 +1,229 @@
+"""Items: the paper's tables and figures, each with the settings of the runs that it needs and what was published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ltpll.registry import unknown_name
+
+Setting = Mapping[str, Any]  # entries of an Experiment; what is not named has its default
+DATA_NAMES = {"cifar10": "CIFAR-10-LT", "cifar100": "CIFAR-100-LT", "voc2007": "PASCAL VOC"}
+SHORT_FIGURES = {"balanced_accuracy": "overall"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number: the setting of its runs, the row and figure of their records that hold it, and what was published."""
+
+    setting: Setting
+    row: str  # "test", or the name of a post-hoc adjustment
+    figure: str
+    published: float | None  # in percent
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table: a method with what is added to it."""
+
+    label: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure; `instead` says what to do for one that does not come out of benchmark runs."""
+
+    name: str
+    where: str
+    title: str
+    columns: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    instead: str = ""
+
+    @property
+    def settings(self) -> list[Setting]:
+        """What has to be trained, each once."""
+        found = {json.dumps(cell.setting, sort_keys=True): cell.setting for line in self.lines for cell in line.cells}
+        return list(found.values())
+
+
+def find_item(name: str) -> Item:
+    """An item by its name, or by its place in the paper, such as table1."""
+    for item in ITEMS.values():
+        if name == item.name or name in _places(item.where):
+            return item
+    raise unknown_name("table or figure", name, ITEMS)
+
+
+def _places(where: str) -> list[str]:
+    """'Tables 2 and 10' as table2 and table10."""
+    kind, *rest = where.lower().replace(" and ", " ").split()
+    return [f"{kind.removesuffix('s')}{number}" for number in rest]
+
+
+def label(method: str, rebalancer: str, posthoc: str, extras: Sequence[str]) -> str:
+    added = [name for name in (*extras, rebalancer, posthoc) if name not in ("", "none")]
+    return " + ".join([method, *added])
+
+
+def column_label(column: Mapping[str, Any]) -> str:
+    name = DATA_NAMES[column["data"]] + ("-NU" if column.get("superclass") else "")
+    parts = [name, *(f"{sign}={column[key]:g}" for sign, key in (("ρ", "imbalance"), ("q", "ambiguity")) if key in column)]
+    if "figure" in column:
+        parts.append(SHORT_FIGURES.get(column["figure"], column["figure"]))
+    return " ".join(parts)
+
+
+# ---- tables -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The numbers of the paper's tables, as they are printed there."""
+    tables: dict[str, Any] = json.loads(files("ltpll.experiments.paper").joinpath("published.json").read_text(encoding="utf-8"))
+    return tables
+
+
+def _tables() -> Iterator[Item]:
+    for name, table in published().items():
+        columns = table["columns"]
+        lines = []
+        for row in table["rows"]:
+            parts = {"method": row["method"], "rebalancer": row["rebalancer"], "extras": list(row["extras"])}
+            cells = [
+                Cell(
+                    {key: value for key, value in column.items() if key != "figure"} | parts,
+                    row["posthoc"] or "test",
+                    column.get("figure", "balanced_accuracy"),
+                    number,
+                )
+                for column, number in zip(columns, row["values"], strict=True)
+            ]
+            lines.append(Line(label(row["method"], row["rebalancer"], row["posthoc"], row["extras"]), tuple(cells)))
+        yield Item(name, table["table"], table["title"], tuple(map(column_label, columns)), tuple(lines))
+
+
+# ---- figures ----------------------------------------------------------------------------------------------------------
+
+CIFAR10 = {"data": "cifar10", "imbalance": 100, "ambiguity": 0.5}
+CIFAR100 = {"data": "cifar100", "imbalance": 100, "ambiguity": 0.05}
+MOMENTA = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
+
+
+def _figure(
+    name: str, where: str, title: str, columns: Sequence[Mapping[str, Any]], method: str, rows: Sequence[tuple[str, str]], figure: str
+) -> Item:
+    """Runs of one method under several settings; rows are (rebalancer, post-hoc adjustment)."""
+    lines = [
+        Line(
+            label(method, rebalancer, posthoc, ()),
+            tuple(
+                Cell({**column, "method": method, "rebalancer": rebalancer, "extras": []}, posthoc or "test", figure, None)
+                for column in columns
+            ),
+        )
+        for rebalancer, posthoc in rows
+    ]
+    return Item(name, where, title, tuple(map(column_label, columns)), tuple(lines))
+
+
+def _figures() -> Iterator[Item]:
+    bare, oracle, ours = ("none", ""), ("oracle-la", ""), ("records", "")
+    after = ("none", "oracle-la-posthoc")
+    yield _figure(
+        "average-prediction",
+        "Figure 1",
+        "Average prediction on the test set during training",
+        [CIFAR100],
+        "proden",
+        [bare, oracle, ours],
+        "mean_prediction",
+    )
+    yield _figure(
+        "prior",
+        "Figure 3",
+        "Distance of the estimated prior over training, and the last estimate",
+        [{**CIFAR100, "ambiguity": 0.03}],
+        "corr",
+        [ours],
+        "prior_distance",
+    )
+    yield Item("toy", "Figure 4", "Toy study", instead="ltpll toy")
+    by_ambiguity = [{**CIFAR10, "ambiguity": ambiguity} for ambiguity in (0.3, 0.5, 0.7)]
+    yield _figure(
+        "per-class", "Figure 5", "Accuracy of each class of CIFAR-10-LT", by_ambiguity, "corr", [bare, after, oracle, ours], "per_class"
+    )
+    probed = _figure(
+        "linear-probing", "Figure 6a", "Linear probing, top-1 and top-5", [CIFAR100], "proden", [bare, oracle, ours], "linear_probing"
+    )
+    yield replace(probed, instead="ltpll probe RUN, for the runs of average-prediction")
+    yield Item(
+        "ablation-m",
+        "Figure 6b",
+        "RECORDS' momentum",
+        (column_label(CIFAR100),),
+        tuple(
+            Line(
+                f"corr + records, m = {momentum:g}",
+                (
+                    Cell(
+                        # Its default is left out: the run of the main table is the same.
+                        {**CIFAR100, "method": "corr", "rebalancer": "records", "extras": []}
+                        | ({} if momentum == 0.9 else {"options": {"records": {"momentum": momentum}}}),
+                        "test",
+                        "balanced_accuracy",
+                        None,
+                    ),
+                ),
+            )
+            for momentum in MOMENTA
+        ),
+    )
+    shown = _figure("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", [bare, oracle, ours], "features")
+    yield replace(shown, instead="ltpll tsne RUN, for proden's runs of the main table at q=0.5")
+
+
+# ---- beyond the paper -------------------------------------------------------------------------------------------------
+
+SYSTEMS = (
+    ("solar", "none", "", ()),
+    ("solar", "none", "la", ()),
+    ("pico", "none", "", ()),
+    ("pico", "records", "", ()),
+    ("htc", "none", "", ()),
+    ("corr", "oracle-la", "", ("bcl",)),
+    ("corr", "records", "", ("bcl",)),
+    ("corr", "oracle-la", "", ("paco",)),
+    ("corr", "records", "", ("paco",)),
+    ("corr", "none", "", ("ldd",)),
+    ("corr", "none", "", ("sfn",)),
+    ("corr", "records", "", ()),
+)
+
+
+def _beyond() -> Iterator[Item]:
+    columns = (CIFAR10, CIFAR100)
+    lines = [
+        Line(
+            label(method, rebalancer, posthoc, extras),
+            tuple(
+                Cell(
+                    {**column, "method": method, "rebalancer": rebalancer, "extras": list(extras)},
+                    posthoc or "test",
+                    "balanced_accuracy",
+                    None,
+                )
+                for column in columns
+            ),
+        )
+        for method, rebalancer, posthoc, extras in SYSTEMS
+    ]
+    yield Item("systems", "Beyond the paper", "Whole systems and further combinations", tuple(map(column_label, columns)), tuple(lines))
+
+
+ITEMS: dict[str, Item] = {item.name: item for item in (*_tables(), *_figures(), *_beyond())}

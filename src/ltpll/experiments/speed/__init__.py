@@ -1,0 +1,1 @@
+"""Speed: benchmarks of the training engine and of candidate storage."""

@@ -1,0 +1,183 @@
+"""Benchmarks of the engine: views per second end to end, what one step spends its time on, and how much of the device that uses."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from ltpll.data.benchmarks.image_sets import ImageSet
+from ltpll.evaluation.metrics import Truth
+from ltpll.experiments.benchmark import Experiment, Problem, build_trainer, draw_problem
+from ltpll.interfaces import Outputs
+from ltpll.runs.environment import environment
+from ltpll.runs.run import Record
+from ltpll.training.trainer import PartialLabelTrainer
+
+
+def random_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32) -> ImageSet:
+    """Noise of the shape of CIFAR: speed does not depend on what is in the pictures."""
+    rng = np.random.default_rng(0)
+
+    def draw(n: int) -> Any:
+        return rng.integers(0, 256, (n, side, side, 3), dtype=np.uint8)
+
+    y, y_test = np.repeat(np.arange(n_classes), n_per_class), np.arange(n_test) % n_classes
+    return ImageSet("noise", draw(len(y)), y, draw(n_test), y_test, tuple(map(str, range(n_classes))))
+
+
+def bench_engine(experiment: Experiment, *, device: str, engine: str, images: ImageSet, epochs: int, measure_every: int) -> Record:
+    """Everything that `ltpll bench engine` shows."""
+    problem = draw_problem(experiment, images)
+    speeds = {}
+    for rebalancer in ("none", experiment.rebalancer):
+        one = replace(experiment, rebalancer=rebalancer)
+        trainer = build_trainer(one, problem, device=device, engine=engine)
+        speeds[rebalancer] = _end_to_end(trainer, problem, epochs, measure_every)
+    measured = speeds[experiment.rebalancer]
+    parts = _parts(trainer, problem)
+    flops = 3 * _forward_flops(trainer, problem)  # backward does the forward's work twice: for inputs and for weights
+    peak = _matrix_peak(trainer.device)
+    return {
+        "experiment": experiment.config(),
+        "environment": environment(str(trainer.device)),
+        "engine": trainer.engine,
+        "views_per_second": measured["views_per_second"],
+        "views_per_second_without_rebalancer": speeds["none"]["views_per_second"],
+        "rebalancer_cost": speeds["none"]["views_per_second"] / measured["views_per_second"] - 1,
+        "start_seconds": speeds["none"]["start_seconds"],  # the first to be built: the second finds everything compiled
+        "epochs_timed": epochs,
+        "measure_every": measure_every,
+        "milliseconds_per_step": parts,
+        "flops_per_view": flops,
+        "matrix_peak_tflops": peak / 1e12,
+        "share_of_matrix_peak": flops * measured["views_per_second"] / peak,
+        "peak_memory_gib": torch.cuda.max_memory_allocated(trainer.device) / 2**30 if trainer.device.type == "cuda" else None,
+    }
+
+
+def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:
+    """Whole epochs as a training runs them, evaluation included, after those in which steps are compiled and recorded."""
+    trainer.prepare(problem.x, problem.candidates)
+    truth = Truth(problem.x_test, problem.y_test, problem.y)
+    truth.prepare(trainer)
+    started = time.perf_counter()
+    for _ in range(3):  # both phases of a step, and an evaluation
+        trainer.train_epoch()
+    truth(trainer)
+    _wait(trainer)
+    start = time.perf_counter() - started
+    passes = []
+    for _ in range(3):
+        started = time.perf_counter()
+        for epoch in range(epochs):
+            trainer.train_epoch()
+            if (epoch + 1) % measure_every == 0:
+                truth(trainer)
+        _wait(trainer)
+        passes.append(time.perf_counter() - started)
+    return {"views_per_second": trainer.views_per_epoch * epochs / statistics.median(passes), "start_seconds": start}
+
+
+def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
+    """Milliseconds of the parts of one step, each measured by itself and run eagerly (a replayed whole has no seams to measure at)."""
+    rows = torch.arange(min(trainer.chunk, len(problem.y)), device=trainer.device)
+    size = min(trainer.batch_size, len(rows))
+    views = trainer.draw(rows)
+    index, batch = rows[:size], tuple(view[:size] for view in views)
+    joined = torch.cat(batch)
+    candidates, targets = trainer.candidates[index], trainer.targets[index]
+    trainer.model.train()
+
+    def forward() -> Any:
+        return trainer.passes(joined)
+
+    def forward_backward() -> None:
+        logits, features = forward()
+        trainer.optimizer.zero_grad(set_to_none=True)
+        trainer.passes.backward(logits.sum() + features.sum())
+
+    def refine() -> None:
+        outputs = trainer_outputs.detach()
+        trainer.rebalancer.observe(outputs, trainer.head)
+        adjusted = trainer.rebalancer.adjust(outputs, "targets", trainer.head)
+        trainer.targets[index] = trainer.method.disambiguate(adjusted, targets, candidates)
+
+    def loss() -> None:
+        trainer.method.loss(trainer_outputs, targets, candidates)
+
+    with torch.no_grad():
+        logits, features = forward()
+        trainer_outputs = Outputs(logits.split(size), features.split(size))
+    drawing = _milliseconds(trainer, lambda: trainer.draw(rows))
+    both = _milliseconds(trainer, forward_backward)
+    forward_only = _milliseconds(trainer, forward)
+    with torch.no_grad():
+        refining, losing = _milliseconds(trainer, refine), _milliseconds(trainer, loss)
+    parts = {
+        "views": drawing * size / len(rows),
+        "forward": forward_only,
+        "backward": both - forward_only,
+        "loss": losing,
+        "rebalancer and targets": refining,
+        "optimizer": _milliseconds(trainer, trainer.optimizer.step),
+        "evaluation of the test set": _milliseconds(trainer, lambda: trainer.outputs(problem.x_test), repeats=3),
+    }
+    if trainer.engine != "eager":
+        for _ in range(5):
+            trainer._step(index, batch)
+        parts["whole step, replayed"] = _milliseconds(trainer, lambda: trainer._step(index, batch))
+    return parts
+
+
+def _milliseconds(trainer: PartialLabelTrainer, work: Callable[[], Any], repeats: int = 10) -> float:
+    for _ in range(3):
+        work()
+    times = []
+    for _ in range(3):
+        _wait(trainer)
+        started = time.perf_counter()
+        for _ in range(repeats):
+            work()
+        _wait(trainer)
+        times.append((time.perf_counter() - started) / repeats * 1000)
+    return statistics.median(times)
+
+
+def _wait(trainer: PartialLabelTrainer) -> None:
+    if trainer.device.type == "cuda":
+        torch.cuda.synchronize(trainer.device)
+
+
+def _forward_flops(trainer: PartialLabelTrainer, problem: Problem) -> int:
+    one = trainer.views.plain(problem.x_test[:1].to(trainer.device))
+    trainer.model.eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        trainer.model(one.float())
+    return int(counter.get_total_flops())
+
+
+def _matrix_peak(device: torch.device) -> float:
+    """Operations per second of a large product of random matrices: what the device reaches, not what its data sheet says."""
+    on_cuda = device.type == "cuda"
+    n = 8192 if on_cuda else 1024
+    a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16 if on_cuda else torch.float32) for _ in range(2))
+
+    def wait() -> None:
+        if on_cuda:
+            torch.cuda.synchronize(device)
+
+    for _ in range(3):
+        a @ b
+    wait()
+    started = time.perf_counter()
+    for _ in range(10):
+        a @ b
+    wait()
+    return 10 * 2 * n**3 / (time.perf_counter() - started)

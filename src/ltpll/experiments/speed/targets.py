@@ -1,0 +1,224 @@
+"""Benchmark of candidates and targets: their memory, and the time to read and write a batch, as examples and classes grow tenfold."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputError
+from ltpll.runs.environment import environment
+from ltpll.runs.run import Record
+from ltpll.targets import CandidateTargets
+
+INATURALIST = (437_513, 8_142)  # examples and classes of iNaturalist 2018
+MOST_DENSE_BYTES = 10**9  # of a dense form that is built to be compared with
+MOST_BATCHES = 400  # drawn before timing
+OTHER_VALUES = 1 << 21  # that are changed between two timings, as a network's passes would: they leave none of the rows in a fast cache
+
+
+def bench_targets(
+    examples: Sequence[int], classes: Sequence[int], *, size: int, batch: int, device: str, seconds: float, inaturalist: bool = True
+) -> Record:
+    """Everything that `ltpll bench targets` shows; each row is timed for about `seconds`."""
+    also_n, also_classes = INATURALIST if inaturalist else (math.inf, math.inf)
+    _check(min([*examples, also_n]), min([*classes, also_classes]), size, batch)
+
+    def row(n: int, n_classes: int, *, uneven: bool = False) -> Record:
+        return _row(draw_sets(n, n_classes, size, uneven=uneven), n_classes, batch, torch.device(device), seconds)
+
+    # First, since only of a process that has freed nothing yet does the system say how much memory something took.
+    large = row(*INATURALIST) if inaturalist else None
+    grid = [row(n, n_classes) for n in examples for n_classes in classes]
+    uneven = [row(n, min(classes), uneven=True) for n in examples]
+    for one in (*grid, *uneven):
+        del one["resident_bytes"]
+    return {
+        "environment": environment(device),
+        "batch": batch,
+        "candidates": size,
+        "grid": grid,
+        "uneven": uneven,
+        "inaturalist": large,
+        "exponents": {
+            "memory": exponents(grid, lambda one: one["bytes"]),
+            "read": exponents(grid, lambda one: one["milliseconds"]["read"]),
+            "write": exponents(grid, lambda one: one["milliseconds"]["write"]),
+        },
+    }
+
+
+def _check(fewest: float, fewest_classes: float, size: int, batch: int) -> None:
+    if fewest < batch:
+        raise InputError(f"A batch of {batch} is more than {fewest} examples: make it smaller.")
+    if fewest_classes < 2 * size:
+        raise InputError(f"Sets of up to {2 * size - 1} candidates need {2 * size} classes or more, not {fewest_classes}.")
+
+
+def exponents(rows: Sequence[Record], value: Callable[[Record], float]) -> dict[str, float | None]:
+    """p and q of value ≈ a · Nᵖ · C^q, least squares in logarithms; None for what does not vary over the rows."""
+    names = ("examples", "classes")
+    varying = [name for name in names if len({row[name] for row in rows}) > 1]
+    known = np.asarray([[1.0, *(math.log(row[name]) for name in varying)] for row in rows])
+    found = np.linalg.lstsq(known, np.log([value(row) for row in rows]), rcond=None)[0][1:]
+    fitted = {name: round(float(power), 4) for name, power in zip(varying, found, strict=True)}
+    return {name: fitted.get(name) for name in names}
+
+
+# ---- one row ----------------------------------------------------------------------------------------------------------
+
+
+class Times(NamedTuple):
+    """Seconds of every batch that was timed."""
+
+    read: list[float]
+    write: list[float]
+
+    def milliseconds(self) -> dict[str, float]:
+        """The median batch, since others use the machine too."""
+        return {name: round(1000 * statistics.median(values), 5) for name, values in self._asdict().items()}
+
+
+def _row(sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device, seconds: float) -> Record:
+    _built(draw_sets(batch, n_classes, 1, uneven=False), n_classes, device)  # what is loaded for the first ones is not theirs
+    before = _resident(device)
+    candidates, targets = _built(sets, n_classes, device)
+    after = _resident(device)
+    n = len(candidates)
+    dense_bytes = n * n_classes * (torch.bool.itemsize + torch.float32.itemsize)
+    dense = _dense(candidates) if dense_bytes <= MOST_DENSE_BYTES else None
+
+    def read(index: Tensor) -> None:
+        candidates[index], targets[index]
+
+    forms: dict[str, tuple[Callable[[Tensor], Any], Callable[[Tensor, Tensor], Any]]] = {"ours": (read, targets.__setitem__)}
+    if dense is not None:
+        mask, values = dense
+        forms["dense"] = (lambda index: (mask[index], values[index]), values.__setitem__)
+        forms["selected"] = (
+            lambda index: (mask.index_select(0, index), values.index_select(0, index)),
+            lambda index, new: values.index_copy_(0, index, new),
+        )
+    found = {name: times.milliseconds() for name, times in _timed(forms, n, n_classes, batch, device, seconds).items()}
+    return {
+        "examples": n,
+        "classes": n_classes,
+        "set_sizes": [int(candidates.sizes.min()), candidates.max_size],
+        "bytes": tensor_bytes(candidates, targets),
+        "resident_bytes": None if before is None or after is None else after - before,
+        "milliseconds": found["ours"],
+        "dense_bytes": dense_bytes,
+        "dense_milliseconds": found.get("dense"),  # matrix[index], as one writes it
+        "selected_milliseconds": found.get("selected"),  # index_select and index_copy_, the fastest way to do the same
+    }
+
+
+def _built(sets: tuple[Any, Any], n_classes: int, device: torch.device) -> tuple[Candidates, CandidateTargets]:
+    candidates = Candidates.from_flat(*sets, n_classes).to(device)
+    return candidates, CandidateTargets(candidates)
+
+
+def draw_sets(n: int, n_classes: int, size: int, *, uneven: bool) -> tuple[Any, Any]:
+    """Row pointers and labels of `n` sets of `size` distinct labels each, or of one to 2·`size` − 1 of them."""
+    rng = np.random.default_rng(0)
+    width = 2 * size - 1 if uneven else size
+    # Steps from label to label that together do not reach round to the first one.
+    steps = rng.integers(1, max(n_classes // width, 2), (n, width), dtype=np.int32)
+    steps[:, 0] = rng.integers(0, n_classes, n)
+    numbers = np.cumsum(steps, axis=1, dtype=np.int32) % n_classes
+    if not uneven:
+        return np.arange(n + 1) * size, numbers.ravel()
+    sizes = rng.integers(1, width + 1, n)
+    return np.concatenate([[0], np.cumsum(sizes)]), numbers[np.arange(width) < sizes[:, None]]
+
+
+def _dense(candidates: Candidates) -> tuple[Tensor, Tensor]:
+    """The same as two matrices, one of booleans and one of numbers."""
+    shape = len(candidates), candidates.n_classes
+    mask = torch.zeros(shape, dtype=torch.bool, device=candidates.device)
+    values = torch.zeros(shape, device=candidates.device)
+    for index in candidates.parts(candidates.n_classes):
+        mask[index] = candidates[index]
+        values[index] = mask[index] / candidates.sizes[index][:, None]
+    return mask, values
+
+
+def _timed(
+    forms: dict[str, tuple[Callable[[Tensor], Any], Callable[[Tensor, Tensor], Any]]],
+    n: int,
+    n_classes: int,
+    batch: int,
+    device: torch.device,
+    seconds: float,
+) -> dict[str, Times]:
+    """Every form on the same batches in turn, as an epoch draws them, so that what else the machine does disturbs all alike."""
+    generator = torch.Generator(device).manual_seed(0)
+    other = torch.zeros(OTHER_VALUES, device=device)
+    new = torch.rand(batch, n_classes, generator=generator, device=device)
+    times = {name: Times([], []) for name in forms}
+    until = math.inf
+    for step, index in enumerate(_batches(n, batch, generator)):
+        if step == 2:  # the first ones warm up
+            times = {name: Times([], []) for name in forms}
+            until = time.perf_counter() + seconds
+        for name, (read, write) in forms.items():
+            other.add_(1)
+            started = _now(device)
+            read(index)
+            times[name].read.append(_now(device) - started)
+            other.add_(1)
+            started = _now(device)
+            write(index, new)
+            times[name].write.append(_now(device) - started)
+        if step > 2 and time.perf_counter() >= until:
+            break
+    return times
+
+
+def _batches(n: int, batch: int, generator: torch.Generator) -> Iterator[Tensor]:
+    order = torch.randperm(n, generator=generator, device=generator.device)[: MOST_BATCHES * batch]
+    batches = [index for index in order.split(batch) if len(index) == batch]
+    while True:
+        yield from batches
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------
+
+
+def tensor_bytes(*objects: Any) -> int:
+    """What the tensors that the objects hold on to take, each piece of memory counted once."""
+    storages: dict[int, int] = {}
+
+    def walk(value: Any) -> None:
+        if isinstance(value, Tensor):
+            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                walk(item)
+
+    for one in objects:
+        walk(list(vars(one).values()))
+    return sum(storages.values())
+
+
+def _resident(device: torch.device) -> int | None:
+    """Bytes that the process has on the device now; unknown for a processor whose system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * mmap.PAGESIZE if statm.exists() else None

@@ -1,0 +1,1 @@
+"""Inference: how a trained network is asked for predictions."""

@@ -1,0 +1,198 @@
+"""The page of a run on own data: its classes, confusions, annotators and noteworthy examples with their pictures, in one offline file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ltpll.report import html as frame
+
+MOST_CLASSES = 20  # of the table of confusions
+WIDTH, HEIGHT, LEFT, BOTTOM = 560, 220, 44, 24  # of a plot, and the room for its axes
+
+
+@dataclass(frozen=True)
+class Example:
+    """What the page tells of an example; labels are class numbers."""
+
+    id: str
+    candidates: list[int]
+    label: int
+    confidence: float
+    margin: float
+    suspicion: float
+    outside: int  # −1 if there is none
+    true: int | None
+    picture: bytes | None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything on the page; columns are lists of equal length by name."""
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+    class_names: Sequence[str]
+    classes: Mapping[str, Sequence[Any]]
+    confusions: Sequence[tuple[int, int, int]]  # believed label, other candidate, sets
+    annotators: Mapping[str, Sequence[Any]] | None
+    examples: Sequence[Example]
+    n_examples: int
+    curves: Mapping[str, Sequence[float]]
+    config: Mapping[str, Any]
+    judged_by_own: bool
+
+
+def write_own_page(path: Path, contents: Contents) -> None:
+    frame.write(path, render_own_page(contents))
+
+
+def render_own_page(contents: Contents) -> str:
+    return frame.render(
+        "own.html",
+        title=contents.title,
+        styles=[frame.read_part("page.css"), frame.read_part("own.css")],
+        scripts=[frame.read_part("own.js")],
+        contents=contents,
+        lines=_class_lines(contents),
+        confusion=_confusion(contents),
+        annotators=_annotator_lines(contents.annotators),
+        plots=_plots(contents.curves),
+        data=_data(contents),
+        config=json.dumps(contents.config, indent=1, ensure_ascii=False),
+    )
+
+
+def _data(contents: Contents) -> dict[str, Any]:
+    """What the script shows and searches: numbers and texts, which it never takes for markup."""
+    return {
+        "classes": list(contents.class_names),
+        "examples": [
+            [one.id, one.candidates, one.label, _short(one.confidence), _short(one.margin), _short(one.suspicion), one.outside, one.true, i]
+            for i, one in enumerate(contents.examples)
+        ],
+        "pictures": {
+            i: "data:image/jpeg;base64," + base64.b64encode(one.picture).decode()
+            for i, one in enumerate(contents.examples)
+            if one.picture is not None
+        },
+    }
+
+
+def _short(value: float) -> float:
+    return round(float(value), 4)
+
+
+# ---- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _class_lines(contents: Contents) -> list[dict[str, Any]]:
+    """Of each class its shares, as text and as the length of a bar; the most believed first."""
+    columns, n = contents.classes, contents.n_examples
+    order = sorted(range(len(columns["class"])), key=lambda c: -columns["label_of"][c])
+    shares = {
+        "candidate": [count / n for count in columns["candidate_in"]],
+        "label": [count / n for count in columns["label_of"]],
+        "prior": list(columns["estimated_prior"]),
+    }
+    longest = max((max(values) for values in shares.values()), default=1) or 1
+    return [
+        {
+            "name": columns["class"][c],
+            "bars": [(name, f"{values[c]:.1%}", f"{100 * values[c] / longest:.2f}") for name, values in shares.items()],
+            "distractor": _percent(columns["distractor_rate"][c]),
+            "confidence": _percent(columns["mean_confidence"][c]),
+            "suggested": f"{columns['suggested_for'][c]:,}",
+            "instead": columns["most_often_instead"][c],
+            "times": f"{columns['times_instead'][c]:,}",
+        }
+        for c in order
+    ]
+
+
+def _percent(value: float) -> str:
+    return "–" if value != value else f"{value:.1%}"  # NaN is not itself
+
+
+def _confusion(contents: Contents) -> dict[str, Any] | None:
+    """Of the most believed classes, how many of their sets hold each of the others, as a share of the class's sets."""
+    totals = list(contents.classes["label_of"])
+    chosen = sorted(range(len(totals)), key=lambda c: -totals[c])[:MOST_CLASSES]
+    counts = {(believed, other): n for believed, other, n in contents.confusions}
+    if not counts:
+        return None
+    rows = []
+    for believed in chosen:
+        total = max(totals[believed], 1)
+        cells = [
+            None
+            if other == believed
+            else (f"{counts.get((believed, other), 0) / total:.0%}", round(counts.get((believed, other), 0) / total, 3))
+            for other in chosen
+        ]
+        rows.append((contents.class_names[believed], cells))
+    return {"names": [contents.class_names[c] for c in chosen], "rows": rows, "left_out": len(totals) - len(chosen)}
+
+
+def _annotator_lines(columns: Mapping[str, Sequence[Any]] | None) -> list[tuple[str, ...]] | None:
+    if columns is None:
+        return None
+    order = sorted(range(len(columns["annotator"])), key=lambda a: columns["agreement"][a])
+    return [
+        (
+            str(columns["annotator"][a]),
+            f"{columns['examples'][a]:,}",
+            f"{columns['labels'][a]:,}",
+            _percent(columns["agreement"][a]),
+            _percent(columns["shared_with_others"][a]),
+        )
+        for a in order
+    ]
+
+
+# ---- curves -----------------------------------------------------------------------------------------------------------
+
+WORDS = {
+    "loss": "loss",
+    "covering_rate": "held out: predictions inside their sets",
+    "accuracy": "held out: accuracy",
+    "balanced_accuracy": "held out: balanced accuracy",
+    "target_recovery": "training rows whose true label is believed",
+}
+
+
+def _plots(curves: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+    """The loss, and everything that is a share in a second plot."""
+    shares = [name for name in WORDS if name != "loss" and name in curves]
+    found = [_plot("Loss", curves["epoch"], {"loss": curves["loss"]}, shares=False)]
+    if shares:
+        found.append(_plot("On the way", curves["measured"], {name: curves[name] for name in shares}, shares=True))
+    return found
+
+
+def _plot(title: str, x: Sequence[float], series: Mapping[str, Sequence[float]], *, shares: bool) -> dict[str, Any]:
+    """Points of each line in the coordinates of the picture, and the marks of its axes."""
+    top = 1.0 if shares else max(max(values) for values in series.values()) or 1.0
+    last = max(x) or 1
+
+    def at(epoch: float, value: float) -> str:
+        return f"{LEFT + (WIDTH - LEFT - 8) * epoch / last:.1f},{8 + (HEIGHT - BOTTOM - 8) * (1 - value / top):.1f}"
+
+    return {
+        "title": title,
+        "lines": [
+            {
+                "name": WORDS[name],
+                "points": " ".join(at(e, v) for e, v in zip(x, values, strict=True)),
+                "last": f"{values[-1]:.1%}" if shares else f"{values[-1]:.3g}",
+            }
+            for name, values in series.items()
+        ],
+        "marks": [(8 + (HEIGHT - BOTTOM - 8) * (1 - share), f"{share:.0%}" if shares else f"{share * top:.2g}") for share in (0, 0.5, 1)],
+        "last": last,
+        "size": (WIDTH, HEIGHT, LEFT, BOTTOM),
+    }

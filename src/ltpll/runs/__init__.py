@@ -1,0 +1,1 @@
+"""Runs: a config, a folder and a stream of records."""

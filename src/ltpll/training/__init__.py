@@ -1,0 +1,1 @@
+"""Training: the loop, and everything that keeps it fast, safe and resumable."""

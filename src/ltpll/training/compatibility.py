@@ -1,0 +1,48 @@
+"""Checks: combinations and data that make no sense, refused before training with a sentence that says why."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputError, InputWarning
+from ltpll.interfaces import Method, Rebalancer
+from ltpll.rebalancers.none import NoRebalancing
+from ltpll.validation import rows_at_once
+from ltpll.views import Views, ViewSource
+
+
+def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: ViewSource) -> None:
+    """Refuse parts that do not go together."""
+    if method.own_rebalancing and not isinstance(rebalancer, NoRebalancing):
+        raise InputError(f"The method {method.name!r} cannot take the rebalancer {rebalancer.name!r}: {method.own_rebalancing}")
+    try:
+        with torch.no_grad():
+            length = len(rebalancer.log_prior(head))
+    except RuntimeError:
+        raise InputError(
+            f"The rebalancer {rebalancer.name!r} was made for another model: this one's head takes {head.in_features} features."
+        ) from None
+    if length != head.out_features:
+        raise InputError(f"The rebalancer's prior has {length} classes, but the model's head has {head.out_features}.")
+    if len(set(method.views)) > 1 and isinstance(views, Views) and not (views.weak or views.strong):
+        warnings.warn(
+            f"The method {method.name!r} compares a weak with a strong view, but `views` changes nothing, so both are the same: "
+            "give views=Views(weak=…, strong=…).",
+            InputWarning,
+            stacklevel=3,
+        )
+
+
+def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
+    """Refuse training data that do not fit the model or each other, or that nothing can be learned from."""
+    if len(inputs) != len(sets):
+        raise InputError(f"There are {len(inputs)} rows of features but {len(sets)} candidate sets: they must be the same rows.")
+    if sets.n_classes != head.out_features:
+        raise InputError(f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}.")
+    sets.check_learnable()
+    if all(bool((part == inputs[:1]).all()) for part in inputs.split(rows_at_once(inputs))):
+        raise InputError(f"All {len(inputs)} rows of the features are identical: nothing can be learned from them.")

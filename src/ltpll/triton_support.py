@@ -1,0 +1,28 @@
+"""Whether Triton kernels can run: a GPU alone is not enough, since Triton needs a C compiler at run time."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+
+def runs_kernels(x: Tensor) -> bool:
+    """Whether our kernels take a tensor; a compiler fuses for itself."""
+    return x.is_cuda and not torch.compiler.is_compiling() and _triton_works(x.device)
+
+
+@cache
+def _triton_works(device: torch.device) -> bool:
+    if find_spec("triton") is None:
+        return False
+    from ltpll.triton_trial import add_one
+
+    try:
+        return bool(add_one(torch.ones(4, device=device)).sum() == 8)
+    except Exception as error:  # whatever a missing compiler or an old driver makes Triton raise
+        warnings.warn(f"Triton does not work here ({type(error).__name__}: {error}); training is slower without it.", stacklevel=2)
+        return False

@@ -1,0 +1,634 @@
+"""What candidate sets say of themselves: against loops, enumeration and brute force, and the command as a user meets it."""
+
+import json
+import math
+import tracemalloc
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+from typer.testing import CliRunner
+
+from ltpll.analysis.bound import ambiguity_degree
+from ltpll.analysis.describe import Evidence, ambiguity_bounds, co_occurrence, describe, expected_repetition, judge, pairs, wrong_label_rate
+from ltpll.analysis.set_priors import average_prior, distinct_sets, em_deviation, em_prior
+from ltpll.candidates import Candidates
+from ltpll.cli import app, main
+from ltpll.data import class_sizes, uniform_candidates
+from ltpll.data.benchmarks.image_sets import write_image_set
+from ltpll.errors import InputError, UnknownNameError
+from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
+from support.commands import ltpll
+from support.pictures import coloured_images
+
+
+def random_sets(n=60, n_classes=5, seed=0, probability=0.4):
+    """Sets with true labels in them, whose labels join with probabilities of their own."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, n_classes, n)
+    inside = rng.random((n, n_classes)) < probability * rng.random(n_classes)
+    inside[np.arange(n), labels] = True
+    return Candidates.from_matrix(inside), labels.tolist()
+
+
+def long_tailed(n_classes=10, largest=3000, imbalance=50, ambiguity=0.3, seed=0):
+    labels = np.repeat(np.arange(n_classes), class_sizes(largest, n_classes, imbalance))
+    return uniform_candidates(labels, n_classes, ambiguity, seed=seed), labels.tolist()
+
+
+def pictures_of_scenes(n=600, n_classes=12, seed=0):
+    """Each picture shows a few objects that are usual in its kind of scene, and every object gets the picture's set."""
+    rng = np.random.default_rng(seed)
+    scenes = rng.dirichlet(np.full(n_classes, 0.3), 10) * 0.7 ** np.arange(n_classes)
+    scenes /= scenes.sum(1, keepdims=True)
+    sets, labels = [], []
+    for scene in rng.integers(0, len(scenes), n):
+        objects = rng.choice(n_classes, 2 + rng.poisson(2), p=scenes[scene]).tolist()
+        sets += [set(objects)] * len(objects)
+        labels += objects
+    return Candidates.from_sets(sets, n_classes=n_classes), labels
+
+
+# ---- counting ---------------------------------------------------------------------------------------------------------
+
+
+def test_identical_sets_are_merged_and_counted():
+    candidates, _ = random_sets(200)
+    sets = distinct_sets(candidates)
+    found = {frozenset(sets.matrix[i].indices.tolist()): n for i, n in enumerate(sets.counts)}
+    assert found == Counter(frozenset(candidates.row(i)) for i in range(200))
+    assert sets.n == 200
+    assert sets.appearances.tolist() == candidates.counts().tolist()
+
+
+def test_pairs_are_those_of_a_double_loop():
+    candidates, _ = random_sets(300, 6)
+    rows = [candidates.row(i) for i in range(300)]
+    sets = distinct_sets(candidates)
+    found = pairs(sets, co_occurrence(sets), candidates.classes, 100)
+    naive = {}
+    for a, b in combinations(range(6), 2):
+        count = sum(a in row and b in row for row in rows)
+        expected = sum(a in row for row in rows) * sum(b in row for row in rows) / 300
+        if count:
+            naive[a, b] = (count, pytest.approx(expected), pytest.approx(count / expected))
+    assert {pair.classes: (pair.sets, pair.expected, pair.times) for pair in found.most_frequent} == naive
+    assert found.n == len(naive)
+    counts = [pair.sets for pair in found.most_frequent]
+    assert counts == sorted(counts, reverse=True)
+    assert pairs(sets, co_occurrence(sets), candidates.classes, 3).most_frequent == found.most_frequent[:3]
+
+
+def test_a_pair_that_belongs_together_stands_out_and_independent_ones_do_not():
+    independent, _ = long_tailed()
+    assert describe(independent).pairs.n_above == 0
+    dense = independent.dense().numpy()
+    dense[:, 7] |= dense[:, 2] & (np.arange(len(dense)) % 2 == 0)
+    found = describe(Candidates.from_matrix(dense)).pairs
+    assert found.most_above.classes == (2, 7)
+    assert found.most_above.times > 1.1
+
+
+def test_sizes_appearances_and_names():
+    found = describe(Candidates.from_sets([{"cat", "dog"}, {"cat"}, {"dog", "fox", "cat"}, {"cat"}]))
+    assert (found.n_examples, found.n_classes, found.mean_size) == (4, 3, 7 / 4)
+    assert found.size_counts == {1: 2, 2: 1, 3: 1}
+    assert dict(zip(found.classes, found.appearances, strict=True)) == {"cat": 4, "dog": 2, "fox": 1}
+    assert found.recurring == 0.5
+    assert found.distinct_sets == 3
+    assert found.pairs.most_frequent[0].classes == ("cat", "dog")
+
+
+# ---- ambiguity --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_ambiguity_degree_lies_between_its_bounds_whichever_candidates_are_true(seed):
+    candidates, _ = random_sets(40 + 20 * seed, 3 + seed % 4, seed, probability=0.1 + 0.04 * seed)
+    sets = distinct_sets(candidates)
+    low, high = ambiguity_bounds(sets, co_occurrence(sets))
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        labels = [int(rng.choice(candidates.row(i))) for i in range(len(candidates))]
+        assert low - 1e-12 <= ambiguity_degree(candidates, labels) <= high + 1e-12
+
+
+def test_the_bounds_are_met_where_they_can_be():
+    # Label 1 stands in three of four sets of class 0, whose fourth set is {0}: both bounds say so.
+    candidates = Candidates.from_sets([{0, 1}, {0, 1}, {0, 1}, {0}], n_classes=2)
+    sets = distinct_sets(candidates)
+    assert ambiguity_bounds(sets, co_occurrence(sets)) == (0.75, 1.0)
+    assert ambiguity_degree(candidates, [0, 0, 0, 0]) == 0.75
+    assert ambiguity_degree(candidates, [0, 1, 1, 0]) == 1.0
+
+
+def test_the_wrong_label_rate_needs_no_labels_and_is_the_share_of_wrong_labels_that_joined():
+    candidates, labels = random_sets(100)
+    joined = sum(label != true for i, true in enumerate(labels) for label in candidates.row(i))
+    assert wrong_label_rate(distinct_sets(candidates)) == pytest.approx(joined / (100 * 4))
+
+
+# ---- the prior --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_em_finds_the_maximum_of_the_likelihood_that_brute_force_finds(seed):
+    candidates, _ = random_sets(40, 3, seed, probability=0.8)
+    prior, gap = em_prior(distinct_sets(candidates), tolerance=1e-6)
+    dense = candidates.dense().numpy().astype(float)
+    grid = np.asarray([(a, b, 400 - a - b) for a in range(1, 399) for b in range(1, 400 - a)]) / 400
+    likelihood = np.log(dense @ grid.T).sum(0)
+    assert prior.sum() == pytest.approx(1)
+    assert gap <= 1e-6
+    assert np.log(dense @ prior).sum() >= likelihood.max() - 1e-6
+    np.testing.assert_allclose(prior, grid[likelihood.argmax()], atol=0.005)
+
+
+def test_em_ends_where_plain_steps_written_out_end():
+    candidates, _ = random_sets(80, 5, 3)
+    rows = [candidates.row(i) for i in range(80)]
+    prior = [1 / 5] * 5
+    for _ in range(3000):
+        new = [0.0] * 5
+        for row in rows:
+            total = sum(prior[j] for j in row)
+            for j in row:
+                new[j] += prior[j] / total / len(rows)
+        prior = new
+    np.testing.assert_allclose(em_prior(distinct_sets(candidates), tolerance=1e-9)[0], prior, atol=1e-5)
+
+
+def test_the_promised_distance_from_the_maximum_holds():
+    sets = distinct_sets(long_tailed(imbalance=20, ambiguity=0.5)[0])
+    exact, _ = em_prior(sets, tolerance=1e-8)
+
+    def likelihood(prior):
+        return float(sets.counts @ np.log(sets.matrix @ prior))
+
+    for tolerance in (100, 1, 0.01):
+        rough, gap = em_prior(sets, tolerance)
+        assert gap <= tolerance
+        assert 0 <= likelihood(exact) - likelihood(rough) + 1e-6 <= tolerance + 1e-5
+
+
+def test_a_long_tailed_prior_is_recovered_from_uniform_candidates_alone():
+    candidates, labels = long_tailed()
+    found = describe(candidates, labels)
+    assert found.em.error < 0.06
+    assert found.em.error == pytest.approx(np.abs(np.asarray(found.em.prior) - np.bincount(labels) / len(labels)).sum())
+    assert found.em.error < 3 * found.em.random_error
+    assert found.average.error > 0.5
+    assert found.true_imbalance == 50
+    assert found.em.low < 50 < (found.em.high or math.inf)
+    assert found.average.imbalance < 5
+
+
+def test_the_average_uniform_target_is_that_of_a_loop():
+    candidates, _ = random_sets(50)
+    naive = np.zeros(5)
+    for i in range(50):
+        naive[candidates.row(i)] += 1 / len(candidates.row(i)) / 50
+    np.testing.assert_allclose(average_prior(distinct_sets(candidates)), naive)
+
+
+def test_the_deviation_of_known_labels_is_the_multinomials():
+    sets = distinct_sets(Candidates.from_sets([[0]] * 5000 + [[1]] * 3000 + [[2]] * 2000))
+    prior, _ = em_prior(sets)
+    share = np.asarray([0.5, 0.3, 0.2])
+    np.testing.assert_allclose(em_deviation(sets, prior), np.sqrt(share * (1 - share) / 10_000), rtol=1e-3)
+
+
+def test_the_deviation_is_how_much_em_varies_from_draw_to_draw():
+    rng = np.random.default_rng(0)
+    share, found = np.asarray([0.6, 0.3, 0.1]), []
+    for seed in range(200):
+        sets = distinct_sets(uniform_candidates(rng.choice(3, 500, p=share), 3, 0.4, seed=seed))
+        found.append(em_prior(sets)[0])
+    np.testing.assert_allclose(em_deviation(sets, share), np.std(found, axis=0), rtol=0.2)
+
+
+def test_a_class_that_is_never_a_candidate_has_no_share_and_does_not_count_as_the_smallest():
+    found = describe(Candidates.from_sets([{0}, {0}, {0, 2}, {2}], n_classes=4))
+    assert (found.em.prior[1], found.em.prior[3]) == (0.0, 0.0)
+    assert found.appearances == [3, 0, 2, 0]
+    assert not found.average.below_one_example
+    assert found.average.imbalance == pytest.approx(2.5 / 1.5)
+
+
+def test_where_nothing_is_known_every_class_is_equally_likely_and_nothing_is_promised():
+    found = describe(Candidates.from_matrix(np.ones((50, 4), int)))
+    assert found.em.prior == pytest.approx([0.25] * 4)
+    assert found.em.random_error == 2.0
+    assert found.verdict.certainty == "unsure"
+
+
+def test_where_everything_is_known_the_counts_are_the_prior():
+    found = describe(Candidates.from_sets([[0]] * 6 + [[1]] * 3 + [[2]] * 2), [0] * 6 + [1] * 3 + [2] * 2)
+    assert found.verdict.regime == "known"
+    assert found.em.error == pytest.approx(0, abs=1e-9)
+    assert found.average.imbalance == pytest.approx(3)
+    assert found.true_imbalance == 3
+    assert found.ambiguity_bounds == (0, 0)
+    assert found.ambiguity_degree == 0
+
+
+def test_one_row_is_described_too():
+    assert describe(Candidates.from_sets([{0, 1}])).n_examples == 1
+
+
+def test_memory_grows_with_the_labels_and_not_with_rows_times_classes():
+    rng = np.random.default_rng(0)
+    n, n_classes, size = 20_000, 20_000, 4
+    candidates = Candidates.from_flat(np.arange(n + 1) * size, rng.integers(0, n_classes, n * size), n_classes)
+    tracemalloc.start()
+    try:
+        describe(candidates)
+        assert tracemalloc.get_traced_memory()[1] < n * n_classes  # bytes: an eighth of a dense matrix
+    finally:
+        tracemalloc.stop()
+
+
+# ---- where the sets come from -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [20, 300])
+def test_expected_repetition_is_that_of_all_sets_enumerated(n):
+    rng = np.random.default_rng(1)
+    prior = np.asarray([0.5, 0.2, 0.15, 0.1, 0.05])
+    sizes = rng.choice([1, 2, 3], n, p=[0.3, 0.4, 0.3])
+    candidates = Candidates.from_sets([rng.choice(5, size, replace=False).tolist() for size in sizes], n_classes=5)
+    distinct = recurring = 0.0
+    for k in (1, 2, 3):
+        for one in combinations(range(5), k):
+            probability = np.mean(sizes == k) * sum(prior[j] for j in one) / math.comb(4, k - 1)
+            distinct += 1 - (1 - probability) ** n
+            recurring += probability * (1 - (1 - probability) ** (n - 1))
+    found = expected_repetition(distinct_sets(candidates), prior)
+    assert found == (pytest.approx(distinct, rel=0.05), pytest.approx(recurring, rel=0.05))
+
+
+def test_sets_too_unlikely_to_be_told_from_impossible_never_recur():
+    rng = np.random.default_rng(0)
+    candidates = Candidates.from_sets([rng.choice(3000, 800, replace=False).tolist() for _ in range(20)], n_classes=3000)
+    sets = distinct_sets(candidates)
+    assert expected_repetition(sets, average_prior(sets)) == (20.0, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n_classes", "ambiguity"), [(10, 0.1), (10, 0.5), (40, 0.1)])
+def test_independent_wrong_labels_are_recognised_and_em_is_trusted(n_classes, ambiguity, seed):
+    candidates, labels = long_tailed(n_classes, 1500, 20, ambiguity, seed)
+    found = describe(candidates, labels)
+    assert [one.speaks_for for one in found.evidence] == ["independent"] * 4
+    assert (found.verdict.regime, found.verdict.trust) == ("independent", "em")
+    assert found.verdict.certainty != "unsure"
+    assert found.em.error < found.average.error / 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sets_of_things_that_occur_together_are_recognised_and_the_average_is_trusted(seed):
+    found = describe(*pictures_of_scenes(seed=seed))
+    assert (found.verdict.regime, found.verdict.trust, found.verdict.certainty) == ("co-occurrence", "average", "sure")
+    assert found.average.error < found.em.error / 2
+
+
+def test_uniform_sets_of_one_size_are_no_sign_of_co_occurrence_since_em_is_right_for_them():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(10), class_sizes(1500, 10, 20))
+    order = rng.random((len(labels), 10))
+    order[np.arange(len(labels)), labels] = -1
+    found = describe(Candidates.from_sets(order.argsort(1)[:, :3].tolist(), n_classes=10), labels.tolist())
+    assert (found.verdict.trust, found.verdict.certainty) == ("em", "fairly sure")
+    assert found.em.error < found.average.error / 3
+
+
+@pytest.mark.parametrize(
+    ("speak", "error", "expected"),
+    [
+        ("co-occurrence, not independent, independent, independent", 0.1, ("co-occurrence", "average", "sure")),
+        ("co-occurrence, neither, independent, independent", 0.1, ("co-occurrence", "average", "fairly sure")),
+        ("co-occurrence, independent, independent, independent", 0.1, ("co-occurrence", "average", "unsure")),
+        ("independent, independent, independent, independent", 0.1, ("independent", "em", "sure")),
+        ("independent, independent, neither, independent", 0.1, ("independent", "em", "sure")),
+        ("independent, independent, independent, independent", 0.2, ("independent", "em", "fairly sure")),
+        ("independent, independent, independent, independent", None, ("independent", "em", "fairly sure")),
+        ("independent, independent, not independent, independent", 0.1, ("independent", "em", "fairly sure")),
+        ("independent, independent, independent, not independent", 0.1, ("independent", "em", "fairly sure")),
+        ("independent, independent, independent, independent", 0.9, ("independent", "em", "unsure")),
+        ("independent, not independent, independent, independent", 0.1, ("unclear", "em", "unsure")),
+        ("neither, independent, independent, independent", 0.1, ("unclear", "average", "unsure")),
+        ("neither, not independent, not independent, not independent", 0.1, ("unclear", "average", "unsure")),
+    ],
+)
+def test_what_is_made_of_the_evidence(speak, error, expected):
+    verdict = judge([Evidence("", 0, 0, 0, one) for one in speak.split(", ")], error)
+    assert (verdict.regime, verdict.trust, verdict.certainty) == expected
+    assert not verdict.because.endswith(".")
+
+
+# ---- the command ------------------------------------------------------------------------------------------------------
+
+DRAWN = {"imbalance": 4.0, "ambiguity": 0.3, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def images():
+    return coloured_images(n_classes=6, per_class=40, superclass=np.asarray([0, 0, 1, 1, 2, 2]))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory, images):
+    """A data root with an image set that draws sets, and one that brings them."""
+    folder = tmp_path_factory.mktemp("data")
+    write_image_set(images, folder)
+    own = Candidates.from_sets([{int(c), (int(c) + 1) % 6} for c in images.y_train], n_classes=6)
+    write_image_set(coloured_images(n_classes=6, per_class=40, name="voc2007", candidates=own), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, images):
+    """The folder of a run that is finished, as far as describing it goes."""
+    experiment = Experiment.from_mapping({"data": "cifar10", **DRAWN})
+    made = experiment_run(tmp_path_factory.mktemp("runs"), experiment)
+    made.start()
+    counts = np.bincount(draw_problem(experiment, images).y).tolist()
+    made.finish({"class_counts": counts, "last": {"prior_distance": 0.25}})
+    return made.folder
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["data", "describe", *(str(argument) for argument in arguments)])
+
+
+def as_json(*arguments):
+    result = call(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def plain(description):
+    """A description as JSON has it."""
+    return json.loads(json.dumps(description.record()))
+
+
+def without_source(record):
+    return {key: value for key, value in record.items() if key != "source"}
+
+
+@pytest.mark.parametrize("superclass", [False, True])
+def test_an_image_sets_problem_is_the_one_that_training_draws(root, images, superclass):
+    options = ["--imbalance", "4", "--ambiguity", "0.1", "--seed", "5", "--superclass" if superclass else "--uniform"]
+    found = as_json("cifar10", *options, "--data-root", root)
+    experiment = Experiment.from_mapping({"data": "cifar10", **DRAWN, "ambiguity": 0.1, "superclass": superclass})
+    problem = draw_problem(experiment, images)
+    named = Candidates(problem.candidates.offsets, problem.candidates.labels, 6, images.classes)
+    assert without_source(found) == plain(describe(named, problem.y.tolist()))
+    assert found["source"].startswith("cifar10 at imbalance 4, ambiguity 0.1")
+    assert found["classes"][0] == "class 0"
+    assert found["ambiguity_degree"] == ambiguity_degree(problem.candidates, problem.y.tolist())
+
+
+def test_the_defaults_are_those_of_train(root):
+    found = call("cifar10", "--data-root", root)
+    assert isinstance(found.exception, InputError)  # no long tail of 100 in classes of 40
+    assert "imbalance 100" in str(found.exception)
+
+
+def test_an_image_set_with_sets_of_its_own_is_described_with_them(root):
+    found = as_json("voc2007", "--data-root", root)
+    assert found["size_counts"] == {"2": 240}
+    assert found["ambiguity_degree"] == 1.0
+    assert "its own sets" in found["source"]
+
+
+def test_a_run_is_described_by_its_problem_and_so_is_its_result_file(root, run):
+    options = [part for name, value in DRAWN.items() for part in (f"--{name}", str(value))]
+    drawn = as_json("cifar10", *options, "--data-root", root)
+    for source in (run, run / "result.json"):
+        found = as_json(source, "--data-root", root)
+        assert without_source(found) == without_source(drawn)
+        assert found["source"] == f"{source}: {drawn['source']}"
+
+
+def test_the_bound_of_a_run_uses_the_same_problem(root, run, images):
+    problem = draw_problem(Experiment.from_mapping({"data": "cifar10", **DRAWN}), images)
+    result = CliRunner().invoke(app, ["bound", "--natarajan", "1", "--from", str(run), "--data-root", str(root)])
+    assert result.exit_code == 0, result.output
+    assert f"ambiguity degree {ambiguity_degree(problem.candidates, problem.y.tolist()):.4g}" in result.output
+    assert "0.25" in result.output
+
+
+ROWS = [["cat", "dog"], ["dog"], ["fox", "cat"], ["cat"], ["cat", "dog", "fox"]]
+MATRIX = np.asarray([[1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 0, 0], [1, 1, 1]])
+TABLES = {
+    "strings.csv": "file,sets\n" + "".join(f"{i}.png,{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
+    "blanks.csv": "sets\n" + "".join(f" {' | '.join(row)} \n" for row in ROWS),
+    "marked.csv": "\ufefffile,sets\n" + "".join(f"{i}.png,{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
+    "strings.tsv": "file\tsets\n" + "".join(f"{i}.png\t{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
+    "lists.csv": "file,sets\n" + "".join(f'{i}.png,"{row}"\n' for i, row in enumerate(ROWS)),
+}
+
+
+@pytest.mark.parametrize("sides", ["classes × rows", "rows × classes"])
+def test_a_matlab_file_is_described_by_its_sets(tmp_path, sides):
+    matrix = MATRIX if sides == "rows × classes" else MATRIX.T
+    savemat(tmp_path / "t.mat", {"data": np.arange(10.0).reshape(5, 2), "partial_target": matrix.astype(float)})
+    named = [[str(1 + c) for c in np.flatnonzero(row)] for row in MATRIX]
+    assert without_source(as_json(tmp_path / "t.mat")) == plain(describe(Candidates.from_sets(named)))
+    found = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "t.mat"), "--column", "sets"])
+    assert "leave --column out" in str(found.exception)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_with_one_column_of_sets_needs_no_column(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(TABLES[name], encoding="utf-8")
+    found = as_json(path)
+    assert without_source(found) == plain(describe(Candidates.from_sets(ROWS)))
+    assert found["source"] == str(path)
+    assert found["ambiguity_degree"] is None
+    assert found["class_counts"] is None
+
+
+def test_column_and_separator_are_taken(tmp_path):
+    path = tmp_path / "two.csv"
+    path.write_text("a;,b,b;c\nx|y,p;q,1\nz|y,q,2\n")
+    assert as_json(path, "--column", "a;")["classes"] == ["x", "y", "z"]
+    assert as_json(path, "--column", "b", "--separator", ";")["classes"] == ["p", "q"]
+    assert as_json(path, "--separator", ";")["classes"] == ["p", "q"]
+
+
+def test_matrices_are_read(tmp_path):
+    expected = plain(describe(Candidates.from_matrix(MATRIX)))
+    np.save(tmp_path / "m.npy", MATRIX)
+    np.savez(tmp_path / "one.npz", anything=MATRIX)
+    np.savez_compressed(tmp_path / "two.npz", x=np.zeros((5, 8)), sets=MATRIX.astype(bool))
+    assert without_source(as_json(tmp_path / "m.npy")) == expected
+    assert without_source(as_json(tmp_path / "one.npz")) == expected
+    assert without_source(as_json(tmp_path / "two.npz", "--column", "sets")) == expected
+
+
+def test_parquet_is_read(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pandas as pd
+
+    pd.DataFrame({"id": range(5), "sets": ROWS, "text": ["|".join(row) for row in ROWS]}).to_parquet(tmp_path / "t.parquet")
+    for column in ("sets", "text"):
+        found = as_json(tmp_path / "t.parquet", "--column", column)
+        assert without_source(found) == plain(describe(Candidates.from_sets(ROWS)))
+
+
+def test_a_damaged_parquet_file_is_refused(tmp_path):
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    result = call(tmp_path / "t.parquet")
+    assert isinstance(result.exception, InputError)
+    assert "cannot be read as Parquet" in str(result.exception)
+
+
+REFUSED = {
+    "no image set": (["cifar11"], "not an image set (cifar10, cifar100, voc2007)"),
+    "no such file": (["none.csv"], "There is no file none.csv"),
+    "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy or .mat file"),
+    "a folder without a run": (["."], "There is no result file"),
+    "a result of something else": (["other.json"], "not a result file"),
+    "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity draws the sets of an image set"),
+    "a column of an image set": (["cifar10", "--column", "x"], "are for files"),
+    "a separator of a run": ([".", "--separator", ";"], "are for files"),
+    "no sets in any column": (["plain.csv"], "has the columns a, b: say with --column"),
+    "sets in two columns": (["both.csv"], "has the columns a, b: say with --column"),
+    "no such column": (["ok.csv", "--column", "c"], "no columns called 'c': it has a, b"),
+    "two such columns": (["twice.csv", "--column", "a"], "several columns called 'a'"),
+    "an empty file": (["empty.csv"], "no rows below a header"),
+    "only a header": (["header.csv"], "no rows below a header"),
+    "a short row": (["short.csv"], "has 2 columns, but row 2 below it has 1"),
+    "a row without a set": (["hole.csv"], "Row 2 below the header of hole.csv has no candidate label"),
+    "no text": (["binary.csv"], "UTF-8"),
+    "an open quote": (["quote.csv"], "cannot be read as a table"),
+    "an empty separator": (["ok.csv", "--separator", ""], "separator is empty"),
+    "lists without commas": (["numpy.csv"], "which is no list"),
+    "one class": (["same.csv"], "only 1 class"),
+    "several arrays": (["two.npz"], "has the arrays x, y: say with --column"),
+    "no such array": (["two.npz", "--column", "z"], "no arrays called 'z'"),
+    "a column of one array": (["m.npy", "--column", "x"], "leave --column out"),
+    "scores": (["scores.npy"], "only 0 and 1 are allowed"),
+    "a list of numbers": (["vector.npy"], "two dimensions"),
+    "objects": (["objects.npz"], "no plain arrays"),
+    "pickled objects": (["objects.npy"], "no plain arrays"),
+    "cut off": (["cut.npz"], "no plain arrays"),
+    "nothing in it": (["nothing.npy"], "no plain arrays"),
+}
+
+
+@pytest.fixture
+def bad_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = {
+        "sets.xlsx": "x",
+        "other.json": "{}",
+        "ok.csv": "a,b\n1,x|y\n2,y\n",
+        "plain.csv": "a,b\n1,x\n2,y\n",
+        "both.csv": "a,b\nx|y,x|z\n",
+        "twice.csv": "a,a\nx|y,x|z\n",
+        "empty.csv": "",
+        "header.csv": "a,b\n",
+        "short.csv": "a,b\n1,x|y\n2\n",
+        "hole.csv": "a,b\n1,x|y\n2,\n",
+        "quote.csv": 'a,b\n1,"x|y\n',
+        "numpy.csv": "a,b\n1,\"['x' 'y']\"\n",
+        "same.csv": "a,b\n1,x|x\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "nothing.npy").write_bytes(b"")
+    np.savez(tmp_path / "two.npz", x=MATRIX, y=MATRIX)
+    np.save(tmp_path / "m.npy", MATRIX)
+    np.save(tmp_path / "scores.npy", MATRIX / 3)
+    np.save(tmp_path / "vector.npy", np.arange(4))
+    np.save(tmp_path / "objects.npy", np.asarray([{1}, {2}]), allow_pickle=True)
+    np.savez(tmp_path / "objects.npz", sets=np.asarray([{1}, {2}]))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "two.npz").read_bytes()[:200])
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_described_is_refused_in_one_sentence(bad_files, case):
+    arguments, fragment = REFUSED[case]
+    result = call(*arguments)
+    assert type(result.exception) in (InputError, UnknownNameError), result.output
+    message = str(result.exception)
+    assert fragment in message
+    assert "\n" not in message
+    assert message.endswith(".")
+
+
+@pytest.mark.parametrize("config", [{"experiment": "toy"}, {"data": {"name": "digits"}, "code": "x"}])
+def test_a_run_of_a_study_is_refused(tmp_path, config):
+    (tmp_path / "result.json").write_text(json.dumps({"format": "ltpll-run-1", "config": config}))
+    result = call(tmp_path)
+    assert isinstance(result.exception, InputError)
+    assert "study" in str(result.exception)
+
+
+def typed(*arguments):
+    return ltpll("data", "describe", *arguments, COLUMNS="80")
+
+
+def test_a_refusal_is_exit_status_2_and_no_traceback(tmp_path):
+    result = typed(tmp_path / "none.csv")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: There is no file")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
+    candidates, _ = long_tailed(60, 400, 10, 0.05)
+    names = [f"a class with a very [long] name that does not fit, number {c}" for c in range(60)]
+    path = tmp_path / "many.csv"
+    path.write_text(
+        "sets\n" + "".join("|".join(names[c] for c in candidates.row(i)).replace(",", ";") + "\n" for i in range(len(candidates)))
+    )
+    result = typed(path, "--top", "4")
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
+    assert f"{len(candidates):,} examples, 60 classes; true labels are not known." in lines
+    assert "56 smaller classes are left out" in result.stdout
+    assert "1,766 more pairs share a set" in result.stdout
+    assert "[long]" in result.stdout
+    assert "trust this one" in result.stdout
+    assert "the sets alone put it between" in " ".join(result.stdout.split())
+
+
+def test_true_labels_bring_the_true_imbalance_and_the_errors(root):
+    result = typed("cifar10", "--imbalance", "4", "--ambiguity", "0.3", "--data-root", root)
+    assert result.returncode == 0, result.stderr
+    for text in ("true labels are known", "L1 error", "The ambiguity degree", "true labels                    4.0"):
+        assert text in result.stdout, result.stdout
+
+
+def test_single_labels_are_suspected_of_another_separator(tmp_path):
+    path = tmp_path / "semicolons.csv"
+    path.write_text("sets\ncat;dog\ndog\ncat;dog\n")
+    result = call(path)
+    assert "--separator" in result.output
+    assert "Nothing is ambiguous (sure)" in result.output
+
+
+def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_power(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "t.csv"
+    path.write_text("candidates,x\n\x1b[2Jcat|\x1b]0;owned\x07dog|[red]fox,1\n\x1b[2Jcat|\u202ecow,2\n", encoding="utf-8")
+    result = call(path, "--column", "candidates")
+    assert result.exit_code == 0, result.output
+    assert "[red]fox" in result.output
+    assert [letter for letter in result.output if not letter.isprintable() and letter != "\n"] == []
+    path.write_text("\x1b[2Jcandidates,\x1b]0;owned\x07\na,b\n")
+    monkeypatch.setattr("sys.argv", ["ltpll", "data", "describe", str(path), "--column", "sets"])
+    with pytest.raises(SystemExit):
+        main()
+    shown = capsys.readouterr().err
+    assert "has no columns called 'sets'" in shown
+    assert "\x1b" not in shown

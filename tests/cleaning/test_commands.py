@@ -1,0 +1,377 @@
+"""Own data through the command line alone: from a folder of pictures and a table to cleaned labels, predictions, a page and a model."""
+
+import csv
+import errno
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own.tables import feature_rows, write_csv, write_trees
+
+from support.commands import ltpll_here as ltpll
+
+QUICK = ["--epochs", "12", "--folds", "3", "--side", "8", "--batch-size", "16", "--device", "cpu"]
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    """A folder with pictures, labels.csv and a finished run; rows 8 and 20 lack their true label."""
+    folder = tmp_path_factory.mktemp("trees")
+    true = write_trees(folder, wrong=(8, 20))
+    out = ltpll("train", folder / "labels.csv", "--images", folder / "pictures", "--out", folder / "run", *QUICK)
+    assert "48 examples (8 × 8 × 3 pictures), 3 classes" in out
+    assert "40 to train on" in out
+    return folder, true
+
+
+def test_pictures_and_a_table_become_cleaned_labels(trees, tmp_path):
+    folder, true = trees
+    said = ltpll("clean", folder / "run", "--out", tmp_path / "cleaned.csv")
+    rows = rows_of(tmp_path / "cleaned.csv")
+    given = rows_of(folder / "labels.csv")
+    assert [row["id"] for row in rows] == [row["path"] for row in given]
+    for row, before in zip(rows, given, strict=True):
+        sets = before["candidates"].split("|")
+        assert sorted(row["candidates"].split("|")) == sorted(sets)
+        assert row["label"] in sets
+        assert int(row["set_size"]) == len(sets)
+        assert row["runner_up"] in (*sets, "")
+        assert row["runner_up"] != row["label"]
+        assert 0 <= float(row["margin"]) <= float(row["confidence"]) <= 1
+        assert row["true_label"] == before["label"]
+        assert row["judged_by"] == ("held out" if before["split"] == "test" else "folds")
+        assert (row["issue"] == "true") == (float(row["suspicion"]) > 0) == (row["suggestion"] != "")
+        assert row["suggestion"] not in sets
+    right = [row["label"] == name for row, name in zip(rows, true, strict=True)]
+    assert np.mean([r for i, r in enumerate(right) if i not in (8, 20)]) > 0.85
+    assert [rows[i]["suggestion"] for i in (8, 20)] == [true[8], true[20]]
+    issues = sum(row["issue"] == "true" for row in rows)
+    assert f"{issues} sets may lack the true label" in said
+    classes = {row["class"]: row for row in rows_of(tmp_path / "cleaned.classes.csv")}
+    for name, row in classes.items():
+        assert int(row["candidate_in"]) == sum(name in one["candidates"].split("|") for one in given)
+        assert int(row["label_of"]) == sum(one["label"] == name for one in rows)
+    assert sum(float(row["estimated_prior"]) for row in classes.values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_new_pictures_are_labelled(trees, tmp_path):
+    folder, true = trees
+    table = write_csv(tmp_path / "new.csv", ["path"], [[f"{i:03d}.png"] for i in (3, 1, 7)])
+    out = tmp_path / "predictions.parquet"
+    ltpll("predict", folder / "run", table, "--images", folder / "pictures", "--out", out, "--probabilities")
+    import pandas as pd
+
+    found = pd.read_parquet(out)
+    assert found["id"].tolist() == ["003.png", "001.png", "007.png"]
+    assert found["label"].tolist() == [true[i] for i in (3, 1, 7)]
+    shares = found[["p(ash)", "p(birch)", "p(cedar)"]].to_numpy()
+    np.testing.assert_allclose(shares.sum(1), 1, atol=2e-4)
+    np.testing.assert_allclose(shares.max(1), found["confidence"])
+    ordered = np.sort(shares, axis=1)
+    np.testing.assert_allclose(found["margin"], ordered[:, 2] - ordered[:, 1], atol=2e-4)
+
+
+def test_a_set_in_the_new_table_is_used_and_checked(trees, tmp_path):
+    folder, true = trees
+    sets = {"ash": "birch|cedar", "birch": "birch|cedar", "cedar": "ash|cedar"}
+    table = write_csv(tmp_path / "new.csv", ["path", "candidates"], [[f"{i:03d}.png", sets[true[i]]] for i in (0, 1, 2)])
+    out = tmp_path / "p.csv"
+    ltpll("predict", folder / "run", table, "--images", folder / "pictures", "--out", out)
+    for row, name in zip(rows_of(out), true, strict=False):
+        assert row["in_set"] == ("true" if name in sets[name].split("|") else "false")
+        assert row["label_in_set"] in sets[name].split("|")
+    write_csv(table, ["path", "candidates"], [["000.png", "ash|oak"]])
+    message = ltpll("predict", folder / "run", table, "--images", folder / "pictures", "--out", out, status=2)
+    assert "'oak'" in message
+    assert len(rows_of(out)) == 3  # the earlier predictions are still there
+
+
+def test_a_run_is_described_by_its_sets(trees):
+    folder, _ = trees
+    of_table = json.loads(ltpll("data", "describe", folder / "labels.csv", "--column", "candidates", "--json"))
+    for source in (folder / "run", folder / "run" / "result.json"):
+        of_run = json.loads(ltpll("data", "describe", source, "--json"))
+        assert of_run["size_counts"] == of_table["size_counts"]
+        assert of_run["classes"] == of_table["classes"]
+        assert sum(of_run["class_counts"]) == 48  # the true labels are known, which the table's column of sets alone does not tell
+
+
+def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):
+    folder, _ = trees
+    ltpll("report", folder / "run", "--out", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "<h1>Labels of labels.csv</h1>" in text
+    assert text.count("data:image/jpeg;base64,") >= 2
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    said = ltpll("export", folder / "run", "--onnx", tmp_path / "trees.onnx")
+    assert float(re.search(r"differs from torch by (\S+) at most", said)[1]) < 1e-3
+    assert "x (rows, 3, 8, 8)" in said
+
+
+def test_a_finished_run_is_not_trained_again_and_other_settings_are_refused(trees):
+    folder, _ = trees
+    command = ["train", folder / "labels.csv", "--images", folder / "pictures", "--out", folder / "run"]
+    stamp = (folder / "run" / "done").stat().st_mtime_ns
+    assert "finished earlier" in ltpll(*command, *QUICK)
+    message = ltpll(*command, *QUICK, "--seed", "1", status=2)
+    assert "(different: seed)" in message
+    assert (folder / "run" / "done").stat().st_mtime_ns == stamp
+
+
+def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
+    rows = feature_rows()
+    features = write_csv(tmp_path / "features.csv", ["id", "u", "v"], [[row[0], *row[2:]] for row in reversed(rows)])
+    rng, votes = np.random.default_rng(0), []
+    for i, row in enumerate(rows):
+        true = "abc"[2 if i % 10 == 9 else i % 2]
+        votes += [(row[0], "good", true), (row[0], "guesses", rng.choice(list("abc")))]
+    crowd = write_csv(tmp_path / "crowd.csv", ["task", "worker", "label"], votes)
+    options = ["--features", features, "--from-annotators", "union", "--epochs", "30", "--folds", "0", "--device", "cpu"]
+    ltpll("train", crowd, *options, "--out", tmp_path / "run")
+    said = ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.tsv")
+    assert "train with --folds 5" in said
+    with (tmp_path / "cleaned.tsv").open(newline="") as file:
+        labels = {row["id"]: row["label"] for row in csv.DictReader(file, delimiter="\t")}
+    with (tmp_path / "cleaned.annotators.tsv").open(newline="") as file:
+        found = {row["annotator"]: row for row in csv.DictReader(file, delimiter="\t")}
+    given = {(task, worker): label for task, worker, label in votes}
+    shared = np.mean([given[row[0], "good"] == given[row[0], "guesses"] for row in rows])
+    for name in ("good", "guesses"):
+        mine = [labels[task] == label for task, worker, label in votes if worker == name]
+        assert float(found[name]["agreement"]) == pytest.approx(np.mean(mine), abs=1e-4)
+        assert int(found[name]["examples"]) == 60
+        assert float(found[name]["shared_with_others"]) == pytest.approx(shared, abs=1e-4)
+    assert float(found["good"]["agreement"]) > 0.9 > 0.6 > float(found["guesses"]["agreement"])
+
+
+def test_columns_of_features_are_found_and_needed_again(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
+    ltpll("train", table, "--epochs", "30", "--folds", "2", "--out", tmp_path / "run", "--device", "cpu")
+    new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"], ["0.0", "4.2"]])
+    ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+    assert [row["label"] for row in rows_of(tmp_path / "p.csv")] == ["a", "b"]
+    write_csv(new, ["v", "w"], [["0.1", "0.1"]])
+    assert "no column called 'u'" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv", status=2)
+    assert "leave --images out" in ltpll("predict", tmp_path / "run", new, "--images", tmp_path, "--out", tmp_path / "p.csv", status=2)
+
+
+def test_an_interrupted_training_goes_on_and_ends_the_same(tmp_path, monkeypatch):
+    import pandas as pd
+
+    from ltpll.cleaning import pipeline as training
+    from ltpll.cli import progress
+
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(40))
+    command = ["train", table, "--epochs", "6", "--folds", "2", "--batch-size", "8", "--device", "cpu"]
+    ltpll(*command, "--out", tmp_path / "whole")
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    watch_epochs, seen = progress.watch_epochs, []
+
+    def interrupting(run, epochs, tensorboard, name):
+        watch, close = watch_epochs(run, epochs, tensorboard, name)
+
+        def interrupted(record):
+            watch(record)
+            seen.append((name, record["epoch"]))
+            if seen[-1] in (("training", 3), ("fold 2 of 2", 2)) and seen.count(seen[-1]) == 1:
+                raise KeyboardInterrupt
+
+        return interrupted, close
+
+    monkeypatch.setattr(progress, "watch_epochs", interrupting)
+    for _ in range(2):
+        assert "the same command goes on" in ltpll(*command, "--out", tmp_path / "cut", status=130)
+    ltpll(*command, "--out", tmp_path / "cut")
+    # From the checkpoint before the epoch that was cut short, and never a finished fold twice.
+    assert [epoch for name, epoch in seen if name == "training"] == [1, 2, 3, 3, 4, 5, 6]
+    assert [epoch for name, epoch in seen if name == "fold 1 of 2"] == [1, 2, 3, 4, 5, 6]
+    assert [epoch for name, epoch in seen if name == "fold 2 of 2"] == [1, 2, 2, 3, 4, 5, 6]
+    whole, cut = (pd.read_parquet(tmp_path / name / "examples.parquet") for name in ("whole", "cut"))
+    pd.testing.assert_frame_equal(whole, cut)
+
+
+# ---- bad input ----------------------------------------------------------------------------------------------------------
+
+
+def test_pictures_that_cannot_be_read_stop_before_training_or_are_skipped_and_listed(trees, tmp_path):
+    folder, _ = trees
+    shutil.copytree(folder / "pictures", tmp_path / "pictures")
+    (tmp_path / "pictures" / "004.png").write_bytes(b"no picture")
+    command = ["train", folder / "labels.csv", "--images", tmp_path / "pictures", "--out", tmp_path / "run", *QUICK, "--epochs", "1"]
+    message = ltpll(*command, status=2)
+    assert "'004.png'" in message
+    assert not (tmp_path / "run").exists()
+    said = ltpll(*command, "--on-error", "skip", "--folds", "0")
+    assert "1 pictures were skipped" in said
+    assert "004.png" in said
+    ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
+    assert [row["id"] for row in rows_of(tmp_path / "c.csv")] == [f"{i:03d}.png" for i in range(48) if i != 4]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "options", "words"),
+    [
+        (["id", "sets", "u"], [["a", "x|y", "1"]], [], "no column called 'candidates'"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["a", "y", "2"]], [], "'a'"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "", "2"]], [], "no candidate"),
+        (["id", "candidates"], [["a", "x|y"], ["b", "y"]], [], "no columns of numbers"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "nan"]], ["--feature-column", "u"], "'u'"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "x|y", "2"]], [], "same candidates"),
+        (["id", "candidates", "u", "split"], [["a", "x|y", "1", "train"], ["b", "x", "2", "later"]], [], "'later'"),
+        (["id", "candidates", "u", "split"], [["a", "x|y", "1", "train"], ["b", "x", "2", "test"]], [], "Only 1 of 2 rows"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--method", "nothing"], "'nothing'"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--rebalancer", "oracle-la"], "oracle-la"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--imbalance", "10"], "--imbalance"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--features", "nothing.npy"], "nothing.npy"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", "nowhere"], "nowhere"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", ".", "--features", "x.npy"], "give one of"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said_and_nothing_is_left(tmp_path, header, rows, options, words):
+    table = write_csv(tmp_path / "t.csv", header, rows)
+    message = ltpll("train", table, "--out", tmp_path / "run", "--epochs", "1", "--folds", "0", *options, status=2)
+    assert words in message
+    assert not (tmp_path / "run" / "done").exists()
+
+
+def test_a_path_that_leaves_the_folder_is_refused_even_when_skipping(trees, tmp_path):
+    folder, _ = trees
+    table = write_csv(tmp_path / "t.csv", ["path", "candidates"], [["../secret.png", "a|b"], ["000.png", "a"]])
+    command = ["train", table, "--images", folder / "pictures", "--on-error", "skip", "--out", tmp_path / "run"]
+    assert "leads out of" in ltpll(*command, status=2)
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
+    precious = tmp_path / "thesis"
+    precious.mkdir()
+    (precious / "chapter.txt").write_text("years of work")
+    for more in ([], ["--fresh"]):
+        assert "holds files, but no run" in ltpll("train", table, "--out", precious, "--epochs", "1", *more, status=2)
+    assert (precious / "chapter.txt").read_text() == "years of work"
+
+
+def test_training_afresh_keeps_what_the_user_put_beside_the_run(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
+    command = ["train", table, "--out", tmp_path / "run", "--epochs", "1", "--folds", "0", "--device", "cpu"]
+    ltpll(*command)
+    ltpll("clean", tmp_path / "run", "--out", tmp_path / "run" / "cleaned.parquet")
+    ltpll(*command, "--seed", "1", "--fresh")
+    assert (tmp_path / "run" / "cleaned.parquet").exists()
+
+
+@pytest.mark.parametrize("command", ["clean", "predict", "export", "report"])
+def test_what_is_no_finished_run_is_refused(tmp_path, command):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
+    more = {"clean": ["--out", tmp_path / "c.csv"], "predict": [table, "--out", tmp_path / "p.csv"]}
+    more |= {"export": ["--onnx", tmp_path / "m.onnx"], "report": ["--out", tmp_path / "r.html"]}
+    assert "There is no run" in ltpll(command, tmp_path / "nothing", *more[command], status=2)
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    (unfinished / "config.json").write_text('{"experiment": "own"}')
+    assert "not finished" in ltpll(command, unfinished, *more[command], status=2)
+    assert not [path for path in tmp_path.iterdir() if path.suffix in (".html", ".onnx") or path.name in ("c.csv", "p.csv")]
+
+
+def test_formulas_in_ids_and_classes_are_written_as_text(tmp_path):
+    rows = [[f"=1+{i}", row[1].replace("a", "=cmd()"), *row[2:]] for i, row in enumerate(feature_rows(30))]
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
+    ltpll("train", table, "--out", tmp_path / "run", "--epochs", "2", "--folds", "0", "--device", "cpu")
+    ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
+    for row in rows_of(tmp_path / "c.csv"):
+        assert row["id"].startswith("'=")
+        assert not any(cell.startswith(("=", "+", "@")) for cell in row.values())
+
+
+def test_columns_of_text_are_said_to_be_left_out(tmp_path):
+    rows = [[*row, "seen twice" if i % 2 else "-"] for i, row in enumerate(feature_rows(20))]
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "notes"], rows)
+    said = ltpll("train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
+    assert "Columns that hold text are not learned from: 'notes'." in said
+
+
+@pytest.mark.parametrize("beside", ["array", "pictures"])
+def test_columns_chosen_beside_features_that_have_none_are_refused(trees, tmp_path, beside):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(48, 2)))
+    more = ["--features", tmp_path / "x.npy"] if beside == "array" else ["--images", trees[0] / "pictures"]
+    message = ltpll("train", trees[0] / "labels.csv", *more, "--feature-column", "u", "--out", tmp_path / "run", status=2)
+    assert message.startswith("--feature-column chooses columns of a table")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_on_columns_predicts_from_an_array_in_their_order(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
+    ltpll("train", table, "--epochs", "30", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
+    new = write_csv(tmp_path / "new.csv", ["id"], [["a"], ["b"]])
+    np.save(tmp_path / "x.npy", np.asarray([[0.1, 0.1], [4.2, 0.0]]))
+    ltpll("predict", tmp_path / "run", new, "--features", tmp_path / "x.npy", "--out", tmp_path / "p.csv")
+    assert [row["label"] for row in rows_of(tmp_path / "p.csv")] == ["a", "b"]
+
+
+def test_no_command_writes_over_a_run_or_over_what_it_reads(trees, tmp_path):
+    shutil.copytree(trees[0], tmp_path / "trees")
+    folder = tmp_path / "trees"
+    (tmp_path / "link.parquet").symlink_to(folder / "run" / "examples.parquet")
+    new = write_csv(tmp_path / "new.csv", ["path"], [["000.png"]])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} | {new: new.read_bytes()}
+    predict = ["predict", folder / "run", new, "--images", folder / "pictures", "--out"]
+    for command in (
+        ["clean", folder / "run", "--out", folder / "run" / "examples.parquet"],
+        ["clean", folder / "run", "--out", tmp_path / "link.parquet"],
+        ["clean", folder / "run", "--out", folder / "run" / "votes.parquet"],
+        [*predict, folder / "run" / "pictures.parquet"],
+        ["report", folder / "run", "--out", folder / "run" / "result.json"],
+        ["report", folder / "run", "--out", folder / "run" / "done"],
+        ["export", folder / "run", "--onnx", folder / "run" / "classifier.safetensors"],
+    ):
+        assert "is a file of the run" in ltpll(*command, status=2)
+    assert "is the table to predict" in ltpll(*predict, new, status=2)
+    for path, content in before.items():
+        assert path.read_bytes() == content
+    ltpll("clean", folder / "run", "--out", folder / "run" / "cleaned.csv")  # what is no file of the run may lie in its folder
+
+
+def test_the_table_of_a_run_is_not_written_over_by_its_cleaned_labels(tmp_path, monkeypatch):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
+    before = table.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    ltpll("train", "t.csv", "--epochs", "1", "--folds", "0", "--out", "run", "--device", "cpu")
+    assert "is the table of the run" in ltpll("clean", "run", "--out", "t.csv", status=2)
+    assert "is the table of the run" in ltpll("clean", tmp_path / "run", "--out", table, status=2)
+    assert table.read_bytes() == before
+
+
+def test_a_place_that_takes_no_files_is_named_and_no_temporary_file_is(trees, tmp_path, monkeypatch):
+    def refusing(original):
+        def call(self, *given, **options):
+            if self.suffix == ".tmp":
+                raise OSError(errno.EROFS, "Read-only file system", str(self))
+            return original(self, *given, **options)
+
+        return call
+
+    for name in ("open", "unlink"):
+        monkeypatch.setattr(f"pathlib.Path.{name}", refusing(getattr(Path, name)))
+    message = ltpll("clean", trees[0] / "run", "--out", tmp_path / "c.csv", status=2)
+    assert message == f"{tmp_path / 'c.csv'} cannot be written (Read-only file system)."
+
+
+def test_what_is_neither_a_table_nor_an_image_set_is_said(trees, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    assert ltpll("train", status=2).startswith("There is nothing to train on: give a table of your own (.csv")
+    message = ltpll("train", "m", "--images", trees[0] / "pictures", status=2)
+    assert message.startswith("m is a folder: give a table of your own (.csv")
+    assert ltpll("train", "cifar11", status=2).startswith("There is no table or image set 'cifar11'. Did you mean 'cifar10'?")
+    assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
+    (tmp_path / "c.yaml").write_text("data: 5\n")
+    assert "data is 5: it must be text" in ltpll("train", "--config", "c.yaml", status=2)

@@ -1,0 +1,105 @@
+"""Opinions of classifiers on rows that they were not trained on: the same one after the other and side by side, interrupted or not."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from ltpll.candidates import Candidates
+from ltpll.cleaning import cross_validation as module
+from ltpll.cleaning.cross_validation import opinions_of_folds
+from ltpll.estimator import PartialLabelClassifier
+from ltpll.training.distributed import World
+
+EPOCHS = 40
+
+
+def problem(n=60):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    x = (rng.normal(size=(n, 4)) + 3 * np.eye(3, 4)[y]).astype(np.float32)
+    return x, Candidates.from_matrix((rng.random((n, 3)) < 0.3) | (np.arange(3) == y[:, None])), y
+
+
+MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="cpu", random_state=0)
+
+
+def judged(folder, watch=lambda name, epochs: lambda record: None, **options):
+    x, sets, _ = problem()
+    folder.mkdir(exist_ok=True)
+    return opinions_of_folds(folder, MAKE, x, sets, folds=3, seed=0, watch=watch, world=World(), **options)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    torch.set_num_threads(1)
+    return judged(tmp_path_factory.mktemp("one after the other"), workers=1)
+
+
+def same(one, other):
+    return all(torch.equal(value, other.tensors()[name]) for name, value in one.tensors().items())
+
+
+def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypatch, expected):
+    x, sets, y = problem()
+    trained_on = []
+    begin = PartialLabelClassifier.begin
+
+    def noting(self, given, candidates, world):
+        trained_on.append({row.tobytes() for row in given})
+        return begin(self, given, candidates, world)
+
+    monkeypatch.setattr(PartialLabelClassifier, "begin", noting)
+    asked = []
+    predict = PartialLabelClassifier.predict_proba
+
+    def answering(self, given):
+        asked.append({row.tobytes() for row in given})
+        return predict(self, given)
+
+    monkeypatch.setattr(PartialLabelClassifier, "predict_proba", answering)
+    assert same(judged(tmp_path / "folds", workers=1), expected)
+    for seen, judged_rows in zip(trained_on, asked, strict=True):
+        assert not seen & judged_rows
+    assert set.union(*asked) == {row.tobytes() for row in x}
+    assert (expected.inside == y).mean() > 0.8
+    assert bool(sets[torch.arange(len(x))].gather(1, torch.from_numpy(expected.inside)[:, None]).all())
+
+
+def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path, expected):
+    seen = []
+
+    def watch(name, epochs):
+        seen.append((name, epochs))
+
+        def on_epoch(record):
+            seen.append(record["epoch"])
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+
+        return on_epoch
+
+    with pytest.raises(KeyboardInterrupt):
+        judged(tmp_path, watch, workers=2)
+    assert seen[0] == ("3 folds", 3 * EPOCHS)
+    assert not list(tmp_path.glob(".epochs*"))
+    finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*")}
+    assert len(finished) < 3
+    found = judged(tmp_path, watch, workers=2)
+    assert same(found, expected)
+    assert seen[-1] == (3 - len(finished)) * EPOCHS
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in finished.items())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"fold-{k}.safetensors" for k in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("n", "workers", "expected"), [(1000, None, 1), (30_000, None, 4), (30_000, 1, 1), (1000, 2, 2)])
+def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(monkeypatch, n, workers, expected):
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
+    assert module._side_by_side(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
+
+
+def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(module, "ROOM", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
+    assert module._side_by_side(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2

@@ -1,0 +1,104 @@
+"""Examples: tables joined with features or pictures, row by row, or refused."""
+
+import numpy as np
+import pytest
+from own.tables import write_csv, write_trees
+
+from ltpll.cleaning.dataset import Source, read_examples
+from ltpll.data.readers.tables import Reading
+from support.refusals import refusal
+
+ROWS = [["a", "x|y", "1"], ["b", "y", "2"], ["c", "x", "3"]]
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_csv(tmp_path / "t.csv", ["id", "candidates", "u"], ROWS)
+
+
+def test_columns_of_numbers_are_the_features(table):
+    examples = read_examples(Source(table, Reading()))
+    assert examples.x.tolist() == [[1], [2], [3]]
+    assert examples.table.feature_names == ("u",)
+
+
+def test_an_array_of_features_comes_in_the_tables_order(table, tmp_path):
+    x = np.arange(6.0).reshape(3, 2)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", features=x, other=np.zeros(1))
+    for name in ("x.npy", "x.npz"):
+        examples = read_examples(Source(table, Reading(), features=tmp_path / name))
+        assert examples.x.dtype == np.float32
+        assert examples.x.tolist() == x.tolist()
+
+
+def test_a_table_of_features_is_joined_by_id(table, tmp_path):
+    beside = write_csv(tmp_path / "f.csv", ["id", "v", "w"], [["c", "5", "6"], ["zz", "0", "0"], ["a", "1", "2"], ["b", "3", "4"]])
+    examples = read_examples(Source(table, Reading(), features=beside))
+    assert examples.x.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert examples.table.feature_names == ("v", "w")
+    write_csv(beside, ["id", "v"], [["a", "1"], ["b", "3"]])
+    assert "of 1 of 3 examples (c)" in refusal(lambda: read_examples(Source(table, Reading(), features=beside)))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (np.zeros((2, 4)), "has 2 rows, but the table has 3"),
+        (np.zeros(3), "shape (3,)"),
+        (np.full((3, 1), np.nan), "NaN"),
+        (np.asarray([[None], [1], [2]], dtype=object), "without objects"),
+        (np.asarray([["p"], ["q"], ["r"]]), "not numbers"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused(table, tmp_path, content, words):
+    np.save(tmp_path / "x.npy", content, allow_pickle=True)
+    assert words in refusal(lambda: read_examples(Source(table, Reading(), features=tmp_path / "x.npy")))
+
+
+def test_damaged_and_foreign_files_of_features_are_refused(table, tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY nonsense")
+    (tmp_path / "x.pt").write_bytes(b"")
+    np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
+    for name, words in (
+        ("x.npy", "holds no plain arrays, or is cut off"),
+        ("x.pt", "not from x.pt"),
+        ("two.npz", "call the one"),
+        ("no.npy", "no file"),
+    ):
+        assert words in refusal(lambda name=name: read_examples(Source(table, Reading(), features=tmp_path / name)))
+
+
+def test_pictures_that_are_skipped_take_their_rows_along(tmp_path):
+    write_trees(tmp_path, n=12)
+    (tmp_path / "pictures" / "003.png").unlink()
+    source = Source(tmp_path / "labels.csv", Reading(), images=tmp_path / "pictures", side=8, on_error="skip")
+    examples = read_examples(source)
+    assert [name for name, _ in examples.problems] == ["003.png"]
+    assert examples.table.ids.tolist() == [f"{i:03d}.png" for i in range(12) if i != 3]
+    assert len(examples.x) == len(examples.candidates) == len(examples.table.labels) == 11
+
+
+def test_splits_say_which_rows_are_trained_on(tmp_path):
+    rows = [["a", "x|y", "1", "Train"], ["b", "y", "2", "test"], ["c", "x", "3", "val"], ["d", "x", "3", "training"]]
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "split"], rows)
+    assert read_examples(Source(table, Reading())).training().tolist() == [True, False, False, True]
+
+
+def test_the_fingerprint_follows_everything_that_training_sees(tmp_path):
+    def fingerprint(rows, header=("id", "candidates", "u")):
+        return read_examples(Source(write_csv(tmp_path / "t.csv", header, rows), Reading())).fingerprint()
+
+    first = fingerprint(ROWS)
+    assert fingerprint([["A", *ROWS[0][1:]], *ROWS[1:]]) == first  # names of rows are not trained on
+    others = {
+        fingerprint([["a", "x|y", "1.5"], *ROWS[1:]]),
+        fingerprint([["a", "x", "1"], *ROWS[1:]]),
+        fingerprint([["a", "x|z", "1"], *ROWS[1:]]),
+        fingerprint(
+            [[*row, split] for row, split in zip(ROWS, ("train", "train", "test"), strict=True)], ("id", "candidates", "u", "split")
+        ),
+        fingerprint([[*row, "x"] for row in ROWS], ("id", "candidates", "u", "label")),
+    }
+    assert len(others) == 5
+    assert first not in others

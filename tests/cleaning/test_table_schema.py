@@ -1,0 +1,120 @@
+"""A run on own data whose files were damaged is refused with a sentence, and what was not damaged is read."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fuzz.seeds import own_files
+from ltpll.cleaning.page import page_of
+from ltpll.cleaning.prediction import source_like
+from ltpll.cleaning.results import read_cleaned
+from ltpll.report.cleaning_page import render_own_page
+from ltpll.runs.checksums import MARKER, marker_of
+from support.refusals import refusal
+
+
+@pytest.fixture
+def run(tmp_path):
+    for name, content in own_files().items():
+        (tmp_path / name).write_bytes(content)
+    return sealed(tmp_path)
+
+
+def sealed(run):
+    """With the checksums of whatever its files hold now."""
+    (run / MARKER).write_bytes(marker_of(run, [path.name for path in run.iterdir() if path.name != MARKER]))
+    return run
+
+
+def change_record(run, *path, value):
+    record = json.loads((run / "result.json").read_text())
+    part = record
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    (run / "result.json").write_text(json.dumps(record))
+    sealed(run)
+
+
+def change_table(run, name, column, values):
+    path = run / f"{name}.parquet"
+    table = pq.read_table(io.BytesIO(path.read_bytes()))
+    pq.write_table(table.set_column(table.column_names.index(column), column, values), path)
+    sealed(run)
+
+
+def test_whole_files_are_read_and_shown(run):
+    found = read_cleaned(run)
+    assert found.ids.tolist() == ["a", "b", "c", "d"]
+    assert found.sets() == ["ant|bee", "bee", "cat|ant", "bee"]
+    assert render_own_page(page_of(run)).count("<article") == 0  # cards are the script's to make
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "fragment"),
+    [
+        (("classes",), ["ant", 1, "cat"], "no classes, or no prior of each"),
+        (("class_prior",), [0.5], "no classes, or no prior of each"),
+        (("rows",), {"all": "4"}, "no numbers of rows"),
+        (("curves", "loss"), [1.0], "no loss of each epoch"),
+        (("curves", "covering_rate"), ["0.5"], "a curve without a number"),
+        (("last", "test"), {"accuracy": 0.5}, "only some of the held-out figures"),
+        (("source",), [], "no source"),
+        (("source", "side"), "32", "no size of pictures"),
+        (("config", "method"), None, "no method"),
+    ],
+)
+def test_what_is_wrong_with_its_record_is_said(run, path, value, fragment):
+    change_record(run, *path, value=value)
+    message = refusal(lambda: read_cleaned(run))
+    assert fragment in message
+    assert str(run) in message
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "values", "fragment"),
+    [
+        ("examples", "label", pa.array([0, 1, 2, 3]), "its column label holds numbers that are none of the 3"),
+        ("examples", "label", pa.array([0, 1, None, 2]), "its column label"),
+        ("examples", "label", pa.array([0, 1, 2, 1], pa.uint64()), "its column label"),
+        ("examples", "candidates", pa.array([[0], [1], [], [2]], pa.list_(pa.int32())), "its sets do not fit its rows"),
+        ("examples", "candidates", pa.array([[0], [9], [1], [2]], pa.list_(pa.int32())), "its column candidates"),
+        ("examples", "confidence", pa.array([0.1, float("nan"), 0.2, 0.3], pa.float32()), "its column confidence holds no numbers"),
+        ("examples", "outside", pa.array([-1, -1, -1, -1]), "it suspects sets that hold every class"),
+        ("examples", "id", pa.array([1, 2, 3, 4]), "some examples have no name"),
+        ("examples", "path", pa.array([["a"]] * 4), "its paths or splits are no text"),
+        ("examples", "true", pa.array([7, None, None, None]), "its true labels are no classes"),
+        ("votes", "row", pa.array([0, 1, 2, 4]), "its column row holds numbers that are none of the 4"),
+        ("votes", "annotator", pa.array([1, 2, 3, 4]), "its votes have no annotators"),
+        ("pictures", "jpeg", pa.array(["x", "y"]), "its pictures are none"),
+    ],
+)
+def test_what_is_wrong_with_its_tables_is_said(run, table, column, values, fragment):
+    change_table(run, table, column, values)
+    assert fragment in refusal(lambda: read_cleaned(run))
+
+
+@pytest.mark.parametrize("name", ["examples", "votes", "pictures"])
+def test_a_table_that_is_cut_off_is_refused(run, name):
+    path = run / f"{name}.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    assert "is damaged" in refusal(lambda: read_cleaned(run))
+
+
+def test_a_table_that_would_fill_the_memory_is_not_read(run):
+    million = pa.array([0]).take(pa.array([0] * 1_000_000))
+    pq.write_table(pa.table({"row": pa.chunked_array([million] * 70)}), run / "pictures.parquet", compression="zstd")
+    assert (run / "pictures.parquet").stat().st_size < 1 << 20
+    assert "would expand to" in refusal(lambda: read_cleaned(sealed(run)))
+
+
+@pytest.mark.parametrize("reading", [{"candidates": 5}, {"class_columns": 3, "annotators": "union"}, {"annotators": 7}, {"mass": "all"}])
+def test_a_record_that_does_not_say_how_its_table_was_read_is_refused(run, reading):
+    change_record(run, "source", "reading", value=reading)
+    record = read_cleaned(run).record
+    assert "how its table was read" in refusal(lambda: source_like(record, run / "t.csv", None, None, "stop"))

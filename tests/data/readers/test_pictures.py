@@ -1,0 +1,248 @@
+"""The user's own pictures: the pixels that Pillow gives, and a reason for each one that cannot be read."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from ltpll.data.readers import pictures
+from ltpll.data.readers.pictures import read_pictures
+from support.refusals import refusal
+
+
+def noise(width, height, seed=0, channels=3):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, channels), dtype=np.uint8)
+
+
+def gradient(width, height):
+    """Smooth, so that JPEG changes it little."""
+    y, x = np.mgrid[0:height, 0:width]
+    return np.stack([x * 255 // width, y * 255 // height, (x + y) * 255 // (width + height)], axis=2).astype(np.uint8)
+
+
+def one(folder, name, side):
+    found = read_pictures(folder, [name], side)
+    assert found.images.shape == (1, side, side, 3)
+    assert found.images.dtype == np.uint8
+    assert found.problems == []
+    return found.images[0]
+
+
+def padded(picture, side):
+    """What Pillow makes of a picture, step by step."""
+    scale = side / max(picture.size)
+    small = picture.convert("RGB").resize([max(1, round(s * scale)) for s in picture.size], Image.Resampling.BILINEAR)
+    square = Image.new("RGB", (side, side))
+    square.paste(small, ((side - small.width) // 2, (side - small.height) // 2))
+    return np.asarray(square)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (50, 20), (20, 50), (7, 90), (200, 1), (1, 1), (9, 8)])
+@pytest.mark.parametrize("suffix", ["png", "bmp", "webp", "tif", "ppm"])
+def test_pictures_are_scaled_and_padded_as_pillow_does_it(tmp_path, size, suffix):
+    picture = Image.fromarray(noise(*size))
+    picture.save(tmp_path / f"a.{suffix}", **({"lossless": True} if suffix == "webp" else {}))
+    np.testing.assert_array_equal(one(tmp_path, f"a.{suffix}", 32), padded(picture, 32))
+
+
+def test_shrinking_averages_instead_of_picking(tmp_path):
+    board = np.indices((256, 256)).sum(0) % 2 * 255
+    Image.fromarray(board.astype(np.uint8)).save(tmp_path / "board.png")
+    found = one(tmp_path, "board.png", 16)
+    assert abs(found.astype(int) - 127).max() <= 2
+
+
+@pytest.mark.parametrize("size", [(800, 600), (100, 900)])
+def test_large_jpegs_are_read_at_a_fraction_and_look_the_same(tmp_path, size):
+    picture = Image.fromarray(gradient(*size))
+    picture.save(tmp_path / "a.jpg", quality=95)
+    assert abs(one(tmp_path, "a.jpg", 32).astype(int) - padded(picture, 32)).max() <= 8
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+def test_cameras_that_were_turned_are_turned_back(tmp_path, orientation, suffix):
+    upright = Image.new("RGB", (40, 20))
+    ImageDraw.Draw(upright).rectangle((0, 0, 19, 9), fill=(255, 255, 255))  # the upper left quarter
+    undo = {
+        2: [Image.Transpose.FLIP_LEFT_RIGHT],
+        3: [Image.Transpose.ROTATE_180],
+        4: [Image.Transpose.FLIP_TOP_BOTTOM],
+        5: [Image.Transpose.TRANSPOSE],
+        6: [Image.Transpose.ROTATE_90],
+        7: [Image.Transpose.TRANSVERSE],
+        8: [Image.Transpose.ROTATE_270],
+    }
+    stored = upright
+    for step in undo.get(orientation, []):
+        stored = stored.transpose(step)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored.save(tmp_path / f"a.{suffix}", exif=exif)
+    found = one(tmp_path, f"a.{suffix}", 40).astype(int)
+    assert found[12:18, 2:18].min() > 240
+    assert found[:, 22:].max() < 15
+    assert found[22:].max() < 15
+
+
+def test_transparent_grey_palette_and_deep_pictures(tmp_path):
+    grey = noise(8, 8, channels=1)[..., 0]
+    deep = (grey.astype(np.uint16) * 257).astype(np.uint16)
+    as_grey = np.repeat(grey[..., None], 3, axis=2)
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    Image.fromarray(deep).save(tmp_path / "deep.png")
+    Image.fromarray(deep).save(tmp_path / "deep.tif")
+    Image.fromarray(grey.astype(np.int32) * 257).save(tmp_path / "integers.tif")
+    Image.fromarray(grey.astype(np.float32) / 255).save(tmp_path / "floats.tif")
+    Image.fromarray(grey.astype(np.int32) + 2**20).save(tmp_path / "huge.tif")
+    for name in ("grey.png", "deep.png", "deep.tif", "integers.tif", "floats.tif"):
+        np.testing.assert_array_equal(one(tmp_path, name, 8), as_grey, err_msg=name)
+    assert one(tmp_path, "huge.tif", 8).min() > 250
+
+    colours = noise(8, 8)
+    palette = Image.fromarray(colours).quantize(16)
+    palette.save(tmp_path / "palette.png")
+    np.testing.assert_array_equal(one(tmp_path, "palette.png", 8), np.asarray(palette.convert("RGB")))
+    palette.save(tmp_path / "palette.gif")
+    np.testing.assert_array_equal(one(tmp_path, "palette.gif", 8), np.asarray(palette.convert("RGB")))
+
+    alpha = np.dstack([colours, np.where(np.arange(64).reshape(8, 8) % 2, 255, 0).astype(np.uint8)])
+    Image.fromarray(alpha).save(tmp_path / "alpha.png")
+    np.testing.assert_array_equal(one(tmp_path, "alpha.png", 8), np.where(alpha[..., 3:] == 255, colours, 255))
+    Image.fromarray(np.dstack([grey, alpha[..., 3]]), "LA").save(tmp_path / "la.png")
+    np.testing.assert_array_equal(one(tmp_path, "la.png", 8), np.where(alpha[..., 3:] == 255, as_grey, 255))
+    hidden = Image.fromarray(grey % 4, "P")
+    hidden.putpalette([0, 0, 0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
+    hidden.save(tmp_path / "hidden.png", transparency=0)
+    expected = np.asarray([[255] * 3, [10, 20, 30], [40, 50, 60], [70, 80, 90]], dtype=np.uint8)[grey % 4]
+    np.testing.assert_array_equal(one(tmp_path, "hidden.png", 8), expected)
+    Image.fromarray(gradient(8, 8)).convert("CMYK").save(tmp_path / "cmyk.jpg", quality=100)
+    assert abs(one(tmp_path, "cmyk.jpg", 8).astype(int) - gradient(8, 8)).max() < 40
+    Image.fromarray(grey > 100).save(tmp_path / "bits.png")
+    np.testing.assert_array_equal(one(tmp_path, "bits.png", 8), np.where(as_grey > 100, 255, 0))
+
+
+def chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def bomb(side):
+    """A few bytes that claim to be a picture of side × side pixels."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two good pictures, in a folder and below it, among all kinds of others."""
+    made = tmp_path / "pictures"
+    (made / "below").mkdir(parents=True)
+    Image.fromarray(noise(8, 8, 1)).save(made / "good.png")
+    Image.fromarray(noise(8, 8, 2)).save(made / "below" / "good.png")
+    whole = io.BytesIO()
+    Image.fromarray(noise(64, 64)).save(whole, "JPEG")
+    (made / "cut.jpg").write_bytes(whole.getvalue()[: len(whole.getvalue()) // 2])
+    (made / "cut.png").write_bytes((made / "good.png").read_bytes()[:100])
+    (made / "empty.png").write_bytes(b"")
+    (made / "text.png").write_text("no picture")
+    (made / "script.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
+    (made / "large.png").write_bytes(bomb(11_000))
+    (made / "bomb.png").write_bytes(bomb(60_000))
+    frames = [Image.fromarray(noise(8, 8, seed)) for seed in range(3)]
+    for name in ("moving.gif", "moving.webp", "pages.tif"):
+        frames[0].save(made / name, save_all=True, append_images=frames[1:])
+    Image.fromarray(gradient(64, 64)).save(made / "phone.jpg", format="MPO", save_all=True, append_images=frames[:1])
+    (made / "link.png").symlink_to(made / "good.png")
+    (made / "loop.png").symlink_to(made / "loop.png")
+    return made
+
+
+PROBLEMS = {
+    "cut.jpg": "is cut off or damaged",
+    "cut.png": "is cut off or damaged",
+    "empty.png": "is empty",
+    "text.png": "is no picture of a known kind",
+    "script.eps": "is no picture of a known kind",
+    "large.png": "has 11000 × 11000 pixels, more than 89 million",
+    "bomb.png": "has more than 89 million pixels",
+    "moving.gif": "is animated or has several pages (3 frames)",
+    "moving.webp": "is animated or has several pages (3 frames)",
+    "pages.tif": "is animated or has several pages (3 frames)",
+    "below": "is no file",
+    "": "is no file",
+    "none.png": "does not exist",
+    "nul\0.png": "does not exist",
+    "below\\good.png": "does not exist",
+}
+
+
+def test_pictures_that_cannot_be_read_are_skipped_and_listed_in_order(folder, recwarn):
+    seen = []
+    paths = ["good.png", *PROBLEMS, "below/good.png", "link.png"]
+    found = read_pictures(folder, paths, 8, on_error="skip", on_progress=lambda *progress: seen.append(progress))
+    assert found.kept.tolist() == [0, len(paths) - 2, len(paths) - 1]
+    assert found.kept.dtype == np.int64
+    np.testing.assert_array_equal(found.images, [noise(8, 8, 1), noise(8, 8, 2), noise(8, 8, 1)])
+    assert [path for path, _ in found.problems] == list(PROBLEMS)
+    for path, reason in found.problems:
+        assert PROBLEMS[path] in reason
+        assert "\n" not in reason
+    assert seen == [(len(paths), len(paths))]
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("path", PROBLEMS)
+def test_or_else_the_first_one_stops_it(folder, path):
+    message = refusal(lambda: read_pictures(folder, ["good.png", path, "none"], 8))
+    assert f"The picture {path!r}" in message
+    assert "(row 2)" in message
+    assert PROBLEMS[path] in message
+
+
+def test_a_loop_of_links_is_a_problem(folder):
+    assert [path for path, _ in read_pictures(folder, ["good.png", "loop.png"], 8, on_error="skip").problems] == ["loop.png"]
+
+
+def test_what_phones_write_beside_a_picture_is_no_second_frame(folder):
+    assert abs(one(folder, "phone.jpg", 64).astype(int) - gradient(64, 64)).mean() < 8
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+@pytest.mark.parametrize(
+    "path", ["../secret.png", "below/../../secret.png", "/etc/passwd", "out.png", "outside/secret.png", "..", "..\\x", "C:\\x"]
+)
+def test_a_path_that_leaves_the_folder_is_refused_even_where_problems_are_skipped(folder, path, on_error):
+    Image.fromarray(noise(8, 8)).save(folder.parent / "secret.png")
+    (folder / "out.png").symlink_to(folder.parent / "secret.png")
+    (folder / "outside").symlink_to(folder.parent)
+    message = refusal(lambda: read_pictures(folder, ["good.png", path], 8, on_error=on_error))
+    assert "leads out of" in message
+    assert "(row 2)" in message
+
+
+def test_a_folder_that_is_itself_a_link_is_fine(folder):
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    np.testing.assert_array_equal(one(link, "good.png", 8), noise(8, 8, 1))
+
+
+def test_rows_stay_in_order_over_many_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "BLOCK", 4)
+    for i in range(10):
+        Image.new("RGB", (3, 3), (i, i, i)).save(tmp_path / f"{i}.png")
+    seen = []
+    order = [3, 1, 4, 1, 5, 9, 2, 6, 0, 8, 7]
+    found = read_pictures(tmp_path, [f"{i}.png" for i in order], 2, on_progress=lambda *progress: seen.append(progress))
+    assert found.images[:, 0, 0, 0].tolist() == order
+    assert seen == [(4, 11), (8, 11), (11, 11)]
+    assert read_pictures(tmp_path, [], 2).images.shape == (0, 2, 2, 3)
+
+
+def test_refusals_of_the_call_itself(folder):
+    assert "There is no folder" in refusal(lambda: read_pictures(folder / "none", ["a"], 8))
+    assert "side is 0" in refusal(lambda: read_pictures(folder, ["good.png"], 0))
+    assert "on_error is 'ignore'" in refusal(lambda: read_pictures(folder, ["good.png"], 8, on_error="ignore"))
+    assert "None of the 2 pictures" in refusal(lambda: read_pictures(folder, ["none", "empty.png"], 8, on_error="skip"))

@@ -1,0 +1,94 @@
+"""Which runs an item needs, and which are done."""
+
+import json
+
+import pytest
+
+from ltpll.data.synthetic.longtail import class_sizes
+from ltpll.errors import InputError, UnknownNameError
+from ltpll.experiments.benchmark import Experiment
+from ltpll.experiments.paper.grid import Finished, Pace, experiments, parse_choice, work
+from ltpll.experiments.paper.items import ITEMS
+from ltpll.extras import EXTRAS
+from ltpll.methods import METHODS
+from ltpll.runs.checksums import marker_of
+from support.refusals import refusal
+
+
+def record(seconds=10.0, hardware="a card", **settings):
+    config = Experiment.from_mapping({"data": "cifar10", **settings}).config()
+    return {"config": config, "environment": {"hardware": hardware}, "seconds": seconds}
+
+
+def test_every_setting_with_the_first_seed_comes_before_any_with_the_second():
+    runs = experiments(ITEMS["main"], 2, {}, {})
+    assert [run.seed for run in runs] == [0] * 156 + [1] * 156
+    assert len({json.dumps(run.config(), sort_keys=True) for run in runs}) == 312
+
+
+def test_a_choice_and_changes_reach_the_runs():
+    runs = experiments(ITEMS["main"], 1, {"epochs": 5}, parse_choice("dataset=cifar100 rho=50 q=0.05 method=corr"))
+    assert {(run.data, run.imbalance, run.ambiguity, run.method, run.epochs) for run in runs} == {("cifar100", 50.0, 0.05, "corr", 5)}
+    assert {run.rebalancer for run in runs} == {"none", "oracle-la", "records"}
+
+
+def test_rows_that_are_not_built_are_left_out(monkeypatch):
+    monkeypatch.setattr("ltpll.experiments.paper.grid.METHODS", {name: cls for name, cls in METHODS.items() if name != "solar"})
+    monkeypatch.setattr("ltpll.experiments.paper.grid.EXTRAS", {name: cls for name, cls in EXTRAS.items() if name != "bcl"})
+    assert ("bcl",) not in {run.extras for run in experiments(ITEMS["baselines"], 1, {}, {})}
+    assert "solar" not in {run.method for run in experiments(ITEMS["mixup"], 1, {}, {})}
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "kind"),
+    [
+        ("cifar10", "name=value", InputError),
+        ("qq=1", "no setting 'qq'", UnknownNameError),
+        ("q=many", "ambiguity is a number", InputError),
+        ("superclass=1", "superclass is true or false", InputError),
+    ],
+)
+def test_a_choice_that_cannot_be_read_is_refused(text, message, kind):
+    assert message in refusal(lambda: parse_choice(text), kind)
+
+
+def test_a_choice_is_read_as_the_type_of_its_setting():
+    assert parse_choice("superclass=true extras=mixup,sfn epochs=3 lr=1") == {
+        "superclass": True,
+        "extras": ("mixup", "sfn"),
+        "epochs": 3,
+        "lr": 1.0,
+    }
+
+
+def test_a_finished_run_counts_whatever_its_precision_and_however_numbers_are_written():
+    finished = Finished([record(precision="bfloat16", imbalance=100)])
+    assert Experiment.from_mapping({"data": "cifar10", "imbalance": 100.0}) in finished
+    assert Experiment.from_mapping({"data": "cifar10", "imbalance": 50}) not in finished
+
+
+def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
+    def write(path, **settings):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"format": "ltpll-run-1", "key": path.parent.name, **record(**settings), **figures}))
+
+    judged = {"balanced_accuracy": 0.5, "per_class": [0.5], "many": 0.5, "medium": None, "few": None}
+    figures = {"last": {"test": judged}, "best": {"test": {"test": judged}}}
+
+    write(tmp_path / "runs" / "a" / "result.json", seed=0)
+    (tmp_path / "runs" / "a" / "done").write_bytes(marker_of(tmp_path / "runs" / "a", ["result.json"]))
+    write(tmp_path / "runs" / "b" / "result.json", seed=1)  # without its marker
+    write(tmp_path / "kept" / "c.json", seed=2)
+    finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")
+    assert [Experiment.from_mapping({"data": "cifar10", "seed": seed}) in finished for seed in range(3)] == [True, False, True]
+
+
+def test_time_is_proportional_to_the_pixels_that_are_seen():
+    config = Experiment.from_mapping({"data": "cifar10", "imbalance": 50, "epochs": 7, "method": "corr"}).config()
+    assert work(config) == class_sizes(5000, 10, 50).sum() * 2 * 1024 * 7
+    finished = Finished([record(seconds=10.0, epochs=100), record(seconds=1.0, epochs=100, seed=1, hardware="a faster card")])
+    runs = [Experiment.from_mapping({"data": "cifar10", "epochs": 200})]
+    assert Pace.of(finished, "a card").seconds(runs) == pytest.approx(20.0)
+    elsewhere = Pace.of(finished, "no card")
+    assert (elsewhere.hardware, elsewhere.seconds(runs)) == ("a faster card", pytest.approx(2.0))
+    assert Pace.of(Finished([]), "a card").seconds(runs) is None

@@ -1,0 +1,103 @@
+"""The benchmark of candidates and targets measures what it says, and prints and writes it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from ltpll.candidates import Candidates
+from ltpll.cli import app
+from ltpll.experiments.speed.targets import bench_targets, draw_sets, exponents, tensor_bytes
+from ltpll.targets import CandidateTargets
+from support.refusals import refusal
+
+SMALL = {"size": 2, "batch": 8, "device": "cpu", "seconds": 0.0}
+
+
+@pytest.mark.parametrize(("p", "q"), [(1.0, 0.0), (0.0, 1.0), (0.5, -0.25)])
+def test_exponents_are_those_of_a_power_law(p, q):
+    rows = [{"examples": n, "classes": c, "value": 3.7 * n**p * c**q} for n in (10, 100, 1000) for c in (20, 40)]
+    found = exponents(rows, lambda row: row["value"])
+    assert found == {"examples": pytest.approx(p, abs=1e-4), "classes": pytest.approx(q, abs=1e-4)}
+
+
+def test_an_exponent_is_the_slope_of_the_best_line_through_the_logarithms():
+    values = {10: 1.0, 100: 5.0, 1000: 7.0}
+    found = exponents([{"examples": n, "classes": 7, "value": value} for n, value in values.items()], lambda row: row["value"])
+    slope = np.polyfit(np.log(list(values)), np.log(list(values.values())), 1)[0]
+    assert found == {"examples": pytest.approx(slope, abs=1e-4), "classes": None}
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+@pytest.mark.parametrize(("n_classes", "size"), [(10, 5), (11, 5), (1000, 3), (2, 1)])
+def test_the_sets_drawn_have_distinct_labels_and_the_sizes_asked_for(n_classes, size, uneven):
+    indptr, numbers = draw_sets(200, n_classes, size, uneven=uneven)
+    rows = np.split(numbers, indptr[1:-1])
+    assert all(len(set(row.tolist())) == len(row) for row in rows)
+    assert 0 <= numbers.min() <= numbers.max() < n_classes
+    assert {len(row) for row in rows} == (set(range(1, 2 * size)) if uneven else {size})
+
+
+def test_memory_is_that_of_every_tensor_held_and_counted_once():
+    candidates = Candidates.from_sets([{0, 1}, {2, 3}, {0, 2}])
+    assert tensor_bytes(candidates) == candidates.n_bytes
+    targets = CandidateTargets(candidates)
+    assert tensor_bytes(candidates, targets) == candidates.n_bytes + 6 * 4
+    targets.again, candidates.inside = targets.values[:2], (torch.zeros(5, dtype=torch.uint8),)
+    assert tensor_bytes(candidates, targets) == candidates.n_bytes + 6 * 4 + 5
+
+
+def test_the_record_has_every_size_with_its_memory_and_times():
+    found = bench_targets([100, 1000], [10, 40], **SMALL, inaturalist=False)
+    assert [(row["examples"], row["classes"]) for row in found["grid"]] == [(100, 10), (100, 40), (1000, 10), (1000, 40)]
+    assert [row["set_sizes"] for row in found["grid"] + found["uneven"]] == 4 * [[2, 2]] + 2 * [[1, 3]]
+    for row in found["grid"]:
+        n, remembered = row["examples"], 8 * (8 + 2 * 8)
+        # Two bytes a label and four for its target, four an offset, and the rows looked up last.
+        assert row["bytes"] == 2 * n * (2 + 4) + 4 * (n + 1) + 4 * 2 + remembered
+        assert row["dense_bytes"] == n * row["classes"] * 5
+        for times in (row["milliseconds"], row["dense_milliseconds"], row["selected_milliseconds"]):
+            assert 0 < times["read"] < 1000
+            assert 0 < times["write"] < 1000
+    assert found["exponents"]["memory"]["classes"] == pytest.approx(0, abs=1e-6)
+    assert found["inaturalist"] is None
+
+
+def test_a_dense_form_that_would_be_large_is_not_built(monkeypatch):
+    monkeypatch.setattr("ltpll.experiments.speed.targets.MOST_DENSE_BYTES", 100 * 10 * 5)
+    small, large = bench_targets([100], [10, 11], **SMALL, inaturalist=False)["grid"]
+    assert small["dense_milliseconds"] is not None
+    assert large["dense_milliseconds"] is None
+    assert large["dense_bytes"] == 100 * 11 * 5
+
+
+@pytest.mark.parametrize(
+    ("examples", "classes", "change", "said"),
+    [
+        ([7], [10], {}, "A batch of 8 is more than 7 examples"),
+        ([100], [3], {}, "4 classes or more, not 3"),
+        ([10**6], [10], {"batch": 500_000}, "500000 is more than 437513"),
+        ([100], [10**5], {"size": 5000}, "not 8142"),
+    ],
+)
+def test_sizes_that_cannot_be_measured_are_refused(examples, classes, change, said):
+    assert said in refusal(lambda: bench_targets(examples, classes, **(SMALL | change)))
+
+
+def test_the_command_prints_a_narrow_table_and_writes_the_record(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("ltpll.experiments.speed.targets.INATURALIST", (300, 60))
+    sizes = ["--examples", "100", "--examples", "200", "--classes", "20", "--batch", "16", "--seconds", "0"]
+    result = CliRunner().invoke(app, ["bench", "targets", *sizes, "--device", "cpu", "--json", str(tmp_path / "found.json")])
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.output.partition("Figures:")[0].splitlines())) <= 80
+    for row in (r"100 +20 +5 ", r"200 +20 +5 ", r"100 +20 +1–9 ", r"300 +60 +5 "):
+        assert re.search(rf"^ *{row}.*\d\.\d+$", result.output.replace(" \n", "\n"), re.M), result.output
+    assert re.search(r"memory +grows as N\^0\.\d+$", result.output, re.M)
+    record = json.loads((tmp_path / "found.json").read_text())
+    assert record["inaturalist"]["classes"] == 60
+    assert "resident_bytes" in record["inaturalist"]
+    assert record["environment"]["commit"]

@@ -1,0 +1,76 @@
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ltpll.experiments.studies import digits
+from ltpll.experiments.studies.study import run_missing
+from ltpll.runs.run import Run
+from ltpll.runs.summary import rows
+from support.commands import ltpll
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("digits")
+    configs = [config for config in digits.configs(2) if config["method"] == "proden"]
+    runs = [Run(root / "digits", config) for config in configs]
+    run_missing(runs, digits.train, workers=0)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def records(runs):
+    return [run.result() for run in runs]
+
+
+def test_the_demo_trains_what_is_missing_prints_its_table_and_leaves_a_page_whose_path_comes_last(runs, tmp_path):
+    shutil.copytree(runs[0].root, tmp_path / "ltpll-runs" / "digits")
+    result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "2 of 4 runs were finished earlier" in result.stdout
+    for row in ("proden", "proden + oracle-la-posthoc", "proden + records", "corr", "corr + oracle-la-posthoc", "corr + records"):
+        assert re.search(rf"^\s*{re.escape(row)}\s+\d+\.\d", result.stdout, re.M), result.stdout
+    last = result.stdout.strip().splitlines()[-1]
+    page = Path(last.removeprefix("Report: "))
+    assert page == (tmp_path / "ltpll-runs" / "demo.html").resolve()
+    assert "<html" in page.read_text()[:500]
+
+
+def test_the_study_crosses_two_methods_with_two_trainings_over_seeds():
+    cells = [(config["method"], config["rebalancer"], config["seed"]) for config in digits.configs(3)]
+    assert len(set(cells)) == len(cells) == 2 * 2 * 3
+
+
+def test_classes_fall_from_the_largest_by_the_imbalance(records):
+    counts = records[0]["class_counts"]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] == 120
+    assert counts[0] / counts[-1] == pytest.approx(20, rel=0.01)
+
+
+def test_records_recovers_more_labels_than_no_rebalancing_and_lifts_the_rarer_classes(records):
+    table = {row.posthoc or row.rebalancer: row for row in rows(records)}
+    assert set(table) == {"none", "oracle-la-posthoc", "records"}
+    assert table["records"].target_recovery.mean > table["none"].target_recovery.mean
+    assert table["records"].last("medium").mean > table["none"].last("medium").mean
+    assert table["records"].last("balanced_accuracy").mean > table["none"].last("balanced_accuracy").mean
+
+
+def test_subset_candidates_and_training_have_seeds_of_their_own(records):
+    seeds = [seed for record in records for seed in record["seeds"].values()]
+    assert len(set(seeds)) == 6  # three for each of the two seeds, shared by the rows that are compared
+    assert records[0]["seeds"] == records[1]["seeds"]
+
+
+def test_a_record_says_what_it_was_measured_with_and_carries_its_curves(records):
+    record = records[0]
+    assert {"commit", "python", "torch", "hardware", "threads"} <= record["environment"].keys()
+    epochs = record["config"]["epochs"]
+    assert record["curves"]["epoch"] == list(range(1, epochs + 1))
+    assert record["curves"]["accuracy"]["test"][-1] == record["last"]["test"]["balanced_accuracy"]
+    best = record["best"]["test"]
+    assert best["test"]["balanced_accuracy"] == max(record["curves"]["accuracy"]["test"])
+    assert np.isclose(sum(record["last"]["mean_target"]), 1, atol=1e-4)

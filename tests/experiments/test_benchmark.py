@@ -1,0 +1,185 @@
+import json
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from ltpll.candidates import Candidates
+from ltpll.cli.progress import watch_epochs
+from ltpll.data.benchmarks.image_sets import write_image_set
+from ltpll.errors import InputError
+from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem, experiment_run, train
+from ltpll.runs.run import Run
+from support.commands import ltpll
+from support.pictures import coloured_images
+
+SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_image_set(coloured_images(), folder)
+    return folder
+
+
+def test_the_defaults_are_the_papers_protocol():
+    made = Experiment("cifar100")
+    assert (made.epochs, made.batch_size, made.lr, made.weight_decay) == (800, 256, 0.01, 1e-3)
+    assert (made.model, made.width, made.views, made.method, made.rebalancer) == ("resnet18", 64, "paper", "corr", "records")
+
+
+def test_an_experiment_and_its_config_are_the_same_thing():
+    made = Experiment.from_mapping({**SMALL, "extras": ["mixup"], "options": {"lw": {"beta": 2}}, "method": "lw"})
+    config = made.config()
+    assert config.pop("experiment") == "images"
+    assert Experiment.from_mapping(config) == made
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epoch": 5}, "unknown entry 'epoch'"),
+        ({"epochs": "many"}, "epochs is 'many'"),
+        ({"lr": True}, "lr is True"),
+        ({"method": 3}, "method is 3"),
+        ({"superclass": "yes"}, "superclass is 'yes'"),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused_by_name(change, message):
+    with pytest.raises(InputError, match=message):
+        Experiment.from_mapping({**SMALL, **change})
+
+
+def test_a_config_without_data_is_refused():
+    with pytest.raises(InputError, match="names no data"):
+        Experiment.from_mapping({})
+
+
+def test_the_problem_is_long_tailed_ambiguous_and_drawn_by_the_seed_alone():
+    one, same, other = (draw_problem(Experiment.from_mapping({**SMALL, "seed": seed}), coloured_images()) for seed in (0, 0, 1))
+    assert np.bincount(one.y).tolist() == [24, 15, 9, 6]
+    assert bool(one.candidates.contains(torch.from_numpy(one.y)).all())
+    assert torch.equal(one.x, same.x)
+    assert torch.equal(one.candidates.labels, same.candidates.labels)
+    assert not (len(one.candidates.labels) == len(other.candidates.labels) and torch.equal(one.candidates.labels, other.candidates.labels))
+    assert one.x.shape == (54, 3, 32, 32)
+    assert one.x.dtype == torch.uint8
+    np.testing.assert_allclose(one.mean, one.x.float().mean((0, 2, 3)) / 255, atol=1e-4)
+    np.testing.assert_allclose(one.std, one.x.float().std((0, 2, 3)) / 255, atol=1e-3)
+
+
+def test_superclass_ambiguity_needs_superclasses_and_prefers_them():
+    experiment = Experiment.from_mapping({**SMALL, "superclass": True, "ambiguity": 0.05, "imbalance": 1})
+    with pytest.raises(InputError, match="no superclasses"):
+        draw_problem(experiment, coloured_images())
+    drawn = draw_problem(experiment, coloured_images(superclass=np.asarray([0, 0, 1, 1])))
+    dense = drawn.candidates.dense().numpy()
+    same = dense[np.arange(len(drawn.y)), drawn.y ^ 1].mean()
+    assert same > dense[np.arange(len(drawn.y)), (drawn.y + 2) % 4].mean()
+
+
+def test_an_image_set_with_sets_of_its_own_is_taken_as_it_is():
+    own = Candidates.from_sets([[c, (c + 1) % 4] for c in coloured_images().y_train])
+    drawn = draw_problem(Experiment.from_mapping(SMALL), coloured_images(candidates=own))
+    assert len(drawn.y) == 96
+    assert torch.equal(drawn.candidates.labels, own.labels)
+
+
+def test_options_reach_the_part_they_name():
+    experiment = Experiment.from_mapping(
+        {**SMALL, "method": "lw", "rebalancer": "records", "options": {"lw": {"beta": 2.0}, "records": {"momentum": 0.5}}}
+    )
+    trainer = build_trainer(experiment, draw_problem(experiment, coloured_images()), device="cpu")
+    assert trainer.method.beta == 2.0
+    assert trainer.rebalancer.momentum == 0.5
+
+
+@pytest.mark.parametrize("rebalancer", ["none", "records"])
+def test_a_run_leaves_its_record_and_none_brings_the_posthoc_row(tmp_path, rebalancer):
+    experiment = Experiment.from_mapping({**SMALL, "rebalancer": rebalancer, "extras": ["mixup"]})
+    run = experiment_run(tmp_path, experiment)
+    train(run, coloured_images(), device="cpu", measure_every=2)
+    result = run.result()
+    assert result["curves"]["epoch"] == [2, 3]
+    assert result["posthoc"] == (["oracle-la-posthoc"] if rebalancer == "none" else [])
+    assert result["class_counts"] == [24, 15, 9, 6]
+    assert result["engine"] == "eager"
+    assert result["views_per_second"] > 0
+
+
+def test_training_images_learns(tmp_path):
+    experiment = Experiment.from_mapping({**SMALL, "width": 4, "epochs": 8, "views": "flip-crop", "method": "proden", "lr": 0.1})
+    run = experiment_run(tmp_path, experiment)
+    train(run, coloured_images(), device="cpu", measure_every=8)
+    assert run.result()["last"]["target_recovery"] > 0.8
+
+
+# ---- the command ----------------------------------------------------------------------------------------------------
+
+
+def call(root, *arguments, cwd):
+    options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
+    return ltpll("train", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
+
+
+def test_the_train_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):
+    (tmp_path / "config.yaml").write_text("method: proden\nepochs: 2\nrebalancer: none\n")
+    first = call(root, "--config", "config.yaml", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "float32, eager steps" in first.stdout
+    assert "oracle-la-posthoc: balanced accuracy" in first.stdout
+    again = call(root, "--method", "proden", "--epochs", "2", "--rebalancer", "none", cwd=tmp_path)
+    assert "finished earlier" in again.stdout
+
+
+def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = call(root, "--epochs", "2", "--measure-every", "1", "--method", "proden", "--tensorboard", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    folder = next(path.parent for path in tmp_path.rglob("events.out.*"))
+    events = EventAccumulator(str(folder)).Reload()
+    logged = [json.loads(line) for line in (folder.parent / "metrics.jsonl").read_text().splitlines()]
+    assert [event.value for event in events.Scalars("loss")] == pytest.approx([record["loss"] for record in logged])
+    accuracies = [record["test"]["balanced_accuracy"] for record in logged]
+    assert [event.value for event in events.Scalars("test/balanced_accuracy")] == pytest.approx(accuracies)
+
+
+def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = Run(tmp_path, {"seed": 0})
+    run.start()
+    for epochs in ((1, 2, 3), (3, 4)):  # a process that is killed before its third epoch is in a checkpoint, and the next
+        watch, close = watch_epochs(run, 4, tensorboard=True)
+        for epoch in epochs:
+            watch({"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1})
+        close()
+        time.sleep(1.1)  # the files' names count seconds
+    events = EventAccumulator(str(run.folder / "tensorboard"))
+    events.Reload()
+    assert [(one.step, one.value) for one in events.Scalars("loss")] == [(1, 31.0), (2, 32.0), (3, 23.0), (4, 24.0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "prodem"], "Did you mean 'proden'"),
+        (["--config", "missing.yaml"], "no config file missing.yaml"),
+        (["--views", "wild"], "wild"),
+        (["--engine", "captured"], "needs a CUDA device"),
+    ],
+)
+def test_bad_settings_are_one_sentence_and_exit_2(root, tmp_path, arguments, message):
+    result = call(root, *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_image_set_that_is_not_prepared_names_the_command_that_prepares_it(tmp_path):
+    result = call(tmp_path / "nothing", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "ltpll data prepare cifar10" in result.stderr

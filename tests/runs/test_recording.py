@@ -1,0 +1,205 @@
+import os
+import signal
+
+import pytest
+import torch
+
+from ltpll.data import four_squares, uniform_candidates
+from ltpll.errors import CheckpointWarning
+from ltpll.evaluation.metrics import Truth
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from ltpll.rebalancers import REBALANCERS
+from ltpll.runs.recording import record_training, rounded, snapshots
+from ltpll.runs.run import Run
+from ltpll.runs.schema import check_record
+from ltpll.training import state as resuming
+from ltpll.training.trainer import PartialLabelTrainer
+from support.refusals import refusal
+
+
+def record(run, *, stop_after=None, checkpoint_every=2, **more):
+    x, y = four_squares([10, 20, 40, 80], seed=0)
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
+    trainer = PartialLabelTrainer(
+        model, METHODS["proden"](), REBALANCERS["records"](n_features=8), epochs=7, batch_size=32, lr=0.1, device="cpu"
+    )
+
+    def stop(epoch_record):
+        if epoch_record["epoch"] == stop_after:
+            raise KeyboardInterrupt
+
+    candidates = uniform_candidates(y, 4, 0.5, seed=0)
+    record_training(run, trainer, x, candidates, Truth(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept", **more)
+    return trainer
+
+
+def untimed(records):
+    return [{key: value for key, value in one.items() if key not in ("seconds", "views_per_second")} for one in records]
+
+
+def test_a_log_cut_off_in_a_line_or_ahead_of_the_checkpoint_is_made_good(tmp_path):
+    whole, run = Run(tmp_path / "whole", {"seed": 0}), Run(tmp_path / "cut", {"seed": 0})
+    record(whole)
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=3)
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 4, "lo')
+    assert [one["epoch"] for one in run.records()] == [1, 2, 3]
+    (run.folder / ".result.json.17.tmp").write_text("what a killed process left")
+    record(run)
+    assert untimed(run.records()) == untimed(whole.records())
+    assert not list(run.folder.glob("*.tmp"))
+
+
+def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_its_log(tmp_path):
+    whole, run = Run(tmp_path / "whole", {"seed": 0}), Run(tmp_path / "cut", {"seed": 0})
+    record(whole)
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=5)
+    newest = run.folder / "checkpoint.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    with pytest.warns(CheckpointWarning, match=r"checkpoint.safetensors is damaged \(.*\): it now lies in checkpoint.refused.safetensors"):
+        record(run)
+    assert untimed(run.records()) == untimed(whole.records())
+    assert run.result()["last"] == whole.result()["last"]
+
+
+def test_of_many_classes_only_the_last_epoch_keeps_the_figures_of_each(tmp_path, monkeypatch):
+    few, many = (Run(tmp_path / name, {"method": "proden", "rebalancer": "records", "seed": 0}) for name in ("few", "many"))
+    record(few)
+    monkeypatch.setattr(resuming, "LONG", 3)  # there are four classes
+    with pytest.raises(KeyboardInterrupt):
+        record(many, stop_after=5)
+    trainer = record(many)
+    assert ["per_class" in one["test"] for one in trainer.history] == [False] * 6 + [True]
+    assert not any("mean_target" in one or "mean_prediction" in one["test"] for one in many.records())
+    one, other = few.result(), many.result()
+    assert one["last"] == other["last"]
+    assert one["curves"] == other["curves"]
+    assert other["snapshots"]["epoch"] == [7]
+    check_record(other)
+
+
+def test_two_damaged_checkpoints_are_refused_in_one_sentence_and_left_alone(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=5)
+    paths = [run.folder / "checkpoint.safetensors", run.folder / "checkpoint.previous.safetensors"]
+    for path in paths:
+        path.write_bytes(b"nothing")
+    message = refusal(lambda: record(run))
+    assert all(f"{path} is damaged" in message for path in paths)
+    assert message.endswith("delete both to start again, or use another path.")
+    assert all(path.read_bytes() == b"nothing" for path in paths)
+
+
+def test_a_log_that_lacks_epochs_of_its_checkpoint_is_refused(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=5)
+    lines = (run.folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (run.folder / "metrics.jsonl").write_bytes(b"".join(lines[:3]))
+    assert "has 3 of the 4 epochs of its checkpoint: delete" in refusal(lambda: record(run))
+
+
+def test_the_seconds_of_an_epoch_are_those_of_every_process_that_worked_on_it(tmp_path, monkeypatch):
+    """Two seconds in one process and three in another, by a clock that stands still otherwise."""
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background do not have
+    steps, original = 0, PartialLabelTrainer.step
+
+    def step(self, *given):
+        nonlocal now, steps
+        now, steps = now + 1, steps + 1
+        if steps == 6:  # of four an epoch
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, *given)
+
+    monkeypatch.setattr(PartialLabelTrainer, "step", step)
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, checkpoint_every=1)
+    signal.signal(signal.SIGINT, before)
+    now = 1000.0
+    record(run, checkpoint_every=1)
+    assert [one["seconds"] for one in run.records()] == [4.0] * 7
+    assert run.result()["views_per_second"] == 32
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 6])
+def test_an_interrupted_run_ends_with_the_records_of_an_undisturbed_one(tmp_path, stop_after):
+    whole = Run(tmp_path / "whole", {"seed": 0})
+    trained = record(whole)
+    run = Run(tmp_path / "cut", {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=stop_after)
+    assert not run.done
+    again = record(run)
+    assert run.done
+    assert untimed(run.records()) == untimed(whole.records())
+    for name in ("last", "best", "curves", "note"):
+        assert run.result()[name] == whole.result()[name]
+    assert torch.equal(again.targets.values, trained.targets.values)
+
+
+def test_without_checkpoints_an_interrupted_run_starts_anew(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    with pytest.raises(KeyboardInterrupt):
+        record(run, stop_after=3, checkpoint_every=0)
+    record(run, checkpoint_every=0)
+    assert [one["epoch"] for one in run.records()] == list(range(1, 8))
+
+
+def test_seconds_and_speed_come_from_the_epochs(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    record(run)
+    seconds = sorted(one["seconds"] for one in run.records())
+    assert run.result()["seconds"] == pytest.approx(sum(seconds), abs=0.01)
+    assert run.result()["views_per_second"] == pytest.approx(128 / seconds[3], rel=0.01)  # 4 batches of 32, one view, median of 7
+
+
+def test_rounding_keeps_structure_and_everything_but_floats():
+    assert rounded({"a": [0.12345678, 1, None, "x"], "b": (True, {"c": 2.0})}) == {
+        "a": [0.123457, 1, None, "x"],
+        "b": [True, {"c": 2.0}],
+    }
+
+
+def test_a_run_counts_only_when_everything_that_belongs_to_it_is_written(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+
+    def fail():
+        assert not run.done
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        record(run, before_done=fail)
+    assert not run.done
+    record(run, before_done=lambda: (run.folder / "more").touch())
+    assert run.done
+    assert (run.folder / "more").exists()
+
+
+def test_snapshots_are_evenly_spread_and_end_with_the_last():
+    history = [
+        {"epoch": epoch, "loss": 1.0} | ({"test": {"mean_prediction": [epoch / 100]}} if epoch % 2 == 0 else {}) for epoch in range(1, 41)
+    ]
+    kept = snapshots(history, ["test"])
+    assert kept["epoch"] == [4, 10, 14, 20, 24, 30, 34, 40]
+    assert kept["mean_prediction"]["test"] == [[epoch / 100] for epoch in kept["epoch"]]
+    assert snapshots(history[:5], ["test"])["epoch"] == [2, 4]
+
+
+def test_a_finished_run_that_has_lost_its_result_gets_the_same_from_its_checkpoint(tmp_path):
+    run = Run(tmp_path, {"seed": 0})
+    record(run)
+    before = run.result()
+    (run.folder / "result.json").unlink()
+    assert not run.done
+    trained = record(run)
+    assert trained.history[-1]["epoch"] == 7
+    assert run.done
+    for name in ("last", "best", "curves", "note"):
+        assert run.result()[name] == before[name]

@@ -1,0 +1,195 @@
+"""Small trainings for children that are killed, and ways to be killed at a chosen moment."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.readers.tables import read_table
+from ltpll.errors import InputError
+from ltpll.evaluation.metrics import Truth
+from ltpll.experiments import benchmark as experiment
+from ltpll.experiments.benchmark import Experiment, experiment_run
+from ltpll.extras import EXTRAS
+from ltpll.methods import METHODS
+from ltpll.models import build_model
+from ltpll.rebalancers import REBALANCERS
+from ltpll.runs.recording import record_training
+from ltpll.runs.run import Run
+from ltpll.training.checkpoint import read_checkpoint
+from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.views import Jitter, Views
+from support.pictures import coloured_images
+
+# Everything by which content comes to lie on the disk under a name, or is gone.
+OPERATIONS = ("replace", "rename", "unlink", "rmdir", "mkdir", "fsync")
+
+
+def points_run(root, *, epochs=2, fresh=False, **options):
+    """A recorded training of points on the plane with a checkpoint after every epoch: a hundredth of a second, and all of a run's files."""
+    torch.set_num_threads(1)
+    x, y = four_squares([10, 20, 40, 80], seed=0)
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
+    trainer = PartialLabelTrainer(
+        model,
+        METHODS["corr"](),
+        REBALANCERS["records"](n_features=8),
+        [EXTRAS["mixup"]()],
+        views=Views(strong=(Jitter(0.1),)),
+        epochs=epochs,
+        batch_size=32,
+        lr=0.1,
+        device="cpu",
+        chunk=64,
+    )
+    run = Run(Path(root), {"seed": 0})
+    with run.locked():
+        if fresh:
+            run.forget()
+        if not run.done:
+            record_training(run, trainer, x, uniform_candidates(y, 4, 0.5, seed=0), Truth(x, y, y), checkpoint_every=1, **options)
+
+
+def read_damaged_parquet(folder):
+    """Read a table with every byte changed in turn; print how many of them were refused, and how many were read all the same."""
+    path = Path(folder) / "t.parquet"
+    pq.write_table(pa.table({"candidates": [["a"], ["a", "b"], ["b"]], "x": [1.0, 2.0, 3.0], "note": ["p", "q", "r"]}), path)
+    whole = path.read_bytes()
+    refused = 0
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ (1 << position % 8)]) + whole[position + 1 :])
+        try:
+            read_table(path)
+        except InputError:
+            refused += 1
+    print(refused, len(whole) - refused)
+
+
+def images_run(root, epochs=4, device="cpu", precision="float32", **options):
+    """The same of a small image experiment: a ResNet with batch norm, image views, RECORDS and mixup."""
+    torch.set_num_threads(1)
+    experiment.CHECKPOINT_SECONDS = 0.0
+    settings = {"data": "cifar10", "imbalance": 2, "ambiguity": 0.2, "width": 2, "epochs": epochs, "batch_size": 16, "lr": 0.05}
+    settings |= {"precision": precision, "extras": ["mixup"]}
+    run = experiment_run(Path(root), Experiment.from_mapping(settings))
+    images = coloured_images(per_class=16, per_test_class=3, side=8)
+    experiment.train(run, images, device=device, measure_every=2, **options)
+
+
+def command(*arguments):
+    """What `ltpll` does with these arguments."""
+    from ltpll.cli import main
+
+    torch.set_num_threads(1)
+    sys.argv = ["ltpll", *arguments]
+    main()
+
+
+# ---- ways to die -----------------------------------------------------------------------------------------------------
+
+
+def killed_at(moment, function, *arguments, torn=False, count=None, **options):
+    """Call a function of this module, killed just before its `moment`-th disk operation (0: never).
+
+    With `torn`, a file whose content was about to be made safe has lost its last half. How many operations there were goes into `count`.
+    """
+    seen = 0
+
+    def watched(name, operation):
+        def call(*given, **more):
+            nonlocal seen
+            seen += _changes_something(name, *given, **more)
+            if seen == moment:
+                if torn and name == "fsync":
+                    os.truncate(given[0], os.fstat(given[0]).st_size // 2)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return operation(*given, **more)
+
+        return call
+
+    for name in OPERATIONS:
+        setattr(os, name, watched(name, getattr(os, name)))
+    globals()[function](*arguments, **options)
+    if count:
+        Path(count).write_text(str(seen))
+
+
+def _changes_something(name, what, *_, dir_fd=None):
+    if name == "fsync":
+        return not stat.S_ISDIR(os.fstat(what).st_mode)  # the moment after a file has got its name is the moment before the next
+    if name in ("mkdir", "unlink") and dir_fd is None:
+        return Path(what).exists() == (name == "unlink")
+    return True
+
+
+def signalled_at(step, number, function, *arguments, **options):
+    """Call a function of this module, with a signal to this process in the middle of its `step`-th training step."""
+    seen, original = 0, PartialLabelTrainer.step
+
+    def watched(self, *given):
+        nonlocal seen
+        seen += 1
+        if seen == step:
+            os.kill(os.getpid(), number)
+        return original(self, *given)
+
+    PartialLabelTrainer.step = watched
+    globals()[function](*arguments, **options)
+
+
+def short_of_room(size, function, *arguments, **options):
+    """Call a function of this module with files limited to `size` bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    globals()[function](*arguments, **options)
+
+
+def on_small_disk(folder, size, copy, function, *arguments, **options):
+    """Call a function of this module with a file system of `size` bytes in `folder`, which is copied elsewhere afterwards.
+
+    Exits with 77 where that is not allowed.
+    """
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, check=False)
+    if made.returncode:
+        raise SystemExit(77)
+    try:
+        globals()[function](*arguments, **options)
+    finally:
+        shutil.copytree(folder, copy)
+        subprocess.run(["umount", folder], check=True)
+
+
+def without_privileges(function, *arguments, **options):
+    """Call a function of this module as somebody whom permissions bind."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+    globals()[function](*arguments, **options)
+
+
+# ---- what must not differ --------------------------------------------------------------------------------------------
+
+
+def outcome(root):
+    """Everything that a finished run leaves but times: its result, its log and, bit for bit, its last checkpoint."""
+    (marker,) = Path(root).rglob("done")
+    folder = marker.parent
+    result = json.loads((folder / "result.json").read_text())
+    tensors, values = read_checkpoint(folder / "checkpoint.safetensors")
+    log = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {
+        "result": {name: result[name] for name in ("config", "last", "best", "curves", "snapshots", "skipped")},
+        "log": [{key: value for key, value in one.items() if key not in ("seconds", "views_per_second", "crc32")} for one in log],
+        "history": values["history"],
+        "tensors": {name: tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()},
+    }

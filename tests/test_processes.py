@@ -1,0 +1,62 @@
+"""Facts about calls in several processes."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ltpll.processes import in_processes
+from support.processes import environment_of_tests
+
+
+def power(base, exponent):
+    return base**exponent
+
+
+def note_and_wait(path):
+    path.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def test_results_of_all_calls_come_back():
+    assert sorted(in_processes(power, [(2, k) for k in range(5)], 2)) == [1, 2, 4, 8, 16]
+
+
+def test_an_interrupt_ends_all_calls_and_leaves_neither_process_nor_thread(tmp_path):
+    path = tmp_path / "pid"
+
+    def interrupt_once_started():
+        if path.exists() and path.read_text():
+            raise KeyboardInterrupt
+
+    threads = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        in_processes(note_and_wait, [(path,), (path,), (path,)], 1, interrupt_once_started)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(path.read_text()), 0)
+    # The pool's own thread left running prints a traceback at exit once in a while.
+    assert set(threading.enumerate()) == threads
+
+
+def test_what_a_call_raises_reaches_the_caller():
+    with pytest.raises(ZeroDivisionError):
+        in_processes(power, [(0, -1), (2, 1)], 2)
+
+
+def test_processes_end_with_a_parent_that_was_killed(tmp_path):
+    path = tmp_path / "pid"
+    code = f"import test_workers, pathlib; test_workers.in_processes(test_workers.note_and_wait, [(pathlib.Path({str(path)!r}),)], 1)"
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment_of_tests())
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    child = int(path.read_text())
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert time.monotonic() < deadline

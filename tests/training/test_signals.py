@@ -1,0 +1,114 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from ltpll.training.signals import Terminated, exit_on_sigterm, held_back
+
+
+@pytest.fixture
+def heard():
+    """Which signals reached a handler of this test's own."""
+    numbers = []
+    before = {number: signal.signal(number, lambda n, frame: numbers.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield numbers
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_it_is_delivered_and_only_then_reaches_its_handler(heard, number):
+    with held_back() as signals:
+        assert not signals.waiting()
+        signals.deliver()
+        send(number)
+        assert signals.waiting()
+        assert heard == []
+        signals.deliver()
+        assert heard == [number]
+        assert not signals.waiting()
+        send(number)
+    assert heard == [number] * 2  # at the end at the latest
+    send(number)
+    assert heard == [number] * 3
+
+
+def test_a_second_interrupt_does_not_wait_and_a_second_sigterm_does(heard):
+    with held_back() as signals:
+        send(signal.SIGTERM)
+        send(signal.SIGTERM)
+        assert heard == []
+        signals.deliver()
+        heard.clear()
+        send(signal.SIGINT)
+        send(signal.SIGINT)
+        assert heard == [signal.SIGINT]
+        assert not signals.waiting()
+
+
+def test_a_signal_is_delivered_even_if_something_else_goes_wrong_first(heard):
+    def work():
+        with held_back():
+            send(signal.SIGTERM)
+            raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        work()
+    assert heard == [signal.SIGTERM]
+
+
+def test_an_interrupt_is_a_keyboard_interrupt_after_all():
+    reached = []
+
+    def work():
+        with held_back() as signals:
+            send(signal.SIGINT)
+            reached.append("held back")
+            signals.deliver()
+            reached.append("never")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert reached == ["held back"]
+
+
+def test_what_is_ignored_stays_ignored(heard):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with held_back() as signals:
+        send(signal.SIGINT)
+        assert not signals.waiting()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_in_another_thread_or_unasked_nothing_is_held_back(heard, wanted):
+    handlers = []
+
+    def look():
+        with held_back(wanted) as signals:
+            handlers.append(signal.getsignal(signal.SIGTERM))
+            assert not signals.waiting()
+
+    if wanted:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    else:
+        look()
+    assert handlers == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_sigterm_can_end_a_process_like_an_exception_with_status_143(heard):
+    exit_on_sigterm()
+    with pytest.raises(Terminated) as end:
+        send(signal.SIGTERM)
+    assert end.value.code == 143
