@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import KFold
 
-from ltpll.data import long_tail_subset, uniform_candidates
+from ltpll.data.synthetic import long_tail_subset, uniform_candidates
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.environment import environment

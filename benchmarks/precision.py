@@ -19,7 +19,7 @@ import torch
 from scipy import stats
 
 from ltpll.data.benchmarks.image_sets import load_image_set
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.runs.environment import environment
 
@@ -45,7 +45,7 @@ def main() -> None:
             if options.device == "cpu":
                 engine = "eager"
             trainer = build_trainer(replace(experiment, precision=precision), problem, device=options.device, engine=engine)
-            truth = Truth(problem.x_test, problem.y_test, problem.y)
+            truth = Evaluate(problem.x_test, problem.y_test, problem.y)
             trainer.fit(problem.x, problem.candidates, measure=truth, measure_every=options.epochs)
             figures = {name: float(100 * read(trainer.history[-1])) for name, read in FIGURES.items()}
             runs.append({"seed": seed, "way": way, **figures})

@@ -391,10 +391,9 @@ def run_image_set(case: bytes, folder: Path) -> None:
 
 def run_own(case: bytes, folder: Path) -> None:
     """A finished run's folder, up to the tables and the page that are made of it, and how its table would be read again."""
-    from ltpll.cleaning.page import page_of
     from ltpll.cleaning.prediction import source_like
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns, read_cleaned
-    from ltpll.report.cleaning_page import render_own_page
+    from ltpll.report.cleaning_page import page_of, render_own_page
     from ltpll.runs.checksums import MARKER, marker_of
 
     home = folder / "run"

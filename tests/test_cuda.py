@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.experiments.speed.engine import random_images
 from ltpll.extras import EXTRAS
@@ -51,12 +51,12 @@ def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_
         precision=precision,
     )
     posthoc = {"oracle-la-posthoc": REBALANCERS["oracle-la-posthoc"](np.bincount(y))}
-    return trainer.fit(x, candidates, measure=Truth(x_test, y_test, y, posthoc=posthoc), **options)
+    return trainer.fit(x, candidates, measure=Evaluate(x_test, y_test, y, posthoc=posthoc), **options)
 
 
 @pytest.mark.parametrize(
     ("method", "rebalancer"),
-    [(name, each) for name in METHODS for each in REBALANCERS if each == "none" or not METHODS[name].own_rebalancing],
+    [(name, each) for name in METHODS for each in REBALANCERS if each == "none" or not METHODS[name].why_no_rebalancer],
 )
 def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalancer, monkeypatch):
     """With the rows in one order, since a GPU would draw another one, and PiCo's prototypes follow one row after the other."""
@@ -336,7 +336,7 @@ def test_a_resnet_learns_real_digits_with_image_views_and_mixup():
         lr=0.05,
         device="cuda",
     )
-    trainer.fit(x[:1400], candidates, measure=Truth(x[1400:], y[1400:], y[:1400]))
+    trainer.fit(x[:1400], candidates, measure=Evaluate(x[1400:], y[1400:], y[:1400]))
     assert trainer.history[-1]["test"]["accuracy"] > 0.9
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from ltpll import Candidates, PartialLabelClassifier, PartialLabelTrainer, approximated_accuracy, covering_rate
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -108,7 +108,7 @@ def test_one_label_a_row_is_a_set_of_one():
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_fits_predicts_and_cleans(method):
     x, y, candidates = squares(ambiguity=0.3)
-    rebalancer = "none" if METHODS[method].own_rebalancing else "records"
+    rebalancer = "none" if METHODS[method].why_no_rebalancer else "records"
     options = {"solar": {"ramp_epochs": 5}, "htc": {"ramp_epochs": 5}}.get(method)
     lr = {"lr": 1.0, "weight_decay": 0.0} if method == "lw" else {}
     fitted = quick(method=method, rebalancer=rebalancer, options=options and {method: options}, steps=400, **lr).fit(x, candidates)
@@ -228,7 +228,7 @@ def test_a_clone_is_unfitted_and_a_pickle_predicts_the_same():
 def test_a_saved_classifier_predicts_and_cleans_the_same_without_unpickling_anything(method, tmp_path, monkeypatch):
     x, _, candidates = squares(n=20)
     table = pd.DataFrame(x, columns=["width", "height"])
-    rebalancer = "none" if METHODS[method].own_rebalancing else "records"
+    rebalancer = "none" if METHODS[method].why_no_rebalancer else "records"
     fitted = quick(method=method, rebalancer=rebalancer, steps=20, extras=("bcl",)).fit(table, forms(candidates)["names in lists"])
     fitted.save(tmp_path / "classifier")
     monkeypatch.setattr(pickle, "Unpickler", None)

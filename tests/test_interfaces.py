@@ -26,7 +26,7 @@ def assert_are_targets(method, targets, candidates):
     assert torch.isfinite(targets).all()
     torch.testing.assert_close((targets * candidates).sum(1), torch.ones(len(targets)))
     off = (targets * ~candidates).sum(1)
-    expected = (~candidates).any(1).float() if method.covers == "classes" else torch.zeros(len(targets))
+    expected = (~candidates).any(1).float() if method.targets_on == "classes" else torch.zeros(len(targets))
     torch.testing.assert_close(off, expected)
 
 
@@ -58,7 +58,7 @@ def test_what_a_step_minimises_has_finite_gradients_whatever_the_logits(method, 
     p = problem(method, scale=scale)
     views = (*p.outputs.features, torch.flip(p.outputs.features[0], [0]))[: max(2, method.n_views)]
     logits = tuple((view @ p.head.weight.T * scale).requires_grad_() for view in views)
-    outputs = Outputs(logits[: method.n_shown], views[: method.n_shown])
+    outputs = Outputs(logits[: method.n_forward_views], views[: method.n_forward_views])
     part.observe(outputs.detach(), p.head)
     step = step_of(p._replace(outputs=outputs), part, views)
     method.start_epoch(3, 5)
@@ -66,7 +66,7 @@ def test_what_a_step_minimises_has_finite_gradients_whatever_the_logits(method, 
     if extra:
         added = EXTRAS[extra]()
         added.attach(Classifier(torch.nn.Identity(), p.head))
-        own = added.inputs(step.batch._replace(views=views[: method.n_shown]), step.generator)
+        own = added.inputs(step.batch._replace(views=views[: method.n_forward_views]), step.generator)
         said = step.forward(own.views) if own else None
         loss = loss + added.loss(method, replace(step, outputs=Outputs(logits, views)), own, said)
     assert loss.shape == ()
@@ -169,7 +169,7 @@ def test_a_rebalancers_state_round_trip_keeps_its_prior(rebalancer):
 @pytest.mark.parametrize("extras", [(), tuple(EXTRAS)], ids=["plain", "all-extras"])
 def test_every_combination_trains_checkpoints_and_goes_on_identically(method, rebalancer, extras, tmp_path):
     """Stopped in the middle of an epoch (SoLar's first after its new start) and again at its end, each time taken up by another trainer."""
-    if method.own_rebalancing and rebalancer != "none":
+    if method.why_no_rebalancer and rebalancer != "none":
         pytest.skip("refused: see tests/test_trainer.py")
     g = torch.Generator().manual_seed(1)
     x = torch.randn(40, 6, generator=g)

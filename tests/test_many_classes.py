@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np, torch
 from ltpll.experiments.speed.targets import draw_sets
 from ltpll.candidates import Candidates
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.transduction import believed
+from ltpll.targets import transduce
 
 torch.set_num_threads(1)
 
@@ -50,8 +50,8 @@ def trained(n, n_classes):
         model, METHODS["proden"](), REBALANCERS["records"](n_features=16),
         epochs=1, warmup_epochs=0, batch_size=min(256, n), lr=0.1, device="cpu",
     )
-    trainer.fit(x, Candidates.from_flat(*sets, n_classes), measure=Truth(x[:1000], y[:1000], y))
-    return trainer, believed(trainer.targets, trainer.candidates), trainer.predict(x[: n // 4])
+    trainer.fit(x, Candidates.from_flat(*sets, n_classes), measure=Evaluate(x[:1000], y[:1000], y))
+    return trainer, transduce(trainer.targets, trainer.candidates), trainer.predict(x[: n // 4])
 
 def inaturalist():
     candidates = Candidates.from_flat(*sets, 8142)

@@ -23,9 +23,9 @@ def sets_of_labels(draw):
     return draw(st.lists(st.sets(st.integers(0, n_classes - 1), min_size=1), min_size=1, max_size=10)), n_classes
 
 
-def uniform(sets, n_classes, covers):
+def uniform(sets, n_classes, targets_on):
     """The starting matrix, written out."""
-    if covers == "classes":
+    if targets_on == "classes":
         return np.full((len(sets), n_classes), 1 / n_classes, dtype=np.float32)
     dense = np.zeros((len(sets), n_classes), dtype=np.float32)
     for i, labels in enumerate(sets):
@@ -47,66 +47,66 @@ def mean_on_candidates(dense, sets):
     return total / len(sets)
 
 
-@pytest.mark.parametrize("covers", LAYOUTS)
+@pytest.mark.parametrize("targets_on", LAYOUTS)
 @settings(max_examples=40, deadline=None)
 @given(data=sets_of_labels())
-def test_targets_start_uniform_on_what_they_cover(covers, data):
+def test_targets_start_uniform_on_what_they_cover(targets_on, data):
     sets, n_classes = data
-    targets = initial_targets(Candidates.of(sets, n_classes=n_classes), covers)
-    assert type(targets) is LAYOUTS[covers]
+    targets = initial_targets(Candidates.of(sets, n_classes=n_classes), targets_on)
+    assert type(targets) is LAYOUTS[targets_on]
     assert len(targets) == len(sets)
     rows = targets[torch.arange(len(sets))]
     assert rows.dtype == torch.float32
-    assert np.array_equal(rows.numpy(), uniform(sets, n_classes, covers))
+    assert np.array_equal(rows.numpy(), uniform(sets, n_classes, targets_on))
     assert targets.labels().tolist() == [min(labels) for labels in sets]
     np.testing.assert_allclose(targets.mean().numpy(), mean_on_candidates(uniform(sets, n_classes, "candidates"), sets), atol=1e-6)
 
 
-@pytest.mark.parametrize("covers", LAYOUTS)
+@pytest.mark.parametrize("targets_on", LAYOUTS)
 @settings(max_examples=50, deadline=None)
 @given(data=sets_of_labels(), draw=st.data())
-def test_any_sequence_of_reads_and_writes_equals_a_dense_matrix(covers, data, draw):
+def test_any_sequence_of_reads_and_writes_equals_a_dense_matrix(targets_on, data, draw):
     sets, n_classes = data
     n = len(sets)
     mask = np.zeros((n, n_classes), dtype=bool)
     for i, labels in enumerate(sets):
         mask[i, list(labels)] = True
-    dense = uniform(sets, n_classes, covers)
-    targets = initial_targets(Candidates.of(sets, n_classes=n_classes), covers)
+    dense = uniform(sets, n_classes, targets_on)
+    targets = initial_targets(Candidates.of(sets, n_classes=n_classes), targets_on)
     rng = np.random.default_rng(draw.draw(st.integers(0, 2**32 - 1)))
     for _ in range(draw.draw(st.integers(1, 4))):
         index = rng.permutation(n)[: rng.integers(0, n + 1)]
         rows = rng.random((len(index), n_classes)).astype(np.float32) + np.float32(0.01)
-        if covers == "candidates" and rng.random() < 0.8:  # what methods write, and now and then what they should not
+        if targets_on == "candidates" and rng.random() < 0.8:  # what methods write, and now and then what they should not
             rows = rows * mask[index] / (rows * mask[index]).sum(1, keepdims=True)
         targets[torch.from_numpy(index)] = torch.from_numpy(rows)
-        dense[index] = rows * mask[index] if covers == "candidates" else rows
+        dense[index] = rows * mask[index] if targets_on == "candidates" else rows
 
         read = rng.integers(0, n, size=2 * n)  # with repeats
         assert np.array_equal(targets[torch.from_numpy(read)].numpy(), dense[read])
     assert targets.labels().tolist() == best_candidates(dense, sets)
-    if covers == "classes":
+    if targets_on == "classes":
         np.testing.assert_allclose(targets.mean().numpy(), mean_on_candidates(dense, sets), atol=1e-6)
     else:
         np.testing.assert_allclose(targets.mean().numpy(), dense.astype(np.float64).mean(0), atol=1e-6)
 
 
-@pytest.mark.parametrize("covers", LAYOUTS)
+@pytest.mark.parametrize("targets_on", LAYOUTS)
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["positions worked out", "positions kept"])
 @pytest.mark.parametrize("even", [True, False])
-def test_one_index_that_changes_reads_and_writes_what_it_says_now(covers, few, even, monkeypatch):
+def test_one_index_that_changes_reads_and_writes_what_it_says_now(targets_on, few, even, monkeypatch):
     monkeypatch.setattr(ltpll.candidates.storage, "FEW_POSITIONS", few)
     rng = np.random.default_rng(0)
     sets = [set(rng.choice(6, size=3 if even else rng.integers(1, 7), replace=False).tolist()) for _ in range(12)]
     mask = np.asarray([[c in labels for c in range(6)] for labels in sets])
-    dense, targets = uniform(sets, 6, covers), initial_targets(Candidates.of(sets, n_classes=6), covers)
+    dense, targets = uniform(sets, 6, targets_on), initial_targets(Candidates.of(sets, n_classes=6), targets_on)
     index = torch.zeros(4, dtype=torch.long)
     for _ in range(20):
         index.copy_(torch.from_numpy(rng.permutation(12)[:4] - 12 * rng.integers(0, 2, 4)))  # some from behind
         rows = rng.random((4, 6)).astype(np.float32)
         assert np.array_equal(targets[index].numpy(), dense[index.numpy()])
         targets[index] = torch.from_numpy(rows)
-        dense[index.numpy()] = rows * mask[index.numpy()] if covers == "candidates" else rows
+        dense[index.numpy()] = rows * mask[index.numpy()] if targets_on == "candidates" else rows
         assert np.array_equal(targets[index].numpy(), dense[index.numpy()])
     everything = torch.arange(12)
     own = targets.on_candidates(everything).numpy()
@@ -115,36 +115,36 @@ def test_one_index_that_changes_reads_and_writes_what_it_says_now(covers, few, e
         assert own[i].tolist() == expected + expected[-1:] * (own.shape[1] - len(labels))
 
 
-@pytest.mark.parametrize("covers", LAYOUTS)
-def test_writing_a_row_twice_in_one_batch_with_the_same_values_equals_writing_it_once(covers):
+@pytest.mark.parametrize("targets_on", LAYOUTS)
+def test_writing_a_row_twice_in_one_batch_with_the_same_values_equals_writing_it_once(targets_on):
     candidates = Candidates.of([[0, 2], [1], [0, 1, 2]])
-    once, twice = initial_targets(candidates, covers), initial_targets(candidates, covers)
+    once, twice = initial_targets(candidates, targets_on), initial_targets(candidates, targets_on)
     row = torch.tensor([[0.2, 0.3, 0.5]])
     once[torch.tensor([2])] = row
     twice[torch.tensor([2, 2, 2])] = row.expand(3, -1)
     assert torch.equal(once.values, twice.values)
 
 
-@pytest.mark.parametrize("covers", LAYOUTS)
-def test_reading_gives_a_copy(covers):
-    targets = initial_targets(Candidates.of([[0, 1], [1, 2]]), covers)
+@pytest.mark.parametrize("targets_on", LAYOUTS)
+def test_reading_gives_a_copy(targets_on):
+    targets = initial_targets(Candidates.of([[0, 1], [1, 2]]), targets_on)
     before = targets.values.clone()
     targets[torch.tensor([0, 1])].zero_()
     assert torch.equal(targets.values, before)
 
 
-@pytest.mark.parametrize("covers", LAYOUTS)
+@pytest.mark.parametrize("targets_on", LAYOUTS)
 @pytest.mark.parametrize("rows_at_once", [1, 3, 10, 11])
-def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(covers, rows_at_once, monkeypatch):
+def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(targets_on, rows_at_once, monkeypatch):
     rng = np.random.default_rng(rows_at_once)
     sets = [set(rng.choice(5, size=rng.integers(1, 6), replace=False).tolist()) for _ in range(10)]
-    targets = initial_targets(Candidates.of(sets, n_classes=5), covers)
+    targets = initial_targets(Candidates.of(sets, n_classes=5), targets_on)
     dense = rng.random((10, 5)).astype(np.float32)
     targets[torch.arange(10)] = torch.from_numpy(dense)
     monkeypatch.setattr(ltpll.candidates.storage, "VALUES_AT_ONCE", 5 * rows_at_once)
     assert targets.labels().tolist() == best_candidates(dense, sets)
     expected = (
-        mean_on_candidates(dense, sets) if covers == "classes" else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10
+        mean_on_candidates(dense, sets) if targets_on == "classes" else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10
     )
     np.testing.assert_allclose(targets.mean().numpy(), expected, atol=1e-6)
 

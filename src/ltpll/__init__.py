@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ltpll.errors import InputWarning as InputWarning
     from ltpll.errors import NotFiniteError as NotFiniteError
     from ltpll.estimator import PartialLabelClassifier as PartialLabelClassifier
+    from ltpll.evaluation.metrics import Evaluate as Evaluate
     from ltpll.evaluation.metrics import Shots as Shots
-    from ltpll.evaluation.metrics import Truth as Truth
     from ltpll.evaluation.metrics import best_epoch as best_epoch
     from ltpll.evaluation.scorers import approximated_accuracy as approximated_accuracy
     from ltpll.evaluation.scorers import covering_rate as covering_rate
@@ -55,7 +55,7 @@ _HOMES = {
     "Rebalancer": "interfaces",
     "Shots": "evaluation.metrics",
     "Step": "interfaces",
-    "Truth": "evaluation.metrics",
+    "Evaluate": "evaluation.metrics",
     "Views": "views",
     "approximated_accuracy": "evaluation.scorers",
     "best_epoch": "evaluation.metrics",

@@ -28,10 +28,10 @@ from ltpll.interfaces import Extra, Method, Rebalancer, linear_head
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.targets import Transduced, transduce
 from ltpll.training.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.transduction import Transduced, believed
 from ltpll.validation import as_inputs, at_least, chosen_device, rows_at_once
 from ltpll.views import ImageViews, ViewSource
 from ltpll.views.features import FeatureViews
@@ -213,7 +213,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self._predictor = Predictor(passes, trainer.method, trainer.rebalancer, trainer.views)
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
-        self._transduced = believed(trainer.targets, trainer.candidates)
+        self.transduced_ = transduce(trainer.targets, trainer.candidates)
         return self
 
     # ---- using ----------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def transduce(self) -> Transduced:
         """The disambiguated labels of the training examples, in their order, and how sure training was of them."""
         check_is_fitted(self)
-        first, confidence, second, margin = self._transduced
+        first, confidence, second, margin = self.transduced_
         return Transduced(self.classes_[first], confidence, self.classes_[second], margin)
 
     def _logits(self, X: Any) -> Tensor:
@@ -270,7 +270,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         check_is_fitted(self)
         if not isinstance(self.model, str) or not isinstance(self.views, str):
             raise InputError("A network or views of one's own cannot be written as numbers and text: pickle this classifier instead.")
-        tensors = with_prefix("believed", {str(i): torch.as_tensor(column) for i, column in enumerate(self._transduced)})
+        tensors = with_prefix("believed", {str(i): torch.as_tensor(column) for i, column in enumerate(self.transduced_)})
         tensors["class_prior"] = torch.from_numpy(self.class_prior_)
         for name, module in self._modules().items():
             tensors |= with_prefix(name, module.state_dict())
@@ -355,7 +355,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise ValueError("its labels are no class numbers, or its confidences no numbers")
         if n_rows and not 0 <= min(first.min(), second.min()) <= max(first.max(), second.max()) < n_classes:
             raise ValueError("it believes in classes that it does not have")
-        self._transduced = (first, confidence, second, margin)
+        self.transduced_ = Transduced(first, confidence, second, margin)
         shape = (-1, *(1,) * (len(self.input_shape_) - 1))
         views: ViewSource = FeatureViews(mean.float().reshape(shape), std.float().reshape(shape))
         if policy:

@@ -98,9 +98,9 @@ class Method(nn.Module, ABC):
     name: ClassVar[str]
     views: tuple[ViewKind, ...] = ("weak",)
     """Which views of an example are drawn."""
-    covers: ClassVar[Literal["candidates", "classes"]] = "candidates"
+    targets_on: ClassVar[Literal["candidates", "classes"]] = "candidates"
     """Whether targets live on the candidates alone (zero elsewhere, rows sum to one) or on all classes."""
-    own_rebalancing: ClassVar[str] = ""
+    why_no_rebalancer: ClassVar[str] = ""
     """Why a rebalancer must not be added; empty for methods that leave imbalance to the rebalancer."""
     waits: ClassVar[bool] = False
     """Whether `step_loss` writes what `disambiguate` reads, and so has to come after it, not beside it."""
@@ -112,14 +112,14 @@ class Method(nn.Module, ABC):
         return len(self.views)
 
     @property
-    def n_shown(self) -> int:
+    def n_forward_views(self) -> int:
         """How many of the views, from the first on, go through the network; `outputs` has one entry for each."""
         return self.n_views
 
     @property
     def cost(self) -> float:
         """What a step takes, in forward and backward passes of one view of each example."""
-        return float(self.n_shown)
+        return float(self.n_forward_views)
 
     @abstractmethod
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ class Extra(nn.Module, ABC):
     name: ClassVar[str]
     n_views: ClassVar[int] = 1
     """How many views of an example it needs; what the method does not draw is added, as strong views."""
-    n_shown: ClassVar[int] = 1
+    n_forward_views: ClassVar[int] = 1
     """How many of them, from the first on, go through the network."""
     waits: ClassVar[bool] = False
     """Whether it reads what the rebalancer observes, and so has to come after it, not beside it."""

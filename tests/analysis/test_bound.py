@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from ltpll.analysis.bound import ambiguity_degree, prior_bound
 from ltpll.candidates import Candidates
 from ltpll.cli import app
-from ltpll.data import uniform_candidates
+from ltpll.data.synthetic import uniform_candidates
 from ltpll.errors import InputError
 from support.refusals import refusal
 

@@ -16,8 +16,8 @@ from ltpll.analysis.describe import Evidence, ambiguity_bounds, co_occurrence, d
 from ltpll.analysis.set_priors import average_prior, distinct_sets, em_deviation, em_prior
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
-from ltpll.data import class_sizes, uniform_candidates
 from ltpll.data.benchmarks.image_sets import write_image_set
+from ltpll.data.synthetic import class_sizes, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
 from support.commands import ltpll

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fuzz.seeds import own_files
-from ltpll.cleaning.page import page_of
 from ltpll.cleaning.prediction import source_like
 from ltpll.cleaning.results import read_cleaned
-from ltpll.report.cleaning_page import render_own_page
+from ltpll.report.cleaning_page import page_of, render_own_page
 from ltpll.runs.checksums import MARKER, marker_of
 from support.refusals import refusal
 

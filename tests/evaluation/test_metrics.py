@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Shots, Tally, Truth, best_epoch, evaluate, prior_distance, target_recovery
+from ltpll.evaluation.metrics import Evaluate, Shots, Tally, best_epoch, evaluate, prior_distance, target_recovery
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -98,7 +98,7 @@ def trained(truth, rebalancer=None, epochs=3):
 
 def test_a_record_holds_the_test_figures_recovery_and_both_priors():
     x, y, _ = problem()
-    trainer = trained(Truth(x, y, y), REBALANCERS["records"](n_features=6))
+    trainer = trained(Evaluate(x, y, y), REBALANCERS["records"](n_features=6))
     record = trainer.history[-1]
     true_prior = np.asarray([0.5, 1 / 3, 1 / 6])
     prior = trainer.rebalancer.log_prior(trainer.head).exp()
@@ -112,7 +112,7 @@ def test_a_record_holds_the_test_figures_recovery_and_both_priors():
 def test_a_posthoc_row_is_the_same_logits_adjusted_at_the_end():
     x, y, _ = problem()
     posthoc = REBALANCERS["oracle-la-posthoc"]([30, 20, 10])
-    trainer = trained(Truth(x, y, y, posthoc={"oracle-la-posthoc": posthoc}))
+    trainer = trained(Evaluate(x, y, y, posthoc={"oracle-la-posthoc": posthoc}))
     expected = evaluate(trainer.outputs(x).logits[0] - torch.log(torch.tensor([0.5, 1 / 3, 1 / 6])), y, torch.tensor([30, 20, 10]))
     got = trainer.history[-1]["oracle-la-posthoc"]
     assert got["per_class"] == expected.to_dict()["per_class"]
@@ -122,7 +122,7 @@ def test_a_posthoc_row_is_the_same_logits_adjusted_at_the_end():
 
 def test_without_training_labels_only_what_is_knowable_is_recorded():
     x, y, _ = problem()
-    record = trained(Truth(x, y)).history[-1]
+    record = trained(Evaluate(x, y)).history[-1]
     assert not {"target_recovery", "mean_target_distance", "prior_distance", "prior"} & record.keys()
     assert record["test"]["many"] is None
 
@@ -130,10 +130,10 @@ def test_without_training_labels_only_what_is_knowable_is_recorded():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: Truth(x, y[:-1]), "60 test rows but 59 test labels"),
-        (lambda x, y: Truth(x, y + 1), "Row 50 of the test labels is 3"),
-        (lambda x, y: Truth(x, y, y[:-1]), "59 training labels for 60 training rows"),
-        (lambda x, y: Truth(x, y.float()), "class numbers"),
+        (lambda x, y: Evaluate(x, y[:-1]), "60 test rows but 59 test labels"),
+        (lambda x, y: Evaluate(x, y + 1), "Row 50 of the test labels is 3"),
+        (lambda x, y: Evaluate(x, y, y[:-1]), "59 training labels for 60 training rows"),
+        (lambda x, y: Evaluate(x, y.float()), "class numbers"),
     ],
 )
 def test_truth_that_does_not_fit_is_refused_before_training(change, message):

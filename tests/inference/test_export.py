@@ -3,7 +3,7 @@ import onnxruntime
 import pytest
 
 from ltpll import PartialLabelClassifier
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.views import Views
 from support.refusals import refusal

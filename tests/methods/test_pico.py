@@ -3,7 +3,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ltpll.blocks.contrastive import contrastive_loss
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -104,7 +104,7 @@ def test_prototypes_separate():
 
 def test_only_the_weak_view_goes_through_the_trained_network():
     assert METHODS["pico"]().views == ("weak", "strong")
-    assert METHODS["pico"]().n_shown == 1
+    assert METHODS["pico"]().n_forward_views == 1
 
 
 def test_the_network_that_follows_is_not_trained_and_keeps_up():

@@ -15,7 +15,8 @@ import pytest
 from ltpll.errors import InputError
 from ltpll.report import html as frame
 from ltpll.report import study_page as page
-from ltpll.report.study_page import Comparison, render_page, write_page
+from ltpll.report.study_page import render_page, write_page
+from ltpll.runs.summary import Comparison
 from support.browser import in_browser, is_owned, needs_browser, payloads
 
 HOSTILE = "</script><!--<script><img src=x onerror=document.title='owned'><b>\"'&amp; %{y}"

@@ -4,9 +4,9 @@ import signal
 import pytest
 import torch
 
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import CheckpointWarning
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -30,7 +30,7 @@ def record(run, *, stop_after=None, checkpoint_every=2, **more):
             raise KeyboardInterrupt
 
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
-    record_training(run, trainer, x, candidates, Truth(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept", **more)
+    record_training(run, trainer, x, candidates, Evaluate(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept", **more)
     return trainer
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
 from ltpll.training.trainer import PartialLabelTrainer

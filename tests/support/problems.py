@@ -31,10 +31,10 @@ def problem(method: Method, *, batch: int = 12, scale: float = 3.0, seed: int = 
     candidates[0] = True  # nothing is known
     candidates[1] = torch.arange(N_CLASSES) == 2  # everything is known
     weights = torch.rand(batch, N_CLASSES, generator=g) + 0.1
-    if method.covers == "candidates":
+    if method.targets_on == "candidates":
         weights = weights * candidates
     targets = weights / weights.sum(1, keepdim=True)
-    views = method.n_shown
+    views = method.n_forward_views
     logits = tuple(scale * torch.randn(batch, N_CLASSES, generator=g) for _ in range(views))
     features = tuple(torch.randn(batch, N_FEATURES, generator=g) for _ in range(views))
     head = nn.Linear(N_FEATURES, N_CLASSES)

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from ltpll.data import four_squares, uniform_candidates
 from ltpll.data.readers.tables import read_table
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.experiments import benchmark as experiment
 from ltpll.experiments.benchmark import Experiment, experiment_run
 from ltpll.extras import EXTRAS
@@ -57,7 +57,7 @@ def points_run(root, *, epochs=2, fresh=False, **options):
         if fresh:
             run.forget()
         if not run.done:
-            record_training(run, trainer, x, uniform_candidates(y, 4, 0.5, seed=0), Truth(x, y, y), checkpoint_every=1, **options)
+            record_training(run, trainer, x, uniform_candidates(y, 4, 0.5, seed=0), Evaluate(x, y, y), checkpoint_every=1, **options)
 
 
 def read_damaged_parquet(folder):

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from ltpll.candidates import Candidates
 from ltpll.errors import CheckpointWarning
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
@@ -88,7 +88,7 @@ def trained_to_the_end(options, world):
     trained = trainer(world=world, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trained.fit(x, candidates, measure=Truth(x, y, y))
+        trained.fit(x, candidates, measure=Evaluate(x, y, y))
     skipped = torch.tensor([record.get("skipped", 0) for record in trained.history])
     return {**state(trained), "predicted": trained.outputs(x).logits[0].cpu(), "skipped": skipped}
 
@@ -114,7 +114,7 @@ def leave_and_go_on(world, folder, how):
     exit_on_sigterm()
     distributed.EVERY = 0.0
     try:
-        first.fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+        first.fit(x, candidates, measure=Evaluate(x, y, y), checkpoint=checkpoint)
     except SystemExit as end:
         (folder / f"{world.rank}.ended").write_text(f"{end.code} {first.epoch} {first._feed.step}")
     world.wait()
@@ -127,7 +127,7 @@ def leave_and_go_on(world, folder, how):
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", CheckpointWarning)
         again = trainer("corr", "records", world, extras=["mixup"], **how)
-        again.fit(x, candidates, measure=Truth(x, y, y), checkpoint=checkpoint)
+        again.fit(x, candidates, measure=Evaluate(x, y, y), checkpoint=checkpoint)
     assert any(issubclass(one.category, CheckpointWarning) for one in warned) == world.first
     torch.save(state(again), folder / f"again-{world.rank}.pt")
 

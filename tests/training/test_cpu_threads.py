@@ -227,11 +227,11 @@ def test_a_number_from_another_machine_or_a_foreign_file_is_not_used(two, monkey
 
 
 def test_the_record_has_the_number_that_was_used(two, tmp_path):
-    from ltpll.evaluation.metrics import Truth
+    from ltpll.evaluation.metrics import Evaluate
 
     x, y, candidates = toy()
     run = Run(tmp_path, {"seed": 0, "method": "proden", "rebalancer": "none"})
-    record_training(run, trainer(threads=1), x, candidates, Truth(x, y, y))
+    record_training(run, trainer(threads=1), x, candidates, Evaluate(x, y, y))
     assert run.result()["environment"]["threads"] == 1
 
 

@@ -17,7 +17,7 @@ import torch
 
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import NotFiniteError
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.training.cuda_graphs import dropped_behind
@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 SYNCHRONISED = {"images": True, "sync_batch_norm": True}
 CASES = {
     2: [
-        *({"method": name, "rebalancer": "none" if METHODS[name].own_rebalancing else "records"} for name in sorted(METHODS)),
+        *({"method": name, "rebalancer": "none" if METHODS[name].why_no_rebalancer else "records"} for name in sorted(METHODS)),
         {"method": "lw", "rebalancer": "epoch-records"},
         {"method": "proden", "rebalancer": "records", **SYNCHRONISED},
         {"method": "pico", "rebalancer": "records", **SYNCHRONISED},
@@ -124,7 +124,7 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
     size, device, folder = world
     assert {(folder / f"{rank}.ended").read_text() for rank in range(size)} == {"143 1 1"}
     x, candidates, y = problem()
-    truth = Truth(x, y, y)
+    truth = Evaluate(x, y, y)
     how = {"extras": ["mixup"], "device": device, "engine": "eager"}
     whole = trainer("corr", "records", None, **how).fit(x, candidates, measure=truth)
     shutil.copy(folder / "left.safetensors", tmp_path)

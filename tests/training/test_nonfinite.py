@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ltpll.errors import NotFiniteError
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.methods.proden import PRODEN
@@ -255,7 +255,7 @@ def test_predictions_that_are_not_finite_stop_training_though_all_weights_are(on
     x, y, candidates = toy()
     one = trainer(lr=1e30, batch_size=200, on_nan=on_nan)
     with pytest.raises(NotFiniteError, match=r"^The network's predictions of test examples are not finite in epoch 1: ") as error:
-        one.fit(x, candidates, measure=Truth(x, y, y))
+        one.fit(x, candidates, measure=Evaluate(x, y, y))
     assert error.value.epoch == 1
     assert all_finite(one.model.parameters())
 

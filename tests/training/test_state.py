@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from ltpll.data import uniform_candidates
+from ltpll.data.synthetic import uniform_candidates
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from ltpll.candidates import Candidates
-from ltpll.data import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, InputWarning
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.interfaces import Method
 from ltpll.methods import METHODS
@@ -126,7 +126,7 @@ def test_views_beyond_the_methods_are_drawn_for_an_extra_and_shown_to_the_networ
     one = trainer(method, None, [EXTRAS[extra]()], model=model, batch_size=len(x), epochs=2, views=views).fit(x, candidates)
     assert set(asked) == {drawn}
     assert calls[-1] == seen * len(x)
-    assert one.views_per_epoch == METHODS[method]().n_shown * len(x)
+    assert one.views_per_epoch == METHODS[method]().n_forward_views * len(x)
 
 
 def test_records_is_fed_by_the_methods_views_and_not_by_those_that_an_extra_adds():
@@ -216,7 +216,7 @@ def test_layers_train_while_training_and_rest_while_predicting():
 
     x, y, candidates = toy()
     model = Classifier(Mode(), nn.Linear(2, 4))
-    trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, measure=Truth(x, y, y))
+    trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, measure=Evaluate(x, y, y))
     assert modes == [True, False, True, False]
 
 
@@ -275,7 +275,7 @@ def test_every_method_learns_the_squares_when_classes_are_balanced(method):
     x_test, y_test = four_squares([100] * 4, seed=1)
     candidates = uniform_candidates(y, 4, 0.3, seed=0)
     options = {"lw": {"lr": 2.0, "epochs": 60}}.get(method, {"lr": 0.5, "epochs": 30})
-    one = trainer(method, batch_size=64, weight_decay=0.0, **options).fit(x, candidates, measure=Truth(x_test, y_test, y))
+    one = trainer(method, batch_size=64, weight_decay=0.0, **options).fit(x, candidates, measure=Evaluate(x_test, y_test, y))
     assert one.history[-1]["test"]["balanced_accuracy"] > 0.9
     assert one.history[-1]["target_recovery"] > 0.9
     assert (one.predict(x_test) == y_test).mean() == pytest.approx(one.history[-1]["test"]["accuracy"])
@@ -286,7 +286,7 @@ def test_same_seed_same_records_and_another_seed_others():
 
     def history(seed):
         one = trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], seed=seed)
-        return one.fit(x, candidates, measure=Truth(x, y, y)).history
+        return one.fit(x, candidates, measure=Evaluate(x, y, y)).history
 
     assert history(0) == history(0)
     assert history(0) != history(1)
@@ -346,7 +346,7 @@ def test_parameters_of_an_extra_are_trained_too():
 def test_a_method_with_its_own_rebalancing_refuses_a_rebalancer_and_says_why():
     class Own(PRODEN):
         name = "own"
-        own_rebalancing = "it estimates the prior itself."
+        why_no_rebalancer = "it estimates the prior itself."
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     with pytest.raises(InputError, match=r"'own' cannot take the rebalancer 'records': it estimates"):
@@ -459,7 +459,7 @@ def test_a_trainer_that_has_trained_is_not_started_again(tmp_path):
 
 def test_measuring_every_k_epochs_always_includes_the_last():
     x, y, candidates = toy()
-    history = trainer(epochs=5).fit(x, candidates, measure=Truth(x, y, y), measure_every=2).history
+    history = trainer(epochs=5).fit(x, candidates, measure=Evaluate(x, y, y), measure_every=2).history
     assert [record["epoch"] for record in history if "test" in record] == [2, 4, 5]
 
 

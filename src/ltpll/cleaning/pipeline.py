@@ -21,10 +21,9 @@ from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, images_first
 from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, rounded, train_logged
 from ltpll.runs.run import Record, Run
-from ltpll.settings import check_setting
 from ltpll.training.compatibility import check_data
 from ltpll.training.distributed import World
-from ltpll.transduction import believed
+from ltpll.validation import check_setting
 
 MEASURED = 50  # times at most that a training is judged on its way
 CLASSIFIER = "classifier.safetensors"
@@ -150,9 +149,7 @@ def train_own(
         seen.put(np.arange(len(examples)), own_opinion)
         if from_folds:
             seen.put(trained, from_folds)
-        cleaning = _cleaned(
-            examples, trained, held_out, believed(trainer.targets, trainer.candidates), own_opinion, seen, settings.folds > 1
-        )
+        cleaning = _cleaned(examples, trained, held_out, classifier.transduced_, own_opinion, seen, settings.folds > 1)
         keep_tables(run.folder, examples.table, cleaning)
         if source.images is not None:
             keep_pictures(run.folder, source.images, examples.table, noteworthy(cleaning))

@@ -30,8 +30,7 @@ def report(
     if any(_is_own(path) for path in paths):
         if len(paths) > 1 or paper:
             raise InputError("A run on own data has a page of its own: give it alone.")
-        from ltpll.cleaning.page import page_of
-        from ltpll.report.cleaning_page import write_own_page
+        from ltpll.report.cleaning_page import page_of, write_own_page
 
         write_own_page(out, page_of(paths[0], title))
         console.print(f"Report: {out.resolve()}", markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from ltpll.errors import InputError
 from ltpll.registry import unknown_name
 from ltpll.runs.run import Run
 from ltpll.runs.schema import check_record
-from ltpll.settings import check_setting
+from ltpll.validation import check_setting
 
 if TYPE_CHECKING:
     from ltpll.training.distributed import World

@@ -1,10 +1,1 @@
-"""Data: long-tailed subsets, ambiguous candidate sets, and the two small data sets that need no download."""
-
-from __future__ import annotations
-
-from ltpll.data.synthetic.ambiguity import superclass_candidates, uniform_candidates
-from ltpll.data.synthetic.digits import load_digits_split
-from ltpll.data.synthetic.longtail import class_sizes, long_tail_subset
-from ltpll.data.synthetic.squares import four_squares
-
-__all__ = ["class_sizes", "four_squares", "load_digits_split", "long_tail_subset", "superclass_candidates", "uniform_candidates"]
+"""Data: what is read from files and written to them, and data drawn at random."""

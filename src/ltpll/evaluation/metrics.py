@@ -122,7 +122,7 @@ def prior_distance(prior: Tensor, true_prior: Tensor) -> float:
     return float((prior.double() - true_prior.double()).norm())
 
 
-class Truth:
+class Evaluate:
     """What only an experiment knows, used to measure a training and never to train: test data, and the true training labels if known.
 
     `posthoc` holds further rebalancers to judge on the same logits, by the name under which their figures appear in the records.

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.data import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
+from ltpll.data.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.errors import InputError, shown
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -23,11 +23,10 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, record_training
 from ltpll.runs.run import Record, Run
-from ltpll.settings import check_setting
 from ltpll.training.compatibility import check_data
 from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import chosen_device
+from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
 
 POSTHOC = "oracle-la-posthoc"
@@ -232,9 +231,9 @@ def train(
         if world.agreed(run.done):  # by another process, since this one looked
             return
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
-        bare = experiment.rebalancer == "none" and not trainer.method.own_rebalancing
+        bare = experiment.rebalancer == "none" and not trainer.method.why_no_rebalancer
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}
-        truth = Truth(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
+        truth = Evaluate(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
         facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
         facts |= {"engine": trainer.engine, "processes": world.size}
         record_training(

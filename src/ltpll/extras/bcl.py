@@ -38,7 +38,7 @@ class BCL(Extra):
 
     name = "bcl"
     n_views = 2
-    n_shown = 2
+    n_forward_views = 2
 
     def __init__(self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class HTC(Method):
     name = "htc"
     views = ("weak", "strong")
     variants = ("head", "tail")
-    own_rebalancing = "it has a head for the tail classes, with a prior that it estimates itself."
+    why_no_rebalancer = "it has a head for the tail classes, with a prior that it estimates itself."
     prior: Tensor
     share: Tensor
     strength: Tensor

@@ -21,7 +21,7 @@ class LW(Method):
     """
 
     name = "lw"
-    covers = "classes"
+    targets_on = "classes"
 
     def __init__(self, form: Literal["sigmoid", "cross-entropy"] = "sigmoid", beta: float = 1.0) -> None:
         super().__init__()

@@ -53,7 +53,7 @@ class PiCO(Method):
         self.register_buffer("by_label", torch.zeros((), dtype=torch.bool))
 
     @property
-    def n_shown(self) -> int:
+    def n_forward_views(self) -> int:
         return 1
 
     @property

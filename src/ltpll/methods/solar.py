@@ -32,7 +32,7 @@ class SoLar(Method):
 
     name = "solar"
     views = ("weak", "strong")
-    own_rebalancing = "it deals out labels by a prior that it estimates itself; its option `la` subtracts that prior at prediction."
+    why_no_rebalancer = "it deals out labels by a prior that it estimates itself; its option `la` subtracts that prior at prediction."
     prior: Tensor
     rate: Tensor
     share: Tensor

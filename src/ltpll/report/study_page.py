@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,10 @@ from ltpll.errors import InputError, required_by
 from ltpll.report import html as frame
 from ltpll.report.plots import plots_of
 from ltpll.runs.schema import check_record
-from ltpll.runs.summary import NOT_SETTING, Record, Row, difference, rows
+from ltpll.runs.summary import NOT_SETTING, Comparison, Record, Row, difference, rows
 
 COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
 NOTHING = "–"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A table of numbers beside others' (such as a paper's): a row is text for each column, and whether to mark its last one."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[tuple[Sequence[str], bool]]
 
 
 def write_page(

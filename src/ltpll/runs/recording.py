@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ltpll.evaluation.metrics import Truth, best_epoch
+from ltpll.evaluation.metrics import Evaluate, best_epoch
 from ltpll.runs.environment import environment
 from ltpll.runs.run import Record, Run
 from ltpll.training.checkpoint import has_checkpoint
@@ -23,7 +23,7 @@ def record_training(
     trainer: PartialLabelTrainer,
     x: Any,
     candidates: Any,
-    truth: Truth,
+    truth: Evaluate,
     *,
     before_done: Callable[[], None] = lambda: None,
     measure_every: int = 1,

@@ -128,3 +128,12 @@ def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
     if figure is None or figure.std is None:
         return None
     return figure, figure.std / math.sqrt(figure.n)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of numbers beside others' (such as a paper's): a row is text for each column, and whether to mark its last one."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[Sequence[str], bool]]

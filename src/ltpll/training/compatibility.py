@@ -17,8 +17,8 @@ from ltpll.views import Views, ViewSource
 
 def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: ViewSource) -> None:
     """Refuse parts that do not go together."""
-    if method.own_rebalancing and not isinstance(rebalancer, NoRebalancing):
-        raise InputError(f"The method {method.name!r} cannot take the rebalancer {rebalancer.name!r}: {method.own_rebalancing}")
+    if method.why_no_rebalancer and not isinstance(rebalancer, NoRebalancing):
+        raise InputError(f"The method {method.name!r} cannot take the rebalancer {rebalancer.name!r}: {method.why_no_rebalancer}")
     try:
         with torch.no_grad():
             length = len(rebalancer.log_prior(head))

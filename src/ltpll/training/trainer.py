@@ -22,7 +22,6 @@ from ltpll.files import check_writable
 from ltpll.inference.forward import Passes
 from ltpll.inference.predictor import Array, Predictor, at_once
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
-from ltpll.models.norm import synchronised
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rng import get_random_state, random_state_of, set_random_state
 from ltpll.targets import Targets, initial_targets
@@ -35,12 +34,13 @@ from ltpll.training.distributed import Exchange, World
 from ltpll.training.nonfinite import Guard, Watch, not_finite, rows_not_finite
 from ltpll.training.signals import held_back
 from ltpll.training.state import Resumable, without_long_lists
+from ltpll.training.sync_batch_norm import synchronised
 from ltpll.validation import as_inputs, at_least, chosen_device, in_range
 from ltpll.views import Views, ViewSource
 
 
 class Measure(Protocol):
-    """Watches a training from outside; `evaluate.Truth` is one."""
+    """Watches a training from outside; `evaluate.Evaluate` is one."""
 
     def prepare(self, trainer: PartialLabelTrainer) -> None:
         """Called once before training, to refuse what does not fit."""
@@ -159,7 +159,7 @@ class PartialLabelTrainer(Resumable):
         check_data(inputs, sets, self.head)
         self.x = inputs.to(self.device)
         self.candidates = sets.to(self.device)
-        self.targets: Targets = initial_targets(self.candidates, self.method.covers, self.passes.full)
+        self.targets: Targets = initial_targets(self.candidates, self.method.targets_on, self.passes.full)
         if self.passes.full is torch.float64 and self.x.is_floating_point():
             self.x = self.x.double()
         self._watch = Watch(len(sets), self.lr, self.device)
@@ -196,7 +196,7 @@ class PartialLabelTrainer(Resumable):
     ) -> PartialLabelTrainer:
         """Train until `epochs` are done; `on_epoch` gets each epoch's record as it is added to `history`.
 
-        `measure` (usually an `evaluate.Truth`) adds its figures every `measure_every` epochs and after the last one.
+        `measure` (usually an `evaluate.Evaluate`) adds its figures every `measure_every` epochs and after the last one.
 
         With `checkpoint`, the state is written there every `checkpoint_every` epochs (but not before `checkpoint_seconds` have passed
         since the last time) and after the last one, and the one before it is kept beside it. If there is one, training goes on from it;
@@ -308,7 +308,7 @@ class PartialLabelTrainer(Resumable):
     @property
     def views_per_epoch(self) -> int:
         """How many augmented images (or rows) go through the network in one epoch, without those that extras and systems add."""
-        return self.method.n_shown * self._feed.rows
+        return self.method.n_forward_views * self._feed.rows
 
     @property
     def kinds(self) -> tuple[ViewKind, ...]:
@@ -329,7 +329,7 @@ class PartialLabelTrainer(Resumable):
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-        self.targets.values.copy_(initial_targets(self.candidates, self.method.covers, self.passes.full).values)
+        self.targets.values.copy_(initial_targets(self.candidates, self.method.targets_on, self.passes.full).values)
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step, and so what a captured step holds for."""
@@ -347,11 +347,11 @@ class PartialLabelTrainer(Resumable):
             batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index])
         if extras:
             self._join()
-        compared = batch._replace(views=batch.views[: self.method.n_shown])
+        compared = batch._replace(views=batch.views[: self.method.n_forward_views])
         added = [extra.inputs(compared, self.generator) for extra in extras]
-        shown = batch.views[: max([self.method.n_shown, *(extra.n_shown for extra in extras)])]
+        shown = batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]
         all_outputs, *said = self._heard([shown, *(more.views if more else () for more in added)])
-        outputs = all_outputs.first(self.method.n_shown)
+        outputs = all_outputs.first(self.method.n_forward_views)
         self._join()
         with alongside(self._side):
             heard = outputs.detach()
@@ -409,7 +409,7 @@ class PartialLabelTrainer(Resumable):
 
         def run(rows: int) -> object:
             with torch.random.fork_rng(devices=[]):  # for dropout
-                said = self.passes.together([[self.views.plain(self.x[:rows])] * self.method.n_shown], network)[0]
+                said = self.passes.together([[self.views.plain(self.x[:rows])] * self.method.n_forward_views], network)[0]
                 return torch.autograd.grad(torch.cat(said.logits).logsumexp(1).sum(), parameters, allow_unused=True)
 
         return run

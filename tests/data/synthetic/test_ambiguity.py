@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ltpll.data import superclass_candidates, uniform_candidates
+from ltpll.data.synthetic import superclass_candidates, uniform_candidates
 from support.refusals import refusal
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from ltpll.data import load_digits_split
+from ltpll.data.synthetic import load_digits_split
 from ltpll.errors import InputError
 
 

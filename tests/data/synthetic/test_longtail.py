@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ltpll.data import class_sizes, long_tail_subset
+from ltpll.data.synthetic import class_sizes, long_tail_subset
 from support.refusals import refusal
 
 

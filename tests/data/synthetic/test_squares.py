@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from ltpll.data import four_squares
+from ltpll.data.synthetic import four_squares
 from ltpll.errors import InputError
 
 # The paper's layout, written out: lower left, lower right, upper left, upper right.

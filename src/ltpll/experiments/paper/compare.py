@@ -8,8 +8,7 @@ from typing import Any
 
 from ltpll.experiments.paper.grid import Finished, experiment_of, unbuilt
 from ltpll.experiments.paper.items import ITEMS, Cell, Item
-from ltpll.report.study_page import Comparison
-from ltpll.runs.summary import Figure
+from ltpll.runs.summary import Comparison, Figure
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ltpll.data.benchmarks.image_sets import ImageSet
-from ltpll.evaluation.metrics import Truth
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.experiments.benchmark import Experiment, Problem, build_trainer, draw_problem
 from ltpll.interfaces import Outputs
 from ltpll.runs.environment import environment
@@ -65,7 +65,7 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
 def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:
     """Whole epochs as a training runs them, evaluation included, after those in which steps are compiled and recorded."""
     trainer.prepare(problem.x, problem.candidates)
-    truth = Truth(problem.x_test, problem.y_test, problem.y)
+    truth = Evaluate(problem.x_test, problem.y_test, problem.y)
     truth.prepare(trainer)
     started = time.perf_counter()
     for _ in range(3):  # both phases of a step, and an evaluation

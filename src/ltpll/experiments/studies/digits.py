@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ltpll.data import load_digits_split, long_tail_subset, uniform_candidates
-from ltpll.evaluation.metrics import Shots, Truth
+from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
+from ltpll.evaluation.metrics import Evaluate, Shots
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -74,6 +74,6 @@ def train(run: Run) -> None:
         device="cpu",
     )
     posthoc = {POSTHOC: REBALANCERS.create(POSTHOC, context)} if config["rebalancer"] == "none" else {}
-    truth = Truth(digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc)
+    truth = Evaluate(digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc)
     facts = {"class_counts": counts.tolist(), "classes": [str(c) for c in range(10)], "seeds": seeds}
     record_training(run, trainer, x, candidates, truth, **facts)

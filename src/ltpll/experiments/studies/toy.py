@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ltpll.data import four_squares, uniform_candidates
-from ltpll.evaluation.metrics import Truth
+from ltpll.data.synthetic import four_squares, uniform_candidates
+from ltpll.evaluation.metrics import Evaluate
 from ltpll.experiments.drawing import new_figure
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -73,7 +73,7 @@ def train(run: Run) -> None:
         identified, predicted = trainer.targets.labels().numpy(), trainer.predict(x_test)
         np.savez(run.folder / "points.npz", x=x, y=y, x_test=x_test, y_test=y_test, identified=identified, predicted=predicted)
 
-    truth = Truth(x_test, y_test, y)
+    truth = Evaluate(x_test, y_test, y)
     record_training(run, trainer, x, candidates, truth, class_counts=np.bincount(y).tolist(), before_done=keep_points)
 
 
