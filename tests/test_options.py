@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from own.tables import feature_rows, write_csv
 from typer.testing import CliRunner
 
 from ltpll.cli import app
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError, NotFiniteError
+from support.own_tables import feature_rows, write_csv
 from support.pictures import coloured_images
 
 WHOLE = st.sampled_from(["-1", "0", "1", "2", "7", "1.5", "many", "99999999999999999999", ""])

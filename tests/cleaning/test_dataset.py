@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from own.tables import write_csv, write_trees
 
 from ltpll.cleaning.dataset import Source, read_examples
 from ltpll.data.readers.tables import Reading
+from support.own_tables import write_csv, write_trees
 from support.refusals import refusal
 
 ROWS = [["a", "x|y", "1"], ["b", "y", "2"], ["c", "x", "3"]]

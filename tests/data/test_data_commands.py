@@ -114,7 +114,7 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
         url = f"http://127.0.0.1:{server.getsockname()[1]}/cifar-10-binary.tar.gz"
         code = (
             "from ltpll.cli import data as commands\n"
-            "from ltpll.data.synthetic import archives\n"
+            "from ltpll.data.benchmarks import archives\n"
             f"archives.SOURCES['cifar10'] = (archives.Source({url!r}, '0' * 32),)\n"
             "commands.app()"
         )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ltpll.data.synthetic import writers as outputs
+from ltpll.data import writers as outputs
 from ltpll.data.writers import write_table
 from support.refusals import refusal
 

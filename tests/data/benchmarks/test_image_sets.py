@@ -467,7 +467,7 @@ def test_measuring_packs_become_image_sets(tmp_path, root):
     sets = rng.integers(0, 2, (7, 20), dtype=np.uint8)
     sets[np.arange(7), y] = 1
     np.savez(tmp_path / "voc.npz", **common, names=[f"v{i}" for i in range(20)], candidates=sets, size=32)
-    script = Path(__file__).parents[2] / "benchmarks" / "unpack_packs.py"
+    script = Path(__file__).parents[3] / "benchmarks" / "unpack_packs.py"
     command = [sys.executable, script, tmp_path / "fine.npz", tmp_path / "voc.npz", "--data-root", root]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
