@@ -25,8 +25,8 @@ from ltpll.targets import CandidateTargets
 from ltpll.training.batches import Feed
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
+from support.interrupted_runs import outcome
 from support.processes import environment_of_tests
-from support.survivors import outcome
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 
@@ -164,8 +164,8 @@ KILLED = {"epochs": 15, "device": "cuda", "precision": "float64"}
 
 
 def run_in_a_process(root, *, killed_once=None):
-    """A run of tests/survivors.py in a process of its own, killed as soon as `killed_once` says so."""
-    code = f"import survivors; survivors.images_run({str(root)!r}, **{KILLED!r})"
+    """A run of support/interrupted_runs.py in a process of its own, killed as soon as `killed_once` says so."""
+    code = f"from support.interrupted_runs import images_run; images_run({str(root)!r}, **{KILLED!r})"
     process = subprocess.Popen([sys.executable, "-c", code], env=environment_of_tests())
     while process.poll() is None:
         if killed_once and killed_once():

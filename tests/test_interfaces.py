@@ -174,7 +174,7 @@ def combinations():
 
 @pytest.mark.parametrize(("method", "rebalancer", "extras"), list(combinations()))
 def test_every_combination_trains_checkpoints_and_resumes_identically(method, rebalancer, extras, tmp_path):
-    """Training stops in the middle of an epoch (for SoLar the first after its restart) and at its end; another trainer resumes each time."""
+    """Training stops in the middle of an epoch (for SoLar the first after its restart) and at its end; a new trainer resumes each time."""
     g = torch.Generator().manual_seed(1)
     x = torch.randn(40, 6, generator=g)
     candidates = Candidates.from_matrix(

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from ltpll.cli import app
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError, NotFiniteError
-from support.own_tables import feature_rows, write_csv
 from support.pictures import coloured_images
+from support.user_tables import feature_rows, write_csv
 
 WHOLE = st.sampled_from(["-1", "0", "1", "2", "7", "1.5", "many", "99999999999999999999", ""])
 SHORT = st.sampled_from(["-1", "0", "1", "2", "some", "1.5"])  # numbers of what takes time

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from support.commands import ltpll_here as ltpll
-from support.own_tables import feature_rows, write_csv
+from support.user_tables import feature_rows, write_csv
 
 pytestmark = pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")  # which says what is made again
 FILES = ("config.json", "metrics.jsonl", "result.json", "classifier.safetensors", "examples.parquet")

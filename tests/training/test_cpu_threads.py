@@ -16,8 +16,8 @@ from ltpll.runs.run import Run
 from ltpll.training import cpu_threads as threads
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.cpu_threads import CHANGES, PAYS, Threads, faster, seconds_of
-from support.points import assert_same, classifier, everything, toy, trainer
 from support.processes import environment_of_tests
+from support.toy_training import assert_same, classifier, everything, toy, trainer
 
 
 @pytest.fixture

@@ -22,14 +22,11 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.training.cuda_graphs import dropped_behind
 from ltpll.training.distributed import World, _comes_from_a_loss
-from support.forks import shared_forks
+from support.distributed_worker import problem, state, trained_to_the_end, trainer
+from support.fork_server import shared_fork_server
 from support.pictures import coloured_images
 from support.processes import environment_of_tests, typed
 from support.refusals import refusal
-from support.worlds import problem, state, trained_to_the_end, trainer
-
-HERE = Path(__file__).parent
-
 
 SYNCHRONISED = {"images": True, "sync_batch_norm": True}
 CASES = {
@@ -71,8 +68,8 @@ def world(request, tmp_path_factory):
 
 def in_forks(arguments, folder):
     """Exit statuses and what was printed; the processes need not import torch."""
-    forks = shared_forks()
-    started = [forks.start("worlds.main", *given, log=folder / f"log-{rank}") for rank, given in enumerate(arguments)]
+    forks = shared_fork_server()
+    started = [forks.start("distributed_worker.main", *given, log=folder / f"log-{rank}") for rank, given in enumerate(arguments)]
     return [forks.wait(pid) for pid in started]
 
 
@@ -80,7 +77,8 @@ def in_processes(arguments):
     """The same where a GPU is used, which a fork of another process cannot do."""
     environment = environment_of_tests(OMP_NUM_THREADS="1")
     how = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    processes = [subprocess.Popen([sys.executable, "-W", "ignore", str(HERE / "worlds.py"), *given], **how) for given in arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "support.distributed_worker"]
+    processes = [subprocess.Popen([*command, *given], **how) for given in arguments]
     said = [process.communicate(timeout=120)[0] for process in processes]
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 

@@ -12,8 +12,8 @@ from ltpll.methods.proden import PRODEN
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.nonfinite import Guard, Watch, all_finite, finite_throughout, rows_not_finite
-from support.points import assert_same, classifier, everything, toy, trainer
 from support.refusals import refusal
+from support.toy_training import assert_same, classifier, everything, toy, trainer
 
 BAD = [math.nan, math.inf, -math.inf]
 

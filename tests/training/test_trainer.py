@@ -17,7 +17,7 @@ from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.trainer import PartialLabelTrainer, cosine_rate
 from ltpll.views import Jitter, Views
-from support.points import toy, trainer
+from support.toy_training import toy, trainer
 
 # ---- what a step does -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from ltpll.views import crops as resize
 from ltpll.views import randaugment as operations
 from ltpll.views.cutout import cut_out, random_hole
 from ltpll.views.images import VIEW_POLICIES, ImageViews
-from support.interpreter import DEVICE
+from support.kernel_device import DEVICE
 
 SIZES = [(16, 16), (9, 14)]
 

@@ -1,4 +1,4 @@
-"""What each process of a small world does; started by tests/test_distributed.py, each in a process of its own."""
+"""What each process of a distributed training does in tests/training/test_distributed.py, which starts several of them."""
 
 import json
 import os
