@@ -1,4 +1,4 @@
-"""The same training on a GPU: run wherever one is there, skipped elsewhere."""
+"""Training on a GPU: the same results as on a CPU, CUDA graphs, precision, and runs that are killed; `make gpu` runs these tests."""
 
 import gc
 import signal
@@ -28,7 +28,7 @@ from ltpll.views import Cutout, Jitter, Shift, Views
 from support.interrupted_runs import outcome
 from support.processes import environment_of_tests
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+pytestmark = pytest.mark.gpu
 
 
 def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_size=10_000, engine="auto", precision="float32", **options):

@@ -10,6 +10,8 @@ from ltpll.models.conv_kernels import neighbourhoods
 from ltpll.models.norm import NormReLU
 from support.kernel_device import DEVICE
 
+pytestmark = pytest.mark.kernels
+
 
 def inputs(channels, height, width, batch=3):
     generator = torch.Generator().manual_seed(0)

@@ -52,7 +52,7 @@ def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, 
     views = ImageViews("paper", (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)) if images else Views(weak=(Jitter(0.05),), strong=(Jitter(0.2, 0.1),))
     if poisoned:
         views = Views(weak=(Jitter(0.05), poison))
-    options = {"epochs": 3, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, "device": "cpu", **more}
+    options = {"epochs": 2, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, "device": "cpu", **more}
     return PartialLabelTrainer(
         model,
         METHODS.create(method),
@@ -102,7 +102,7 @@ def leave_and_go_on(world, folder, how):
     """The last process is told to end in the first step of the second epoch; the training goes on here, and in one process elsewhere."""
     x, candidates, y = problem()
     checkpoint = folder / "checkpoint.safetensors"
-    first = trainer("corr", "records", world, extras=["mixup"], **how)
+    first = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
     original = first.step
 
     def step(index, views):
@@ -126,7 +126,7 @@ def leave_and_go_on(world, folder, how):
     world.wait()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", CheckpointWarning)
-        again = trainer("corr", "records", world, extras=["mixup"], **how)
+        again = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
         again.fit(x, candidates, measure=Evaluate(x, y, y), checkpoint=checkpoint)
     assert any(issubclass(one.category, CheckpointWarning) for one in warned) == world.first
     torch.save(state(again), folder / f"again-{world.rank}.pt")
@@ -135,7 +135,7 @@ def leave_and_go_on(world, folder, how):
 def lose_one(world, folder, how):
     """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
     x, candidates, _ = problem()
-    training = trainer("proden", "records", world, **how)
+    training = trainer("proden", "records", world, epochs=3, **how)
     train_epoch, died = training.train_epoch, folder / "died"
 
     def hear(lost=True):

@@ -32,7 +32,7 @@ SYNCHRONISED = {"images": True, "sync_batch_norm": True}
 CASES = {
     2: [
         *({"method": name, "rebalancer": "none" if METHODS[name].why_no_rebalancer else "records"} for name in sorted(METHODS)),
-        {"method": "lw", "rebalancer": "epoch-records"},
+        {"method": "lw", "rebalancer": "epoch-records", "epochs": 3},
         {"method": "proden", "rebalancer": "records", **SYNCHRONISED},
         {"method": "pico", "rebalancer": "records", **SYNCHRONISED},
         {"method": "solar", "rebalancer": "none", **SYNCHRONISED},
@@ -48,16 +48,18 @@ CASES = {
 }
 
 
-# The device of several processes, and how their steps run there.
-WHERE = [("cpu", "eager"), ("cuda", "eager"), ("cuda", "captured")]
+# The number of processes, their device, and how their steps run.
+WORLDS = [
+    pytest.param((size, device, engine), id=f"{size} on {device} {engine}", marks=[pytest.mark.gpu] if device == "cuda" else [])
+    for device, engine in [("cpu", "eager"), ("cuda", "eager"), ("cuda", "captured")]
+    for size in CASES
+]
 
 
-@pytest.fixture(scope="module", params=[(size, *where) for where in WHERE for size in CASES], ids=lambda of: "{} on {} {}".format(*of))
+@pytest.fixture(scope="module", params=WORLDS)
 def world(request, tmp_path_factory):
     """How many processes there were, on which device, and the folder in which they left what they trained: one case after the other."""
     (size, device, engine), folder = request.param, tmp_path_factory.mktemp("world")
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
     how, cases = json.dumps({"device": device, "engine": engine}), json.dumps(CASES[size])
     arguments = [[str(folder), str(rank), str(size), how, cases] for rank in range(size)]
     found = in_forks(arguments, folder) if device == "cpu" else in_processes(arguments)
@@ -123,7 +125,7 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
     assert {(folder / f"{rank}.ended").read_text() for rank in range(size)} == {"143 1 1"}
     x, candidates, y = problem()
     truth = Evaluate(x, y, y)
-    how = {"extras": ["mixup"], "device": device, "engine": "eager"}
+    how = {"extras": ["mixup"], "device": device, "engine": "eager", "epochs": 3}
     whole = trainer("corr", "records", None, **how).fit(x, candidates, measure=truth)
     shutil.copy(folder / "left.safetensors", tmp_path)
     alone = trainer("corr", "records", None, **how)
