@@ -174,8 +174,8 @@ def feeding(how: str, epochs: int) -> list[float]:
     for _ in range(epochs + 1):
         started = time.perf_counter()
         if how == "ours":
-            trainer._feed.restart()
-            for index, _ in trainer._feed.batches(trainer._draw):
+            trainer.state.batches.restart()
+            for index, _ in trainer.state.batches.batches(trainer._runner.draw):
                 trainer.targets[index] = trainer.targets[index] * trainer.candidates[index]
         else:
             for *_, sets, index in loader:

@@ -19,7 +19,7 @@ import torch
 from scipy import stats
 
 from ltpll.data.benchmarks.image_sets import load_image_set
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.runs.environment import environment
 
@@ -46,7 +46,7 @@ def main() -> None:
                 engine = "eager"
             trainer = build_trainer(replace(experiment, precision=precision), problem, device=options.device, engine=engine)
             truth = Evaluate(problem.x_test, problem.y_test, problem.y)
-            trainer.fit(problem.x, problem.candidates, measure=truth, measure_every=options.epochs)
+            trainer.fit(problem.x, problem.candidates, callbacks=[truth])
             figures = {name: float(100 * read(trainer.history[-1])) for name, read in FIGURES.items()}
             runs.append({"seed": seed, "way": way, **figures})
             print(runs[-1], flush=True)

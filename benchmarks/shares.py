@@ -62,7 +62,7 @@ def main() -> None:
                 rows.append({"rows": size, "engine": engine, "messages": world is not None, "step_milliseconds": 1000 * step})
                 print(rows[-1], flush=True)
                 if engine == "captured":
-                    trainer._recorded.forget()  # NCCL ends only after them
+                    trainer._runner.graphed_step.clear()  # NCCL ends only after them
                 if options.out:
                     options.out.parent.mkdir(parents=True, exist_ok=True)
                     options.out.write_text(json.dumps({"environment": environment("cuda"), "rows": rows}, indent=1) + "\n")

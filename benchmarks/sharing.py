@@ -66,7 +66,7 @@ def trained() -> PartialLabelTrainer:
 def on_streams(runs: int, steps: int = 200) -> float:
     """Recorded steps alone, each training's on its own stream: the most that trainings inside one process could reach."""
     trainers = [trained() for _ in range(runs)]
-    graphs = [list(trainer._recorded._recordings.values())[-1].graph for trainer in trainers]
+    graphs = [list(trainer._runner.graphed_step.recordings.values())[-1].graph for trainer in trainers]
     streams = [torch.cuda.Stream() for _ in graphs]
     for timed in (False, True):
         torch.cuda.synchronize()

@@ -80,7 +80,7 @@ def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabel
         speed = _end_to_end(trainer, problem, epochs, measure_every=epochs)
         step = None
         if trainer.engine != "eager":
-            held = list(trainer._recorded._recordings.values())[-1]
+            held = list(trainer._runner.graphed_step.recordings.values())[-1]
             step = _milliseconds(trainer, held.graph.replay, repeats=30)
     return {"what": variant.what, **speed, "step_milliseconds": step}, trainer
 
@@ -104,7 +104,7 @@ def settings(variant: Variant) -> Iterator[None]:
 
 
 def profile(trainer: PartialLabelTrainer, path: Path, times: int = 5) -> None:
-    held = list(trainer._recorded._recordings.values())[-1]
+    held = list(trainer._runner.graphed_step.recordings.values())[-1]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as watched:
         for _ in range(times):
             held.graph.replay()

@@ -71,7 +71,7 @@ def measure(method: str, rebalancer: str, extras: tuple[str, ...], width: int, d
         trainer.train_epoch()
     rows = torch.arange(experiment.batch_size, device=trainer.device)
     views = trainer.draw(rows)
-    milliseconds = _milliseconds(trainer, lambda: trainer._step(rows, views), repeats=30 if on_cuda else 1)
+    milliseconds = _milliseconds(trainer, lambda: trainer._runner.step(rows, views), repeats=30 if on_cuda else 1)
     return milliseconds, torch.cuda.max_memory_allocated() / 2**30 if on_cuda else None
 
 

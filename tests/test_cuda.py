@@ -14,7 +14,7 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.experiments.speed.engine import random_images
 from ltpll.extras import EXTRAS
@@ -22,7 +22,8 @@ from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
-from ltpll.training.batches import Feed
+from ltpll.training.batches import BatchSampler
+from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 from support.processes import environment_of_tests
@@ -31,11 +32,26 @@ from support.survivors import outcome
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 
 
-def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_size=10_000, engine="auto", precision="float32", **options):
+def train(
+    method,
+    rebalancer,
+    device,
+    *,
+    extras=(),
+    views=None,
+    epochs=4,
+    batch_size=10_000,
+    engine="auto",
+    precision="float32",
+    double=False,
+    callbacks=(),
+):
     x, y = four_squares([20, 40, 80, 160], seed=0)
     x_test, y_test = four_squares([50] * 4, seed=1)
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
+    if double:
+        model.double()
     context = {"n_features": 16, "n_classes": 4, "class_frequencies": np.bincount(y)}
     trainer = PartialLabelTrainer(
         model,
@@ -51,7 +67,7 @@ def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_
         precision=precision,
     )
     posthoc = {"oracle-la-posthoc": REBALANCERS["oracle-la-posthoc"](np.bincount(y))}
-    return trainer.fit(x, candidates, measure=Evaluate(x_test, y_test, y, posthoc=posthoc), **options)
+    return trainer.fit(x, candidates, [Evaluate(x_test, y_test, y, posthoc=posthoc), *callbacks])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +76,7 @@ def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_
 )
 def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalancer, monkeypatch):
     """With the rows in one order, since a GPU would draw another one, and PiCo's prototypes follow one row after the other."""
-    monkeypatch.setattr(Feed, "_order", lambda feed: torch.arange(feed.rows, device=feed.generator.device))
+    monkeypatch.setattr(BatchSampler, "_draw_order", lambda batches: torch.arange(batches.rows, device=batches.generator.device))
     cpu, cuda = (train(method, rebalancer, device) for device in ("cpu", "cuda"))
     torch.testing.assert_close(cuda.targets.values.cpu(), cpu.targets.values, atol=1e-3, rtol=1e-2)
     ours, theirs = cuda.history[-1], cpu.history[-1]
@@ -70,7 +86,7 @@ def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalance
 
 
 # Steps that add in another order differ by rounding, which training makes larger with every step: in double precision it stays small.
-EXACTLY = {"precision": "float64", "views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)), "batch_size": 32}
+EXACTLY = {"double": True, "views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)), "batch_size": 32}
 SMALL = {"atol": 1e-7, "rtol": 1e-6}
 
 
@@ -130,8 +146,8 @@ def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_
             raise StopError
 
     with pytest.raises(StopError):
-        train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, on_epoch=stop, **options)
-    again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, **options)
+        train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], callbacks=[OnEpoch(stop), Checkpoint(first)], **options)
+    again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], callbacks=[Checkpoint(first)], **options)
     torch.testing.assert_close(again.targets.values, whole.targets.values, atol=1e-4, rtol=1e-3)
     assert torch.equal(before, torch.cuda.get_rng_state())
 
@@ -222,7 +238,7 @@ def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one
         first.history += [record] if record else []
     first.save(tmp_path / "checkpoint")
     second, *_ = points_trainer(method, rebalancer, extras, engine)
-    second.fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    second.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     while first.epoch < first.epochs:  # the same trainer can go on, too
         first.history.append(first.train_epoch())
     for other in (second, first):
@@ -275,7 +291,7 @@ def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, 
 def test_numbers_that_are_not_finite_stop_training_after_the_epoch_and_the_last_checkpoint_is_kept(tmp_path, engine):
     one, x, candidates = points_trainer("proden", "records", (), engine, encoder=Squares())
     with pytest.raises(NotFiniteError, match=r"not finite in epoch 1, step \d, for rows .*: lower the learning rate") as error:
-        one.fit(far_away(x), candidates, checkpoint=tmp_path / "checkpoint")
+        one.fit(far_away(x), candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert 7 in error.value.rows
     assert len(error.value.rows) <= 50  # those of one step
     assert not (tmp_path / "checkpoint").exists()
@@ -336,7 +352,7 @@ def test_a_resnet_learns_real_digits_with_image_views_and_mixup():
         lr=0.05,
         device="cuda",
     )
-    trainer.fit(x[:1400], candidates, measure=Evaluate(x[1400:], y[1400:], y[:1400]))
+    trainer.fit(x[:1400], candidates, [Evaluate(x[1400:], y[1400:], y[:1400])])
     assert trainer.history[-1]["test"]["accuracy"] > 0.9
 
 

@@ -240,7 +240,7 @@ def test_a_damaged_checkpoint_is_warned_of_in_a_sentence_and_the_one_before_it_g
     newest.write_bytes(newest.read_bytes()[:1000])
     (sentence,) = [line for line in finished(child(*train(images, tmp_path))).splitlines() if line.startswith("warning: ")]
     assert f"The checkpoint {newest} is damaged" in sentence
-    assert sentence.endswith("it now lies in checkpoint.refused.safetensors, and the one before it is used.")
+    assert sentence.endswith("it was renamed to checkpoint.refused.safetensors, and the previous checkpoint is used.")
     assert outcome(tmp_path) == trained[0]
 
 

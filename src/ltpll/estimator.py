@@ -22,13 +22,14 @@ from ltpll.candidates.labels import read_labels
 from ltpll.errors import InputError, first_line
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
-from ltpll.inference.forward import Passes
+from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Extra, Method, Rebalancer, linear_head
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import Transduced, transduce
+from ltpll.training.callbacks import OnEpoch
 from ltpll.training.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
@@ -118,7 +119,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             name = next(iter(unsupported))
             raise InputError(f"fit takes no {name}: every row counts the same here; repeat rows, or leave {name} out.")
         trainer, x, candidates = self.begin(X, y)
-        return self.finish(trainer.fit(x, candidates, on_epoch=self.on_epoch))
+        return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
 
     def begin(self, X: Any, y: Any, world: World | None = None) -> Fitting:
         """The training that `fit` would carry out, for those who want to watch it, keep checkpoints or stop; hand it to `finish`.
@@ -208,9 +209,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.history_ = trainer.history
         self.n_iter_ = trainer.epoch
         self.device_ = str(trainer.device)
-        # A plain one: a training's own network may be a recording.
-        passes = Passes(trainer.model, trainer.device, self.precision, "eager")
-        self._predictor = Predictor(passes, trainer.method, trainer.rebalancer, trainer.views)
+        # An eager one: the trainer's own network may be a CUDA graph.
+        forward_pass = ForwardPass(trainer.model, trainer.device, self.precision)
+        self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views)
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
         self.transduced_ = transduce(trainer.targets, trainer.candidates)
@@ -363,8 +364,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
         for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
-        passes = Passes(parts["model"], where, self.precision, "eager")
-        self._predictor = Predictor(passes, parts["method"], parts["rebalancer"], views)
+        self._predictor = Predictor(ForwardPass(parts["model"], where, self.precision), parts["method"], parts["rebalancer"], views)
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
 
     def _modules(self) -> dict[str, nn.Module]:

@@ -50,7 +50,7 @@ def test_exporting_leaves_the_classifier_alone(tmp_path):
 
 def test_what_cannot_be_exported_is_refused_in_a_sentence_and_leaves_no_file(tmp_path):
     own, _ = fitted(views=Views())
-    assert "Views of one's own" in refusal(lambda: own.to_onnx(tmp_path / "model.onnx"), InputError)
+    assert "custom views" in refusal(lambda: own.to_onnx(tmp_path / "model.onnx"), InputError)
     plain, _ = fitted()
     assert "no folder" in refusal(lambda: plain.to_onnx(tmp_path / "nowhere" / "model.onnx"), InputError)
     assert not list(tmp_path.iterdir())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -32,7 +32,7 @@ def accuracy_on_digits(method, rebalancer="none", extras=(), epochs=20, lr=0.05)
         lr=lr,
         device="cpu",
     )
-    trainer.fit(x, uniform_candidates(y, 10, 0.3, seed=0), measure=Evaluate(digits.x_test, digits.y_test, y), measure_every=epochs)
+    trainer.fit(x, uniform_candidates(y, 10, 0.3, seed=0), [Evaluate(digits.x_test, digits.y_test, y, every=epochs)])
     return trainer.history[-1]["test"]["balanced_accuracy"]
 
 

@@ -9,7 +9,8 @@ from ltpll.blocks.selection import folded_beta, partners_among
 from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Evaluate, prior_distance
+from ltpll.evaluation.during_training import Evaluate
+from ltpll.evaluation.metrics import prior_distance
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -33,7 +34,7 @@ def trained(epochs=60, **options):
     method = METHODS["solar"](**{"queue": 512, "ramp_epochs": 10, **options})
     views = Views(strong=(Jitter(0.05),))
     trainer = PartialLabelTrainer(model, method, epochs=epochs, batch_size=64, lr=0.3, device="cpu", views=views)
-    return trainer.fit(x, candidates, measure=Evaluate(*four_squares([50] * 4, seed=1), y)), y
+    return trainer.fit(x, candidates, [Evaluate(*four_squares([50] * 4, seed=1), y)]), y
 
 
 def test_a_step_is_the_published_formula_written_out():

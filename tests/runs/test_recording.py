@@ -6,7 +6,7 @@ import torch
 
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import CheckpointWarning
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -59,7 +59,7 @@ def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_it
         record(run, stop_after=5)
     newest = run.folder / "checkpoint.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(CheckpointWarning, match=r"checkpoint.safetensors is damaged \(.*\): it now lies in checkpoint.refused.safetensors"):
+    with pytest.warns(CheckpointWarning, match=r"safetensors is damaged \(.*\): it was renamed to checkpoint.refused.safetensors"):
         record(run)
     assert untimed(run.records()) == untimed(whole.records())
     assert run.result()["last"] == whole.result()["last"]
@@ -68,7 +68,7 @@ def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_it
 def test_of_many_classes_only_the_last_epoch_keeps_the_figures_of_each(tmp_path, monkeypatch):
     few, many = (Run(tmp_path / name, {"method": "proden", "rebalancer": "records", "seed": 0}) for name in ("few", "many"))
     record(few)
-    monkeypatch.setattr(resuming, "LONG", 3)  # there are four classes
+    monkeypatch.setattr(resuming, "LONG_LIST", 3)  # there are four classes
     with pytest.raises(KeyboardInterrupt):
         record(many, stop_after=5)
     trainer = record(many)

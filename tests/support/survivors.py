@@ -17,7 +17,7 @@ import torch
 from ltpll.data.readers.tables import read_table
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments import benchmark as experiment
 from ltpll.experiments.benchmark import Experiment, experiment_run
 from ltpll.extras import EXTRAS

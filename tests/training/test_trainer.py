@@ -8,13 +8,14 @@ from torch import nn
 from ltpll.candidates import Candidates
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, InputWarning
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.interfaces import Method
 from ltpll.methods import METHODS
 from ltpll.methods.proden import PRODEN
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer, cosine_rate
 from ltpll.views import Jitter, Views
 from support.points import toy, trainer
@@ -28,7 +29,7 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
     n = len(x)
     records = REBALANCERS["records"](n_features=8)
     # One batch that holds everything: the order within it does not matter, so no knowledge of the trainer's draws is needed.
-    tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr=1.0).fit(x, candidates)
+    tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr_factor=1.0).fit(x, candidates)
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,)).double()
     inputs, allowed = torch.from_numpy(x).double(), candidates.dense()
@@ -71,7 +72,7 @@ def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
     for drop_last, sizes in ((True, [64, 64]), (False, [64, 64, 22])):
         one = trainer(batch_size=64, drop_last=drop_last)
         one.prepare(x, candidates)
-        batches = [index for index, _ in one._feed.batches(one.draw)]
+        batches = [index for index, _ in one.state.batches.batches(one.draw)]
         assert [len(batch) for batch in batches] == sizes
         assert len(torch.cat(batches).unique()) == sum(sizes)
 
@@ -80,7 +81,7 @@ def test_fewer_rows_than_a_batch_make_one_batch_of_all():
     x, _, candidates = toy()
     one = trainer(batch_size=10_000)
     one.prepare(x, candidates)
-    assert [len(index) for index, _ in one._feed.batches(one.draw)] == [len(x)]
+    assert [len(index) for index, _ in one.state.batches.batches(one.draw)] == [len(x)]
 
 
 def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forward():
@@ -216,7 +217,7 @@ def test_layers_train_while_training_and_rest_while_predicting():
 
     x, y, candidates = toy()
     model = Classifier(Mode(), nn.Linear(2, 4))
-    trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, measure=Evaluate(x, y, y))
+    trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, [Evaluate(x, y, y)])
     assert modes == [True, False, True, False]
 
 
@@ -256,11 +257,11 @@ def test_low_precision_passes_stay_close_to_full_ones_and_give_full_precision_ou
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(InputError, match="no precision 'half'"):
+    with pytest.raises(InputError, match="Unknown precision 'half'"):
         trainer(precision="half")
 
 
-@pytest.mark.parametrize(("engine", "message"), [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "no engine 'turbo'")])
+@pytest.mark.parametrize(("engine", "message"), [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "Unknown engine 'turbo'")])
 def test_an_engine_that_cannot_run_here_is_refused(engine, message):
     with pytest.raises(InputError, match=message):
         trainer(engine=engine)
@@ -275,7 +276,7 @@ def test_every_method_learns_the_squares_when_classes_are_balanced(method):
     x_test, y_test = four_squares([100] * 4, seed=1)
     candidates = uniform_candidates(y, 4, 0.3, seed=0)
     options = {"lw": {"lr": 2.0, "epochs": 60}}.get(method, {"lr": 0.5, "epochs": 30})
-    one = trainer(method, batch_size=64, weight_decay=0.0, **options).fit(x, candidates, measure=Evaluate(x_test, y_test, y))
+    one = trainer(method, batch_size=64, weight_decay=0.0, **options).fit(x, candidates, [Evaluate(x_test, y_test, y)])
     assert one.history[-1]["test"]["balanced_accuracy"] > 0.9
     assert one.history[-1]["target_recovery"] > 0.9
     assert (one.predict(x_test) == y_test).mean() == pytest.approx(one.history[-1]["test"]["accuracy"])
@@ -286,7 +287,7 @@ def test_same_seed_same_records_and_another_seed_others():
 
     def history(seed):
         one = trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], seed=seed)
-        return one.fit(x, candidates, measure=Evaluate(x, y, y)).history
+        return one.fit(x, candidates, [Evaluate(x, y, y)]).history
 
     assert history(0) == history(0)
     assert history(0) != history(1)
@@ -349,7 +350,7 @@ def test_a_method_with_its_own_rebalancing_refuses_a_rebalancer_and_says_why():
         why_no_rebalancer = "it estimates the prior itself."
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
-    with pytest.raises(InputError, match=r"'own' cannot take the rebalancer 'records': it estimates"):
+    with pytest.raises(InputError, match=r"'own' cannot be combined with the rebalancer 'records': it estimates"):
         PartialLabelTrainer(model, Own(), REBALANCERS["records"](n_features=256))
     PartialLabelTrainer(model, Own(), REBALANCERS["none"]())
 
@@ -433,33 +434,33 @@ def test_checkpoints_are_written_every_so_many_epochs_and_seconds_and_at_the_end
     one = trainer(epochs=7)
     saved = []
     monkeypatch.setattr(one, "save", lambda path: saved.append(one.epoch))
-    one.fit(x, candidates, checkpoint=tmp_path / "checkpoint", checkpoint_every=2, checkpoint_seconds=seconds)
+    one.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint", 2, min_seconds=seconds)])
     assert saved == written
 
 
 def test_a_finished_checkpoint_trains_no_further(tmp_path):
     x, _, candidates = toy()
-    first = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    first = trainer().fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     seen = []
-    again = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint", on_epoch=seen.append)
+    again = trainer().fit(x, candidates, [OnEpoch(seen.append), Checkpoint(tmp_path / "checkpoint")])
     assert seen == []
     assert again.history == first.history
 
 
 def test_a_trainer_that_has_trained_is_not_started_again(tmp_path):
     x, _, candidates = toy()
-    one = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    one = trainer().fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     kept = one.targets.values.clone()
-    with pytest.raises(InputError, match="3 epochs already"):
+    with pytest.raises(InputError, match="already trained for 3 epochs"):
         one.fit(x, candidates)
     assert torch.equal(one.targets.values, kept)
-    one.fit(x, candidates, checkpoint=tmp_path / "checkpoint")  # going on from a checkpoint is no new start
+    one.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])  # going on from a checkpoint is no new start
     assert torch.equal(one.targets.values, kept)
 
 
 def test_measuring_every_k_epochs_always_includes_the_last():
     x, y, candidates = toy()
-    history = trainer(epochs=5).fit(x, candidates, measure=Evaluate(x, y, y), measure_every=2).history
+    history = trainer(epochs=5).fit(x, candidates, [Evaluate(x, y, y, every=2)]).history
     assert [record["epoch"] for record in history if "test" in record] == [2, 4, 5]
 
 

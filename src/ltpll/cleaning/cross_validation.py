@@ -19,7 +19,8 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.processes import in_processes
 from ltpll.runs.recording import CHECKPOINT_SECONDS
 from ltpll.runs.run import Record
-from ltpll.training.checkpoint import before_it, read_checkpoint, write_checkpoint
+from ltpll.training.callbacks import Checkpoint, OnEpoch
+from ltpll.training.checkpoint import previous_checkpoint, read_checkpoint, write_checkpoint
 from ltpll.training.distributed import World
 from ltpll.validation import chosen_device
 
@@ -109,19 +110,12 @@ def _train(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # of classes that only other folds have
         trainer, inputs, candidates = classifier.begin(x[others], sets.select(others), world)
-        trainer.fit(
-            inputs,
-            candidates,
-            on_epoch=on_epoch,
-            on_resume=on_resume,
-            checkpoint=checkpoint,
-            checkpoint_seconds=CHECKPOINT_SECONDS,
-        )
+        trainer.fit(inputs, candidates, [OnEpoch(on_epoch, on_resume), Checkpoint(checkpoint, min_seconds=CHECKPOINT_SECONDS)])
     if world.first:
         classifier.finish(trainer)
         found = opinions(classifier.predict_proba, x[rows], sets.select(rows))
         write_checkpoint(_kept(folder, k), found.tensors(), {"fold": k + 1})
-        for path in (checkpoint, before_it(checkpoint)):
+        for path in (checkpoint, previous_checkpoint(checkpoint)):
             path.unlink(missing_ok=True)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ltpll.cleaning.cross_validation import Watch, opinions_of_folds
 from ltpll.cleaning.dataset import Examples, Source
-from ltpll.cleaning.held_out import Judge
+from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.results import Cleaning, keep_pictures, keep_tables, noteworthy
 from ltpll.cleaning.set_predictions import Opinions, opinions
 from ltpll.errors import InputError, shown
@@ -111,14 +111,15 @@ def train_own(
     sets = examples.candidates if everything else examples.candidates.select(trained)
     labels = examples.table.labels
     rest = examples.x[held_out]
-    judge = Judge(
+    classifier = settings.classifier(device, on_nan, threads)
+    trainer, inputs, candidates = classifier.begin(x, sets, world)
+    evaluation = HeldOutEvaluation(
         images_first(rest) if rest.ndim == 4 else rest,
         None if everything else examples.candidates.select(held_out),
         None if labels is None else labels[held_out],
         None if labels is None else labels[trained],
+        every=max(1, trainer.epochs // MEASURED),
     )
-    classifier = settings.classifier(device, on_nan, threads)
-    trainer, inputs, candidates = classifier.begin(x, sets, world)
     check_data(inputs, candidates, trainer.head)
     with run.locked() if world.first else nullcontext():
         if world.agreed(run.done):  # by another process, since this one looked
@@ -128,8 +129,7 @@ def train_own(
             trainer,
             inputs,
             candidates,
-            judge,
-            measure_every=max(1, trainer.epochs // MEASURED),
+            evaluation,
             checkpoint_every=1,
             checkpoint_seconds=CHECKPOINT_SECONDS,
             on_epoch=watch("training", trainer.epochs),

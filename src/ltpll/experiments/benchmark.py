@@ -15,7 +15,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
 from ltpll.data.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.errors import InputError, shown
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -233,7 +233,7 @@ def train(
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.why_no_rebalancer
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}
-        truth = Evaluate(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
+        truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, posthoc=posthoc)
         facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
         facts |= {"engine": trainer.engine, "processes": world.size}
         record_training(
@@ -242,7 +242,6 @@ def train(
             problem.x,
             problem.candidates,
             truth,
-            measure_every=measure_every,
             checkpoint_every=checkpoint_every,
             checkpoint_seconds=CHECKPOINT_SECONDS,
             on_epoch=on_epoch,

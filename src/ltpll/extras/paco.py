@@ -22,7 +22,6 @@ class PaCO(Extra):
 
     name = "paco"
     n_views = 2
-    waits = True
 
     def __init__(
         self,

@@ -26,7 +26,6 @@ class PiCO(Method):
 
     name = "pico"
     views = ("weak", "strong")
-    waits = True
     prototypes: Tensor
     phi: Tensor
     by_label: Tensor

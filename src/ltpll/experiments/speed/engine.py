@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ltpll.data.benchmarks.image_sets import ImageSet
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, Problem, build_trainer, draw_problem
 from ltpll.interfaces import Outputs
 from ltpll.runs.environment import environment
@@ -66,11 +66,11 @@ def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, mea
     """Whole epochs as a training runs them, evaluation included, after those in which steps are compiled and recorded."""
     trainer.prepare(problem.x, problem.candidates)
     truth = Evaluate(problem.x_test, problem.y_test, problem.y)
-    truth.prepare(trainer)
+    truth.on_train_begin(trainer)
     started = time.perf_counter()
     for _ in range(3):  # both phases of a step, and an evaluation
         trainer.train_epoch()
-    truth(trainer)
+    truth.measure(trainer)
     _wait(trainer)
     start = time.perf_counter() - started
     passes = []
@@ -79,7 +79,7 @@ def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, mea
         for epoch in range(epochs):
             trainer.train_epoch()
             if (epoch + 1) % measure_every == 0:
-                truth(trainer)
+                truth.measure(trainer)
         _wait(trainer)
         passes.append(time.perf_counter() - started)
     return {"views_per_second": trainer.views_per_epoch * epochs / statistics.median(passes), "start_seconds": start}
@@ -96,12 +96,13 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     trainer.model.train()
 
     def forward() -> Any:
-        return trainer.passes(joined)
+        return trainer.forward_pass(joined)
 
     def forward_backward() -> None:
         logits, features = forward()
         trainer.optimizer.zero_grad(set_to_none=True)
-        trainer.passes.backward(logits.sum() + features.sum())
+        (logits.sum() + features.sum()).backward()
+        trainer.forward_pass.finish_gradients()
 
     def refine() -> None:
         outputs = trainer_outputs.detach()
@@ -131,8 +132,8 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     }
     if trainer.engine != "eager":
         for _ in range(5):
-            trainer._step(index, batch)
-        parts["whole step, replayed"] = _milliseconds(trainer, lambda: trainer._step(index, batch))
+            trainer._runner.step(index, batch)
+        parts["whole step, replayed"] = _milliseconds(trainer, lambda: trainer._runner.step(index, batch))
     return parts
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
-from ltpll.evaluation.metrics import Evaluate, Shots
+from ltpll.evaluation.during_training import Evaluate
+from ltpll.evaluation.metrics import Shots
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ltpll.data.synthetic import four_squares, uniform_candidates
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.drawing import new_figure
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -66,7 +66,8 @@ def train(run: Run) -> None:
         REBALANCERS.create(config["rebalancer"], context),
         seed=seed,
         device="cpu",
-        **{name: config[name] for name in ("epochs", "batch_size", "lr", "final_lr", "weight_decay", "drop_last")},
+        **{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay", "drop_last")},
+        final_lr_factor=config["final_lr"],
     )
 
     def keep_points() -> None:
