@@ -52,5 +52,5 @@ def test_what_cannot_be_exported_is_refused_in_a_sentence_and_leaves_no_file(tmp
     own, _ = fitted(views=Views())
     assert "custom views" in refusal(lambda: own.to_onnx(tmp_path / "model.onnx"), InputError)
     plain, _ = fitted()
-    assert "no folder" in refusal(lambda: plain.to_onnx(tmp_path / "nowhere" / "model.onnx"), InputError)
+    assert "does not exist" in refusal(lambda: plain.to_onnx(tmp_path / "nowhere" / "model.onnx"), InputError)
     assert not list(tmp_path.iterdir())
