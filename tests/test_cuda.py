@@ -96,7 +96,7 @@ def test_a_replayed_step_trains_like_an_eager_one(engine):
     eager, replayed = (
         train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], engine=each, epochs=6, **EXACTLY) for each in ("eager", engine)
     )
-    assert {key[:2] for key in replayed._recorded._recordings} == {((False, False), (32,)), ((True, True), (32,))}
+    assert {key[:2] for key in replayed._runner.graphed_step.recordings} == {((False, False), (32,)), ((True, True), (32,))}
     assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-6)
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, **SMALL)
     torch.testing.assert_close(replayed.rebalancer.mean_feature, eager.rebalancer.mean_feature, **SMALL)
@@ -176,12 +176,12 @@ def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="
 
 
 # In double precision, since rounding that differs from run to run would be as large as the losses after a few epochs.
-KILLED = {"epochs": 15, "device": "cuda", "precision": "float64"}
+KILLED = {"epochs": 15, "device": "cuda", "double": True}
 
 
 def run_in_a_process(root, *, killed_once=None):
-    """A run of tests/survivors.py in a process of its own, killed as soon as `killed_once` says so."""
-    code = f"import survivors; survivors.images_run({str(root)!r}, **{KILLED!r})"
+    """A run of tests/support/survivors.py in a process of its own, killed as soon as `killed_once` says so."""
+    code = f"from support import survivors; survivors.images_run({str(root)!r}, **{KILLED!r})"
     process = subprocess.Popen([sys.executable, "-c", code], env=environment_of_tests())
     while process.poll() is None:
         if killed_once and killed_once():
@@ -235,7 +235,7 @@ def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one
 
     while taken < steps:
         record = first.train_epoch(pause)
-        first.history += [record] if record else []
+        first.history.extend([record] if record else [])
     first.save(tmp_path / "checkpoint")
     second, *_ = points_trainer(method, rebalancer, extras, engine)
     second.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
@@ -279,7 +279,7 @@ def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, 
     eager, replayed = trained
     assert [r["skipped"] for r in replayed.history] == [r["skipped"] for r in eager.history] == [1] * 6
     assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
-    for name, tensor in replayed._state().items():
+    for name, tensor in replayed.state.tensors().items():
         if not name.startswith(("random", "generator")) and tensor.is_floating_point():
             assert not torch.isnan(tensor).any(), name
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, atol=2e-3, rtol=1e-2)
@@ -328,7 +328,7 @@ def test_garbage_of_an_earlier_training_does_not_end_a_recording():
     for _ in range(3):
         model = Classifier(Careless(), torch.nn.Linear(2, 4))
         trained = PartialLabelTrainer(model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine="captured")
-        assert trained.fit(x, candidates)._recorded._recordings
+        assert trained.fit(x, candidates)._runner.graphed_step.recordings
         del trained
     assert gc.isenabled()
 
@@ -399,7 +399,7 @@ def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
         rows = torch.arange(64, device="cuda")
         views = trainer.views.draw(trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0))
         trainer.epoch = 1  # with targets refined
-        losses.append([float(trainer._step(rows, views)) for _ in range(12)])
+        losses.append([float(trainer._runner.step(rows, views)) for _ in range(12)])
     assert losses[0][-1] < 0.7 * losses[0][0]
     assert losses[1] == pytest.approx(losses[0], rel=0.03)
 
