@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import _end_to_end, _milliseconds, random_images
+from ltpll.experiments.speed.engine import end_to_end_speed, random_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -77,11 +77,11 @@ def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabel
             trainer._side = None
         if variant.change:
             variant.change(trainer)
-        speed = _end_to_end(trainer, problem, epochs, measure_every=epochs)
+        speed = end_to_end_speed(trainer, problem, epochs, measure_every=epochs)
         step = None
         if trainer.engine != "eager":
             held = list(trainer._recorded._recordings.values())[-1]
-            step = _milliseconds(trainer, held.graph.replay, repeats=30)
+            step = time_milliseconds(trainer, held.graph.replay, repeats=30)
     return {"what": variant.what, **speed, "step_milliseconds": step}, trainer
 
 

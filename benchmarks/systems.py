@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import _milliseconds, random_images
+from ltpll.experiments.speed.engine import random_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.validation import chosen_device
 
@@ -71,7 +71,7 @@ def measure(method: str, rebalancer: str, extras: tuple[str, ...], width: int, d
         trainer.train_epoch()
     rows = torch.arange(experiment.batch_size, device=trainer.device)
     views = trainer.draw(rows)
-    milliseconds = _milliseconds(trainer, lambda: trainer._step(rows, views), repeats=30 if on_cuda else 1)
+    milliseconds = time_milliseconds(trainer, lambda: trainer._step(rows, views), repeats=30 if on_cuda else 1)
     return milliseconds, torch.cuda.max_memory_allocated() / 2**30 if on_cuda else None
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ltpll.errors import InputError
-from ltpll.experiments.paper.compare import compare, markdown
+from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.compare import compare, markdown_table
 from ltpll.experiments.paper.grid import Finished
-from ltpll.experiments.paper.items import ITEMS
 from ltpll.parts import parts
 from ltpll.runs.run import Record, results_under
 from ltpll.runs.summary import Figure, Row, difference, rows
@@ -466,7 +466,7 @@ def reproduction_tables() -> str:
     seeds = 1 + max((record["config"]["seed"] for record in finished.all()), default=0)
     parts = []
     for item in ITEMS.values():
-        text = markdown(item, compare(item, finished, seeds, {}))
+        text = markdown_table(item, compare(item, finished, seeds, {}))
         if text.startswith("|"):
             parts.append(f"### {item.where}: {item.title}\n\n{text}")
     return "\n\n".join([*parts, measured_on(finished.all())])
@@ -478,7 +478,7 @@ def shortened_tables() -> str:
     parts = []
     for name, epochs in (("main", 36), ("baselines", 200), ("mixup", 200), ("systems", 200)):
         item = ITEMS[name]
-        text = markdown(item, compare(item, finished, 1, {"epochs": epochs}))
+        text = markdown_table(item, compare(item, finished, 1, {"epochs": epochs}))
         parts.append(f"### {item.title}, {epochs} epochs\n\n{text}")
     return "\n\n".join(parts)
 

@@ -53,7 +53,7 @@ def test_a_config_that_makes_no_sense_is_refused_by_name(change, message):
 
 
 def test_a_config_without_data_is_refused():
-    with pytest.raises(InputError, match="names no data"):
+    with pytest.raises(InputError, match="does not name an image set"):
         Experiment.from_mapping({})
 
 

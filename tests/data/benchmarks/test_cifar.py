@@ -91,7 +91,7 @@ def test_the_other_archive_of_the_two_is_refused(write):
         ),
         ("test_batch.bin", lambda old: b"", "test_batch.bin in the archive has 0 bytes"),
         ("test_batch.bin", lambda old: old[:3073] + b"\x0a" + old[3074:], "Record 1 of test_batch.bin has the label 10, not one of 0 to 9"),
-        ("batches.meta.txt", lambda old: b"cat\ndog\n", "2 distinct names where there should be 10"),
+        ("batches.meta.txt", lambda old: b"cat\ndog\n", "2 distinct names instead of 10"),
         ("batches.meta.txt", lambda old: old.replace(b"dog", b"cat"), "9 distinct names"),
         ("batches.meta.txt", lambda old: b"\xff\xfe", "is not text"),
     ],

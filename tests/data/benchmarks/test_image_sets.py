@@ -18,7 +18,7 @@ from PIL import Image
 
 from ltpll.candidates import Candidates
 from ltpll.data.benchmarks import archives, image_sets
-from ltpll.data.benchmarks.archives import Source
+from ltpll.data.benchmarks.archives import PublishedArchive
 from ltpll.data.benchmarks.cifar import read_cifar10
 from ltpll.data.benchmarks.image_sets import (
     IMAGE_SETS,
@@ -54,9 +54,10 @@ def publish(tmp_path, monkeypatch):
             paths[-1].parent.mkdir(exist_ok=True)
             paths[-1].write_bytes(tar_bytes(files, packed=packed))
         sources = [
-            Source(f"https://example.invalid/{p.name}", hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest()) for p in paths
+            PublishedArchive(f"https://example.invalid/{p.name}", hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest())
+            for p in paths
         ]
-        monkeypatch.setitem(archives.SOURCES, name, tuple(sources))
+        monkeypatch.setitem(archives.PUBLISHED_ARCHIVES, name, tuple(sources))
         return paths
 
     return publish
@@ -116,7 +117,7 @@ def test_voc_keeps_its_candidates(publish, root):
     assert [[loaded.classes[label] for label in loaded.candidates.row(i)] for i in (0, 4)] == [["bus", "car"], ["dog", "person"]]
     assert loaded.candidates.classes == loaded.classes
     assert json.loads((root / "voc2007" / "meta.json").read_text())["sources"] == [
-        {"archive": path.name, "md5": source.md5} for path, source in zip(paths, archives.SOURCES["voc2007"], strict=True)
+        {"archive": path.name, "md5": source.md5} for path, source in zip(paths, archives.PUBLISHED_ARCHIVES["voc2007"], strict=True)
     ]
 
 
@@ -128,7 +129,7 @@ def test_the_description_has_the_checksum_and_size_of_every_array(good):
     }
     assert meta["n_train"] == 35
     assert meta["n_test"] == 10
-    assert meta["sources"] == [{"archive": archive.name, "md5": archives.SOURCES["cifar10"][0].md5}]
+    assert meta["sources"] == [{"archive": archive.name, "md5": archives.PUBLISHED_ARCHIVES["cifar10"][0].md5}]
 
 
 def test_preparing_twice_gives_the_same_bytes(good, root):
@@ -192,7 +193,7 @@ def test_a_tampered_archive_is_refused_and_taken_with_check_off(good, root):
 
 def fail_after(monkeypatch, n_bytes, error):
     written = 0
-    real = image_sets._Summed.write
+    real = image_sets._HashingWriter.write
 
     def write(self, content):
         nonlocal written
@@ -202,7 +203,7 @@ def fail_after(monkeypatch, n_bytes, error):
             raise error
         return real(self, content)
 
-    monkeypatch.setattr(image_sets._Summed, "write", write)
+    monkeypatch.setattr(image_sets._HashingWriter, "write", write)
 
 
 @pytest.mark.parametrize("n_bytes", [0, 50_000, 35 * 3072 + 5000])
@@ -262,7 +263,7 @@ def test_a_folder_of_the_users_with_the_name_of_a_set_is_left_alone(good, tmp_pa
     message = refusal(lambda: prepare_image_set("cifar10", tmp_path / "mine", [good[1]]))
     assert f"{theirs} exists and was not written by ltpll" in message
     assert tree(tmp_path / "mine") == {"cifar10/precious": b"work"}
-    assert "move it away" in refusal(lambda: load_image_set("cifar10", tmp_path / "mine"))
+    assert "is not an image set" in refusal(lambda: load_image_set("cifar10", tmp_path / "mine"))
 
 
 def test_a_set_behind_a_link_is_replaced_where_it_lies(good, root, tmp_path):
@@ -378,7 +379,7 @@ def test_a_set_described_before_there_were_superclasses_is_read(good, root):
         (lambda folder: (folder / "meta.json").write_text("[" * 100_000), "meta.json: not JSON"),
         (edit(superclass=[10**30] * 10), "no superclass for each of the 10 classes"),
         (open_header, "EOF in multi-line statement"),
-        (packed_labels, "y_train.npy is no array"),
+        (packed_labels, "y_train.npy is not an array"),
     ],
 )
 def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, fragment):
@@ -394,7 +395,7 @@ def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, frag
         ([0, 1, 2], [0, 1, 0], "do not fit"),
         ([0, 2, 1, 3], [0, 1, 0], "do not fit"),
         ([0, 1, 2], [0, 2], "candidate 2"),
-        ([0.0, 1.0], [0], "no lists of numbers"),
+        ([0.0, 1.0], [0], "not lists of numbers"),
         ([0, 1], [0], "1 candidate sets for 3 images"),
     ],
 )

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from ltpll.data.synthetic.longtail import class_sizes
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment
-from ltpll.experiments.paper.grid import Finished, Pace, experiments, parse_choice, work
-from ltpll.experiments.paper.items import ITEMS
+from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.grid import Finished, experiments, parse_choice
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.runs.checksums import marker_of
@@ -81,14 +80,3 @@ def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     write(tmp_path / "kept" / "c.json", seed=2)
     finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")
     assert [Experiment.from_mapping({"data": "cifar10", "seed": seed}) in finished for seed in range(3)] == [True, False, True]
-
-
-def test_time_is_proportional_to_the_pixels_that_are_seen():
-    config = Experiment.from_mapping({"data": "cifar10", "imbalance": 50, "epochs": 7, "method": "corr"}).config()
-    assert work(config) == class_sizes(5000, 10, 50).sum() * 2 * 1024 * 7
-    finished = Finished([record(seconds=10.0, epochs=100), record(seconds=1.0, epochs=100, seed=1, hardware="a faster card")])
-    runs = [Experiment.from_mapping({"data": "cifar10", "epochs": 200})]
-    assert Pace.of(finished, "a card").seconds(runs) == pytest.approx(20.0)
-    elsewhere = Pace.of(finished, "no card")
-    assert (elsewhere.hardware, elsewhere.seconds(runs)) == ("a faster card", pytest.approx(2.0))
-    assert Pace.of(Finished([]), "a card").seconds(runs) is None

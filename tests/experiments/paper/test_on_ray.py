@@ -10,7 +10,7 @@ import pytest
 
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.experiments.benchmark import Experiment, experiment_run
-from ltpll.experiments.paper.launch import launch_side_by_side
+from ltpll.experiments.paper.launch import launch_in_processes
 from ltpll.experiments.paper.on_ray import launch_on_ray
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -44,7 +44,7 @@ def test_without_ray_the_launcher_says_what_to_install(tmp_path, monkeypatch):
 def test_the_records_are_those_of_the_local_launcher_even_if_a_process_is_killed(data, tmp_path):
     pytest.importorskip("ray")
     wanted = grid()
-    launch_side_by_side(wanted, tmp_path / "local", workers=2, data_root=data, device="cpu")
+    launch_in_processes(wanted, tmp_path / "local", workers=2, data_root=data, device="cpu")
     killed = []
 
     def kill_once():

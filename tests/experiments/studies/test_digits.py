@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ltpll.experiments.studies import digits
-from ltpll.experiments.studies.study import run_missing
+from ltpll.experiments.studies.runner import run_missing
 from ltpll.runs.run import Run
 from ltpll.runs.summary import rows
 from support.commands import ltpll

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from ltpll.experiments.studies import toy
-from ltpll.experiments.studies.study import run_missing
+from ltpll.experiments.studies.runner import run_missing
 from ltpll.runs.run import Run
 from ltpll.runs.summary import rows
 

@@ -39,7 +39,7 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
     for rebalancer in ("none", experiment.rebalancer):
         one = replace(experiment, rebalancer=rebalancer)
         trainer = build_trainer(one, problem, device=device, engine=engine)
-        speeds[rebalancer] = _end_to_end(trainer, problem, epochs, measure_every)
+        speeds[rebalancer] = end_to_end_speed(trainer, problem, epochs, measure_every)
     measured = speeds[experiment.rebalancer]
     parts = _parts(trainer, problem)
     flops = 3 * _forward_flops(trainer, problem)  # backward does the forward's work twice: for inputs and for weights
@@ -62,7 +62,7 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
     }
 
 
-def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:
+def end_to_end_speed(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:
     """Whole epochs as a training runs them, evaluation included, after those in which steps are compiled and recorded."""
     trainer.prepare(problem.x, problem.candidates)
     truth = Evaluate(problem.x_test, problem.y_test, problem.y)
@@ -115,28 +115,28 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     with torch.no_grad():
         logits, features = forward()
         trainer_outputs = Outputs(logits.split(size), features.split(size))
-    drawing = _milliseconds(trainer, lambda: trainer.draw(rows))
-    both = _milliseconds(trainer, forward_backward)
-    forward_only = _milliseconds(trainer, forward)
+    drawing = time_milliseconds(trainer, lambda: trainer.draw(rows))
+    both = time_milliseconds(trainer, forward_backward)
+    forward_only = time_milliseconds(trainer, forward)
     with torch.no_grad():
-        refining, losing = _milliseconds(trainer, refine), _milliseconds(trainer, loss)
+        refining, losing = time_milliseconds(trainer, refine), time_milliseconds(trainer, loss)
     parts = {
         "views": drawing * size / len(rows),
         "forward": forward_only,
         "backward": both - forward_only,
         "loss": losing,
         "rebalancer and targets": refining,
-        "optimizer": _milliseconds(trainer, trainer.optimizer.step),
-        "evaluation of the test set": _milliseconds(trainer, lambda: trainer.outputs(problem.x_test), repeats=3),
+        "optimizer": time_milliseconds(trainer, trainer.optimizer.step),
+        "evaluation of the test set": time_milliseconds(trainer, lambda: trainer.outputs(problem.x_test), repeats=3),
     }
     if trainer.engine != "eager":
         for _ in range(5):
             trainer._step(index, batch)
-        parts["whole step, replayed"] = _milliseconds(trainer, lambda: trainer._step(index, batch))
+        parts["whole step, replayed"] = time_milliseconds(trainer, lambda: trainer._step(index, batch))
     return parts
 
 
-def _milliseconds(trainer: PartialLabelTrainer, work: Callable[[], Any], repeats: int = 10) -> float:
+def time_milliseconds(trainer: PartialLabelTrainer, work: Callable[[], Any], repeats: int = 10) -> float:
     for _ in range(3):
         work()
     times = []

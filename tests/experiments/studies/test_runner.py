@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ltpll.errors import InputError
-from ltpll.experiments.studies import study
+from ltpll.experiments.studies import runner
 from ltpll.runs.run import Run
 
 
@@ -26,11 +26,11 @@ def runs(root: Path, seeds) -> list[Run]:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_only_what_is_missing_is_trained(tmp_path, workers):
     first = runs(tmp_path, [0, 1])
-    study.run_missing(first, train, workers=0)
+    runner.run_missing(first, train, workers=0)
     stamps = [(run.folder / "done").stat().st_mtime_ns for run in first]
     everything = runs(tmp_path, [0, 1, 2])
     seen = []
-    study.run_missing(everything, train, workers=workers, on_progress=seen.append)
+    runner.run_missing(everything, train, workers=workers, on_progress=seen.append)
     assert [run.result()["last"] for run in everything] == [0, 1, 2]
     assert [(run.folder / "done").stat().st_mtime_ns for run in first] == stamps
     assert seen[0] == 4
@@ -42,7 +42,7 @@ def test_workers_are_other_processes_with_one_thread_each_and_the_environment_is
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     cells = runs(tmp_path, [0, 1])
-    study.run_missing(cells, train, workers=2)
+    runner.run_missing(cells, train, workers=2)
     lines = [json.loads(line) for run in cells for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     assert os.getpid() not in {line["pid"] for line in lines}
     assert {line["threads"] for line in lines} == {"1"}
@@ -54,7 +54,7 @@ def test_workers_are_other_processes_with_one_thread_each_and_the_environment_is
 def test_an_error_in_one_run_reaches_the_caller_and_loses_nothing(tmp_path, workers):
     cells = runs(tmp_path, [0, 3])
     with pytest.raises(InputError, match="Row 3 is wrong"):
-        study.run_missing(cells, train, workers=workers)
+        runner.run_missing(cells, train, workers=workers)
     assert cells[0].done
     assert not cells[1].done
     assert cells[0].result()["last"] == 0

@@ -3,8 +3,8 @@
 import pytest
 
 from ltpll.errors import UnknownNameError
+from ltpll.experiments.paper.catalog import ITEMS, find_item, published
 from ltpll.experiments.paper.grid import unbuilt
-from ltpll.experiments.paper.items import ITEMS, find_item, published
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from support.refusals import refusal

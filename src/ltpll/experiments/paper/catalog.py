@@ -1,4 +1,4 @@
-"""Items: the paper's tables and figures, each with the settings of the runs that it needs and what was published."""
+"""The catalogue of the paper's tables and figures: the settings of the runs behind each, and the published numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from ltpll.registry import unknown_name
 
-Setting = Mapping[str, Any]  # entries of an Experiment; what is not named has its default
+Setting = Mapping[str, Any]  # entries of an Experiment; missing ones have their default
 DATA_NAMES = {"cifar10": "CIFAR-10-LT", "cifar100": "CIFAR-100-LT", "voc2007": "PASCAL VOC"}
 SHORT_FIGURES = {"balanced_accuracy": "overall"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number: the setting of its runs, the row and figure of their records that hold it, and what was published."""
+    """One number of a table: the setting of its runs, where their records hold it, and the published value."""
 
     setting: Setting
     row: str  # "test", or the name of a post-hoc adjustment
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a table: a method with what is added to it."""
+    """One line of a table: a method with its extras and its rebalancer."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure; `instead` says what to do for one that does not come out of benchmark runs."""
+    """A table or figure; `instead` names the command for one that does not come from benchmark runs."""
 
     name: str
     where: str
@@ -47,13 +47,13 @@ class Item:
 
     @property
     def settings(self) -> list[Setting]:
-        """What has to be trained, each once."""
+        """The distinct settings of all cells: what has to be trained."""
         found = {json.dumps(cell.setting, sort_keys=True): cell.setting for line in self.lines for cell in line.cells}
         return list(found.values())
 
 
 def find_item(name: str) -> Item:
-    """An item by its name, or by its place in the paper, such as table1."""
+    """Find an item by its name, or by its place in the paper, such as table1."""
     for item in ITEMS.values():
         if name == item.name or name in _places(item.where):
             return item
@@ -61,12 +61,12 @@ def find_item(name: str) -> Item:
 
 
 def _places(where: str) -> list[str]:
-    """'Tables 2 and 10' as table2 and table10."""
+    """Turn 'Tables 2 and 10' into table2 and table10."""
     kind, *rest = where.lower().replace(" and ", " ").split()
     return [f"{kind.removesuffix('s')}{number}" for number in rest]
 
 
-def label(method: str, rebalancer: str, posthoc: str, extras: Sequence[str]) -> str:
+def row_label(method: str, rebalancer: str, posthoc: str, extras: Sequence[str]) -> str:
     added = [name for name in (*extras, rebalancer, posthoc) if name not in ("", "none")]
     return " + ".join([method, *added])
 
@@ -84,28 +84,42 @@ def column_label(column: Mapping[str, Any]) -> str:
 
 @cache
 def published() -> dict[str, Any]:
-    """The numbers of the paper's tables, as they are printed there."""
+    """The numbers of the paper's tables, as printed."""
     tables: dict[str, Any] = json.loads(files("ltpll.experiments.paper").joinpath("published.json").read_text(encoding="utf-8"))
     return tables
+
+
+def _line(
+    columns: Sequence[Mapping[str, Any]],
+    method: str,
+    rebalancer: str,
+    posthoc: str = "",
+    extras: Sequence[str] = (),
+    *,
+    figure: str = "balanced_accuracy",
+    published: Sequence[float | None] = (),
+) -> Line:
+    """One line of an item; a column may name a figure of its own."""
+    parts = {"method": method, "rebalancer": rebalancer, "extras": list(extras)}
+    cells = [
+        Cell({k: v for k, v in column.items() if k != "figure"} | parts, posthoc or "test", column.get("figure", figure), number)
+        for column, number in zip(columns, published or [None] * len(columns), strict=True)
+    ]
+    return Line(row_label(method, rebalancer, posthoc, extras), tuple(cells))
+
+
+def _item(name: str, where: str, title: str, columns: Sequence[Mapping[str, Any]], lines: Sequence[Line]) -> Item:
+    return Item(name, where, title, tuple(map(column_label, columns)), tuple(lines))
 
 
 def _tables() -> Iterator[Item]:
     for name, table in published().items():
         columns = table["columns"]
-        lines = []
-        for row in table["rows"]:
-            parts = {"method": row["method"], "rebalancer": row["rebalancer"], "extras": list(row["extras"])}
-            cells = [
-                Cell(
-                    {key: value for key, value in column.items() if key != "figure"} | parts,
-                    row["posthoc"] or "test",
-                    column.get("figure", "balanced_accuracy"),
-                    number,
-                )
-                for column, number in zip(columns, row["values"], strict=True)
-            ]
-            lines.append(Line(label(row["method"], row["rebalancer"], row["posthoc"], row["extras"]), tuple(cells)))
-        yield Item(name, table["table"], table["title"], tuple(map(column_label, columns)), tuple(lines))
+        lines = [
+            _line(columns, row["method"], row["rebalancer"], row["posthoc"], row["extras"], published=row["values"])
+            for row in table["rows"]
+        ]
+        yield _item(name, table["table"], table["title"], columns, lines)
 
 
 # ---- figures ----------------------------------------------------------------------------------------------------------
@@ -118,18 +132,8 @@ MOMENTA = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 def _figure(
     name: str, where: str, title: str, columns: Sequence[Mapping[str, Any]], method: str, rows: Sequence[tuple[str, str]], figure: str
 ) -> Item:
-    """Runs of one method under several settings; rows are (rebalancer, post-hoc adjustment)."""
-    lines = [
-        Line(
-            label(method, rebalancer, posthoc, ()),
-            tuple(
-                Cell({**column, "method": method, "rebalancer": rebalancer, "extras": []}, posthoc or "test", figure, None)
-                for column in columns
-            ),
-        )
-        for rebalancer, posthoc in rows
-    ]
-    return Item(name, where, title, tuple(map(column_label, columns)), tuple(lines))
+    """An item for runs of one method in several settings; `rows` are pairs of rebalancer and post-hoc adjustment."""
+    return _item(name, where, title, columns, [_line(columns, method, *row, figure=figure) for row in rows])
 
 
 def _figures() -> Iterator[Item]:
@@ -162,30 +166,15 @@ def _figures() -> Iterator[Item]:
         "linear-probing", "Figure 6a", "Linear probing, top-1 and top-5", [CIFAR100], "proden", [bare, oracle, ours], "linear_probing"
     )
     yield replace(probed, instead="ltpll probe RUN, for the runs of average-prediction")
-    yield Item(
-        "ablation-m",
-        "Figure 6b",
-        "RECORDS' momentum",
-        (column_label(CIFAR100),),
-        tuple(
-            Line(
-                f"corr + records, m = {momentum:g}",
-                (
-                    Cell(
-                        # Its default is left out: the run of the main table is the same.
-                        {**CIFAR100, "method": "corr", "rebalancer": "records", "extras": []}
-                        | ({} if momentum == 0.9 else {"options": {"records": {"momentum": momentum}}}),
-                        "test",
-                        "balanced_accuracy",
-                        None,
-                    ),
-                ),
-            )
-            for momentum in MOMENTA
-        ),
-    )
-    shown = _figure("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", [bare, oracle, ours], "features")
-    yield replace(shown, instead="ltpll tsne RUN, for proden's runs of the main table at q=0.5")
+    setting = {**CIFAR100, "method": "corr", "rebalancer": "records", "extras": []}
+    lines = []
+    for momentum in MOMENTA:
+        # The default is left out, so that the run is shared with the main table.
+        options = {} if momentum == 0.9 else {"options": {"records": {"momentum": momentum}}}
+        lines.append(Line(f"corr + records, m = {momentum:g}", (Cell(setting | options, "test", "balanced_accuracy", None),)))
+    yield _item("ablation-m", "Figure 6b", "RECORDS' momentum", [CIFAR100], lines)
+    tsne = _figure("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", [bare, oracle, ours], "features")
+    yield replace(tsne, instead="ltpll tsne RUN, for proden's runs of the main table at q=0.5")
 
 
 # ---- beyond the paper -------------------------------------------------------------------------------------------------
@@ -208,22 +197,8 @@ SYSTEMS = (
 
 def _beyond() -> Iterator[Item]:
     columns = (CIFAR10, CIFAR100)
-    lines = [
-        Line(
-            label(method, rebalancer, posthoc, extras),
-            tuple(
-                Cell(
-                    {**column, "method": method, "rebalancer": rebalancer, "extras": list(extras)},
-                    posthoc or "test",
-                    "balanced_accuracy",
-                    None,
-                )
-                for column in columns
-            ),
-        )
-        for method, rebalancer, posthoc, extras in SYSTEMS
-    ]
-    yield Item("systems", "Beyond the paper", "Whole systems and further combinations", tuple(map(column_label, columns)), tuple(lines))
+    lines = [_line(columns, *system) for system in SYSTEMS]
+    yield _item("systems", "Beyond the paper", "Whole systems and further combinations", columns, lines)
 
 
 ITEMS: dict[str, Item] = {item.name: item for item in (*_tables(), *_figures(), *_beyond())}
