@@ -1,6 +1,5 @@
 """The pinned versions agree with each other, with pyproject.toml, and with torch as it is published (tools/constraints.py)."""
 
-import importlib.util
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -10,10 +9,9 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import constraints
+
 ROOT = Path(__file__).parents[1]
-spec = importlib.util.spec_from_file_location("constraints", ROOT / "tools" / "constraints.py")
-constraints = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(constraints)
 
 TEXT = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 PINS = constraints.pins_of(TEXT)
@@ -42,7 +40,7 @@ REPORT = {
 
 
 def test_the_pins_are_what_torch_as_published_requires():
-    required = constraints.recorded(TEXT)
+    required = constraints.torch_requirements(TEXT)
     assert {"triton", "sympy", "networkx"} <= {Requirement(one).name for one in required}
     assert constraints.contradictions(PINS, required, LINUX) == []
 
@@ -83,9 +81,9 @@ def test_requirements_that_apply_nowhere_and_packages_without_a_pin_are_passed_o
 
 
 def test_a_report_is_written_sorted_without_cuda_libraries_and_with_what_torch_requires():
-    text = constraints.written(REPORT)
+    text = constraints.constraints_text(REPORT)
     assert text.startswith("# The versions that the tests have passed with")
-    assert constraints.recorded(text) == ["Zeta>=1", TRITON]
+    assert constraints.torch_requirements(text) == ["Zeta>=1", TRITON]
     assert [line for line in text.splitlines() if "#" not in line] == ["alpha_beta==2.0", "torch==2.13.0", "triton==3.7.1", "Zeta==1.2"]
 
 

@@ -1,6 +1,5 @@
 """Which torch `make demo` and `make test` use, and what is installed beside it (tools/install.py)."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import install
+
 ROOT = Path(__file__).parents[1]
-spec = importlib.util.spec_from_file_location("install", ROOT / "tools" / "install.py")
-install = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(install)
 
 PIN = "2.13.0"
 SAME, OTHER, OLD = (install.Torch(version, Path("/elsewhere")) for version in ("2.13.0+cpu", "2.9.1+cu130", "2.5.1"))
@@ -124,11 +122,11 @@ def imported_from(venv):
 def test_an_existing_torch_is_imported_through_a_link_behind_what_the_environment_has(environment, tmp_path):
     venv, site = environment
     there = put_torch(tmp_path / "other", "2.9.1")
-    assert install.take_torch(venv, site, install.Choice(there), None, PIN) == there
+    assert install.provide_torch(venv, site, install.Choice(there), None, PIN) == there
     assert imported_from(venv) == "2.9.1"
     put_torch(site, "2.13.0")
     assert imported_from(venv) == "2.13.0"
-    assert install.take_torch(venv, site, PINNED, None, PIN) is None
+    assert install.provide_torch(venv, site, PINNED, None, PIN) is None
     assert not (site / install.LINK).exists()
 
 
@@ -141,7 +139,7 @@ def test_an_environment_of_another_python_is_refused_rather_than_mixed(environme
 
 def test_a_python_that_cannot_make_environments_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(install.InstallError, match="cannot make a virtual environment: on Debian or Ubuntu install python3-venv"):
+    with pytest.raises(install.InstallError, match="cannot create a virtual environment: on Debian or Ubuntu install python3-venv"):
         install.make_environment(tmp_path / ".venv")
 
 
