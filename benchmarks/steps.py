@@ -1,8 +1,8 @@
-"""What each measure gained: the same training on a GPU, from one operation at a time to everything that the engine does.
+"""Measures the effect of each optimisation on a GPU, from eager float32 to the complete engine.
 
     python benchmarks/steps.py --out results/bench/steps-h200.json
 
-Every line of the ladder adds one thing to the line before; the lines behind it add or take away one thing at the end of the ladder.
+Each line adds one optimisation to the previous one; the lines after the complete engine each change one thing about it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Variant:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--epochs", type=int, default=10, help="epochs of one timed pass; there are three, and an evaluation in each")
-    parser.add_argument("--only", nargs="*", type=int, help="numbers of lines")
-    parser.add_argument("--profile", type=Path, help="a text file for the kernels of a replayed step of the last line")
+    parser.add_argument("--epochs", type=int, default=10, help="epochs per timed pass; there are three passes, each with an evaluation")
+    parser.add_argument("--only", nargs="*", type=int, help="numbers of the lines to measure")
+    parser.add_argument("--profile", type=Path, help="text file for a profile of the kernels in a replayed step of the last line")
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("error: there is no CUDA device here.")
+        sys.exit("error: no CUDA device was found.")
     rows = []
     for number, variant in enumerate(VARIANTS):
         if options.only is None or number in options.only:
@@ -87,7 +87,7 @@ def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabel
 
 @contextmanager
 def settings(variant: Variant) -> Iterator[None]:
-    """Our kernels only where the variant has them, and cuDNN's settings put back afterwards."""
+    """Enable the kernels and cuDNN settings of a variant, and restore the settings afterwards."""
     before = {name: getattr(torch.backends.cudnn, name) for name in variant.cudnn or {}}
     torch._dynamo.reset()
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def profile(trainer: PartialLabelTrainer, path: Path, times: int = 5) -> None:
 
 
 class _WeightsBeside(torch.autograd.Function):
-    """A convolution whose weights' gradient is worked out on a stream of its own."""
+    """A convolution that computes the gradient of its weights on a separate stream."""
 
     stream: torch.cuda.Stream
     held: list[Any] = []  # noqa: RUF012
@@ -159,7 +159,7 @@ def weights_beside(trainer: PartialLabelTrainer) -> None:
     trainer.passes.network.hand_over = joined  # type: ignore[attr-defined]
 
 
-ALL = Variant("targets worked out beside the backward pass")
+ALL = Variant("targets refined in parallel with the backward pass")
 VARIANTS = [
     replace(ALL, what="torch, float32, one operation at a time", precision="float32", engine="eager", kernels=(), beside=False),
     replace(ALL, what="bfloat16", engine="eager", kernels=(), beside=False),
@@ -171,7 +171,7 @@ VARIANTS = [
     ALL,
     replace(ALL, what="instead: torch.compile of the network, torch's views", engine="compiled", kernels=(), low_weights=False),
     replace(ALL, what="instead: torch.compile of the network, our views", engine="compiled", kernels=("views",), low_weights=False),
-    replace(ALL, what="also: weights' gradients on a stream of their own", change=weights_beside),
+    replace(ALL, what="also: weight gradients on a separate stream", change=weights_beside),
     replace(ALL, what="also: cudnn.benchmark", cudnn={"benchmark": True}),
     replace(ALL, what="also: cudnn.benchmark among all algorithms", cudnn={"benchmark": True, "benchmark_limit": 0}),
     replace(ALL, what="also: cudnn.deterministic", cudnn={"deterministic": True}),

@@ -42,7 +42,7 @@ def test_a_probe_is_about_as_good_as_a_logistic_regression():
     assert ours == pytest.approx(theirs, abs=0.03)
 
 
-def test_a_probe_is_the_same_for_the_same_seed_and_leaves_torchs_own_state():
+def test_a_probe_depends_on_its_seed_alone_and_leaves_torchs_random_state_unchanged():
     x, y = clusters()
     before = torch.get_rng_state()
     one, two = (fit_probe(x, y, 5, 3, ProbeRecipe(epochs=2)) for _ in range(2))
@@ -82,13 +82,13 @@ def call(trained, command, *arguments):
     return ltpll(command, run.folder, *options)
 
 
-def test_the_probe_command_keeps_what_it_shows(trained):
+def test_the_probe_command_writes_the_figures_it_prints(trained):
     result = call(trained, "probe", "--shots", "full 5", "--epochs", "20")
     assert result.returncode == 0, result.stderr
     kept = json.loads((trained[1].folder / "probe.json").read_text())
     assert [(one["shots"], one["examples"]) for one in kept["results"]] == [(None, 96), (5, 20)]
     for one in kept["results"]:
-        assert 0 <= one["top1"] <= one["top5"] == 1.0  # of four classes
+        assert 0 <= one["top1"] <= one["top5"] == 1.0  # there are only four classes
         assert f"{100 * one['top1']:.2f}" in result.stdout
 
 
@@ -100,7 +100,7 @@ def test_the_tsne_command_draws_a_picture(trained, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [(["--shots", "few"], "no number of examples"), (["--shots", "99"], "has 24")])
-def test_bad_requests_are_one_sentence_and_exit_2(trained, arguments, message):
+def test_a_bad_request_exits_with_2_and_one_sentence(trained, arguments, message):
     result = call(trained, "probe", *arguments)
     assert result.returncode == 2
     assert message in result.stderr

@@ -1,4 +1,4 @@
-"""How long runs will take, by the speed of finished ones."""
+"""Estimates of how long runs will take."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def record(seconds, hardware="a card", **settings):
     return {"config": config, "environment": {"hardware": hardware}, "seconds": seconds}
 
 
-def test_time_is_proportional_to_the_pixels_that_are_seen():
+def test_time_is_proportional_to_the_pixels_processed():
     config = Experiment.from_mapping({"data": "cifar10", "imbalance": 50, "epochs": 7, "method": "corr"}).config()
     assert pixels_processed(config) == class_sizes(5000, 10, 50).sum() * 2 * 1024 * 7
     finished = Finished([record(seconds=10.0, epochs=100), record(seconds=1.0, epochs=100, seed=1, hardware="a faster card")])

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 
 
 def record(setting, n_classes=10):
-    """A record as training leaves it, with classes out of order of frequency."""
+    """A record of a run whose classes are not sorted by frequency."""
     counts = RNG.permutation(np.arange(1, n_classes + 1) * 10)
 
     def row():
@@ -82,7 +82,7 @@ def test_average_predictions_end_at_the_last_epoch_and_show_the_uniform_value(ev
     np.testing.assert_allclose(sorted(shown["proden + records"]), sorted(values))
 
 
-def test_the_prior_is_shown_beside_the_frequencies(everything):
+def test_the_prior_is_shown_with_the_frequencies(everything):
     _, figure = drawn("prior", found("prior", everything))
     distance, estimate = figure.axes
     np.testing.assert_allclose(distance.lines[0].get_ydata(), [0.5, 0.25])

@@ -47,7 +47,7 @@ def test_rows_that_are_not_built_are_left_out(monkeypatch):
         ("superclass=1", "superclass is true or false", InputError),
     ],
 )
-def test_a_choice_that_cannot_be_read_is_refused(text, message, kind):
+def test_an_invalid_choice_is_refused(text, message, kind):
     assert message in refusal(lambda: parse_choice(text), kind)
 
 
@@ -76,7 +76,7 @@ def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
 
     write(tmp_path / "runs" / "a" / "result.json", seed=0)
     (tmp_path / "runs" / "a" / "done").write_bytes(marker_of(tmp_path / "runs" / "a", ["result.json"]))
-    write(tmp_path / "runs" / "b" / "result.json", seed=1)  # without its marker
+    write(tmp_path / "runs" / "b" / "result.json", seed=1)  # has no done marker
     write(tmp_path / "kept" / "c.json", seed=2)
     finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")
     assert [Experiment.from_mapping({"data": "cifar10", "seed": seed}) in finished for seed in range(3)] == [True, False, True]
