@@ -37,7 +37,7 @@ class Variant:
     engine: str = "captured"
     kernels: tuple[str, ...] = tuple(KERNELS)
     low_weights: bool = True
-    beside: bool = True
+    side_stream: bool = True
     cudnn: dict[str, Any] | None = None
     change: Callable[[PartialLabelTrainer], None] | None = None
 
@@ -73,7 +73,7 @@ def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabel
         trainer = build_trainer(experiment, problem, device="cuda", engine=variant.engine)
         if not variant.low_weights and variant.engine == "captured":
             trainer.passes.network = trainer.model
-        if not variant.beside:
+        if not variant.side_stream:
             trainer._side = None
         if variant.change:
             variant.change(trainer)
@@ -113,7 +113,7 @@ def profile(trainer: PartialLabelTrainer, path: Path, times: int = 5) -> None:
     path.write_text("\n".join(f"{e.self_device_time_total / times:9.1f} us {e.count / times:6.1f} x {e.key}" for e in events))
 
 
-class _WeightsBeside(torch.autograd.Function):
+class _ParallelWeightGradients(torch.autograd.Function):
     """A convolution that computes the gradient of its weights on a separate stream."""
 
     stream: torch.cuda.Stream
@@ -134,26 +134,26 @@ class _WeightsBeside(torch.autograd.Function):
             rest = (None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1, wanted)
             return torch.ops.aten.convolution_backward(grads[0], x, weight, *rest)
 
-        own = _WeightsBeside.stream
+        own = _ParallelWeightGradients.stream
         own.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(own):
             grad_weight = gradient(False, True, False)[1]
-        _WeightsBeside.held.append((grads[0], x))
+        _ParallelWeightGradients.held.append((grads[0], x))
         return gradient(True, False, False)[0], grad_weight, None, None
 
 
-def weights_beside(trainer: PartialLabelTrainer) -> None:
-    _WeightsBeside.stream = torch.cuda.Stream()
+def parallel_weight_gradients(trainer: PartialLabelTrainer) -> None:
+    _ParallelWeightGradients.stream = torch.cuda.Stream()
     for module in trainer.model.modules():
         if type(module) is nn.Conv2d:
             module.forward = types.MethodType(  # type: ignore[method-assign]
-                lambda self, x: _WeightsBeside.apply(x, self.weight, self.stride[0], self.padding[0]), module
+                lambda self, x: _ParallelWeightGradients.apply(x, self.weight, self.stride[0], self.padding[0]), module
             )
     hand_over = trainer.passes.network.hand_over  # type: ignore[attr-defined]
 
     def joined() -> None:
-        torch.cuda.current_stream().wait_stream(_WeightsBeside.stream)
-        _WeightsBeside.held.clear()
+        torch.cuda.current_stream().wait_stream(_ParallelWeightGradients.stream)
+        _ParallelWeightGradients.held.clear()
         hand_over()
 
     trainer.passes.network.hand_over = joined  # type: ignore[attr-defined]
@@ -161,17 +161,19 @@ def weights_beside(trainer: PartialLabelTrainer) -> None:
 
 ALL = Variant("targets refined in parallel with the backward pass")
 VARIANTS = [
-    replace(ALL, what="torch, float32, one operation at a time", precision="float32", engine="eager", kernels=(), beside=False),
-    replace(ALL, what="bfloat16", engine="eager", kernels=(), beside=False),
-    replace(ALL, what="the step replayed as a CUDA graph", kernels=(), low_weights=False, beside=False),
-    replace(ALL, what="views by our kernels", kernels=("views",), low_weights=False, beside=False),
-    replace(ALL, what="batch norm, shortcut and ReLU by our kernels", kernels=("views", "batch norm"), low_weights=False, beside=False),
-    replace(ALL, what="first and 1×1 convolutions as matrix products", low_weights=False, beside=False),
-    replace(ALL, what="all weights cast to bfloat16 at once", beside=False),
+    replace(ALL, what="torch, float32, one operation at a time", precision="float32", engine="eager", kernels=(), side_stream=False),
+    replace(ALL, what="bfloat16", engine="eager", kernels=(), side_stream=False),
+    replace(ALL, what="the step replayed as a CUDA graph", kernels=(), low_weights=False, side_stream=False),
+    replace(ALL, what="views by our kernels", kernels=("views",), low_weights=False, side_stream=False),
+    replace(
+        ALL, what="batch norm, shortcut and ReLU by our kernels", kernels=("views", "batch norm"), low_weights=False, side_stream=False
+    ),
+    replace(ALL, what="first and 1×1 convolutions as matrix products", low_weights=False, side_stream=False),
+    replace(ALL, what="all weights cast to bfloat16 at once", side_stream=False),
     ALL,
     replace(ALL, what="instead: torch.compile of the network, torch's views", engine="compiled", kernels=(), low_weights=False),
     replace(ALL, what="instead: torch.compile of the network, our views", engine="compiled", kernels=("views",), low_weights=False),
-    replace(ALL, what="also: weight gradients on a separate stream", change=weights_beside),
+    replace(ALL, what="also: weight gradients on a separate stream", change=parallel_weight_gradients),
     replace(ALL, what="also: cudnn.benchmark", cudnn={"benchmark": True}),
     replace(ALL, what="also: cudnn.benchmark among all algorithms", cudnn={"benchmark": True, "benchmark_limit": 0}),
     replace(ALL, what="also: cudnn.deterministic", cudnn={"deterministic": True}),

@@ -244,7 +244,7 @@ def checkpoint_seeds() -> list[bytes]:
 def record(seed: int = 0, rebalancer: str = "none", n_classes: int = 3) -> dict[str, Any]:
     """The content of the result file of a short run."""
 
-    def judged() -> dict[str, Any]:
+    def figures() -> dict[str, Any]:
         shares = [1 / n_classes] * n_classes
         return {
             "balanced_accuracy": 0.5,
@@ -276,13 +276,13 @@ def record(seed: int = 0, rebalancer: str = "none", n_classes: int = 3) -> dict[
         "views_per_second": 100,
         "posthoc": rows[1:],
         "last": {
-            **{row: judged() for row in rows},
+            **{row: figures() for row in rows},
             "epoch": 2,
             "target_recovery": 0.5,
             "mean_target": [0.5, 0.3, 0.2],
             "prior": [0.6, 0.3, 0.1],
         },
-        "best": {row: {row: judged(), "epoch": 1} for row in rows},
+        "best": {row: {row: figures(), "epoch": 1} for row in rows},
         "curves": {
             "epoch": [1, 2],
             "accuracy": {row: [0.1, 0.5] for row in rows},

@@ -43,17 +43,11 @@ class Experiment:
         imbalance: Size of the largest class divided by the size of the smallest (ρ).
         ambiguity: Probability that a wrong label joins a candidate set (q).
         superclass: Whether this probability is eight times as high inside a superclass (the paper's NU setting).
-        method: A name from `METHODS`.
-        rebalancer: A name from `REBALANCERS`.
-        extras: Names from `EXTRAS`.
+        method, rebalancer, extras: Names of parts, see `ltpll list`.
         options: Options of the parts by the part's name, such as `{"lw": {"beta": 2}}`.
-        model: The network.
-        width: The width of its first stage.
+        model, width: The network, and the width of its first stage.
         views: The augmentation policy, "paper" or "flip-crop".
-        epochs: The number of epochs.
-        batch_size: Examples per step.
-        lr: The initial learning rate.
-        weight_decay: The weight decay.
+        epochs, batch_size, lr, weight_decay: The schedule of SGD; `lr` is the initial learning rate.
         precision: "float32", "bfloat16" or "float64".
         seed: Draws the long-tailed subset, the candidate sets and the training.
 
@@ -86,9 +80,6 @@ class Experiment:
 
         Args:
             values: Settings by name; missing ones get their default.
-
-        Returns:
-            The experiment.
 
         Raises:
             InputError: If `data` is missing, a name is unknown or a value has the wrong type.
@@ -301,15 +292,10 @@ def train(
     Args:
         run: The run, from `experiment_run`; its folder is locked while it is trained.
         images: The image set that the experiment names, from `load_image_set`.
-        device: "cpu", "cuda" or "auto".
-        engine: How steps are run, see `build_trainer`.
         measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated.
         on_epoch: Called with the record of every epoch.
         checkpoint_every: The least number of epochs between two checkpoints.
-        on_nan: "stop" at a loss that is not finite, or "skip" its batch.
-        threads: The number of CPU threads, or "auto".
-        world: The processes that train together; this process alone by default.
-        sync_batch_norm: Whether batch norm statistics are computed over all processes.
+        device, engine, on_nan, threads, world, sync_batch_norm: As for `build_trainer`.
 
     Raises:
         BusyError: If another process is training the run.

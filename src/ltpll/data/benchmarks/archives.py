@@ -280,12 +280,10 @@ class _BoundedReader:
         self.file, self.path = file, path
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= MEMBER_LIMIT:
-            raise (
-                _too_large(self.path)
-                if size < 0
-                else InputError(f"The archive {self.path} has a header of {size} bytes: it is not a published one.")
-            )
+        if size < 0:
+            raise _too_large(self.path)
+        if size > MEMBER_LIMIT:
+            raise InputError(f"The archive {self.path} has a header of {size} bytes: it is not a published one.")
         return self.file.read(size)
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:

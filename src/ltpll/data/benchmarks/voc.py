@@ -59,13 +59,13 @@ def read_voc2007(archives: Sequence[Path], on_progress: ByteProgress | None = No
     train: list[VocObject] = []
     sets: list[list[int]] = []
     for image in lists["trainval"]:
-        present = sorted({one.label for one in objects[image]})
+        present = sorted({item.label for item in objects[image]})
         if len(present) >= 2:
             train += objects[image]
             sets += [present] * len(objects[image])
     if not train:
         raise InputError("No training image in the archive shows two classes, so there are no candidate sets: download it again.")
-    test = _balanced([one for image in lists["test"] for one in objects[image]], per_class, seed)
+    test = _balanced([item for image in lists["test"] for item in objects[image]], per_class, seed)
     x_train, x_test = _read_crops(archives, (train, test), on_progress)
     numbers = np.asarray([label for present in sets for label in present], dtype=np.int64)
     offsets = np.cumsum([0, *(len(present) for present in sets)])
@@ -74,7 +74,7 @@ def read_voc2007(archives: Sequence[Path], on_progress: ByteProgress | None = No
 
 
 def _labels(objects: Iterable[VocObject]) -> npt.NDArray[np.int64]:
-    return np.asarray([one.label for one in objects], dtype=np.int64)
+    return np.asarray([item.label for item in objects], dtype=np.int64)
 
 
 def _balanced(objects: Sequence[VocObject], per_class: int, seed: int) -> list[VocObject]:
@@ -154,8 +154,8 @@ def _read_crops(
     """The crops of each split; every image is decoded once, in the order of the archive."""
     rows: dict[str, list[tuple[int, int]]] = {}
     for split, objects in enumerate(splits):
-        for row, one in enumerate(objects):
-            rows.setdefault(f"JPEGImages/{one.image}.jpg", []).append((split, row))
+        for row, item in enumerate(objects):
+            rows.setdefault(f"JPEGImages/{item.image}.jpg", []).append((split, row))
 
     def wanted(name: str) -> str | None:
         found = _MEMBER.search(name)

@@ -99,7 +99,7 @@ def _line(
     figure: str = "balanced_accuracy",
     published: Sequence[float | None] = (),
 ) -> Line:
-    """One line of an item; a column may name a figure of its own."""
+    """One line of an item; `figure` applies to columns that do not name another one."""
     parts = {"method": method, "rebalancer": rebalancer, "extras": list(extras)}
     cells = [
         Cell({k: v for k, v in column.items() if k != "figure"} | parts, posthoc or "test", column.get("figure", figure), number)
@@ -137,35 +137,15 @@ def _figure(
 
 
 def _figures() -> Iterator[Item]:
-    bare, oracle, ours = ("none", ""), ("oracle-la", ""), ("records", "")
-    after = ("none", "oracle-la-posthoc")
-    yield _figure(
-        "average-prediction",
-        "Figure 1",
-        "Average prediction on the test set during training",
-        [CIFAR100],
-        "proden",
-        [bare, oracle, ours],
-        "mean_prediction",
-    )
-    yield _figure(
-        "prior",
-        "Figure 3",
-        "Distance of the estimated prior over training, and the last estimate",
-        [{**CIFAR100, "ambiguity": 0.03}],
-        "corr",
-        [ours],
-        "prior_distance",
-    )
+    bare, oracle, ours, posthoc = ("none", ""), ("oracle-la", ""), ("records", ""), ("none", "oracle-la-posthoc")
+    rows, lower = [bare, oracle, ours], {**CIFAR100, "ambiguity": 0.03}
+    yield _figure("average-prediction", "Figure 1", "Average prediction during training", [CIFAR100], "proden", rows, "mean_prediction")
+    yield _figure("prior", "Figure 3", "The estimated prior and its distance from the truth", [lower], "corr", [ours], "prior_distance")
     yield Item("toy", "Figure 4", "Toy study", instead="ltpll toy")
     by_ambiguity = [{**CIFAR10, "ambiguity": ambiguity} for ambiguity in (0.3, 0.5, 0.7)]
-    yield _figure(
-        "per-class", "Figure 5", "Accuracy of each class of CIFAR-10-LT", by_ambiguity, "corr", [bare, after, oracle, ours], "per_class"
-    )
-    probed = _figure(
-        "linear-probing", "Figure 6a", "Linear probing, top-1 and top-5", [CIFAR100], "proden", [bare, oracle, ours], "linear_probing"
-    )
-    yield replace(probed, instead="ltpll probe RUN, for the runs of average-prediction")
+    yield _figure("per-class", "Figure 5", "Accuracy per class", by_ambiguity, "corr", [bare, posthoc, oracle, ours], "per_class")
+    probe = _figure("linear-probing", "Figure 6a", "Linear probing, top-1 and top-5", [CIFAR100], "proden", rows, "linear_probing")
+    yield replace(probe, instead="ltpll probe RUN, for the runs of average-prediction")
     setting = {**CIFAR100, "method": "corr", "rebalancer": "records", "extras": []}
     lines = []
     for momentum in MOMENTA:
@@ -173,7 +153,7 @@ def _figures() -> Iterator[Item]:
         options = {} if momentum == 0.9 else {"options": {"records": {"momentum": momentum}}}
         lines.append(Line(f"corr + records, m = {momentum:g}", (Cell(setting | options, "test", "balanced_accuracy", None),)))
     yield _item("ablation-m", "Figure 6b", "RECORDS' momentum", [CIFAR100], lines)
-    tsne = _figure("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", [bare, oracle, ours], "features")
+    tsne = _figure("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", rows, "features")
     yield replace(tsne, instead="ltpll tsne RUN, for proden's runs of the main table at q=0.5")
 
 

@@ -28,10 +28,6 @@ RunStart = Callable[[int, Experiment, Run], tuple[Callable[[Record], None] | Non
 """Called with a run's place in the grid when it starts; returns what to call after every epoch and when the run has ended."""
 
 
-def show_nothing(number: int, experiment: Experiment, run: Run) -> tuple[None, Callable[[], None]]:
-    return None, lambda: None
-
-
 def launch(
     wanted: Sequence[Experiment],
     root: Path,
@@ -39,7 +35,7 @@ def launch(
     data_root: Path | None,
     device: str,
     measure_every: int = 10,
-    on_start: RunStart = show_nothing,
+    on_start: RunStart | None = None,
 ) -> list[Outcome]:
     """Train every experiment that is neither finished nor being trained by another process.
 
@@ -55,7 +51,7 @@ def launch(
             continue
         if run.done:
             continue
-        on_epoch, close = on_start(number, experiment, run)
+        on_epoch, close = on_start(number, experiment, run) if on_start else (None, lambda: None)
         try:
             if experiment.data not in images:
                 images = {experiment.data: load_image_set(experiment.data, data_root)}  # keep only one set in memory

@@ -31,47 +31,33 @@ def launch_on_ray(
     """
     with required_by("The launcher ray", install="'ltpll[ray]'"):
         import ray  # type: ignore[import-not-found]
-    ours = not ray.is_initialized()
+    started_here = not ray.is_initialized()
     try:
         ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level="error")
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or ["no answer"])[0]
         raise InputError(f"Ray cannot be reached at {address or 'this machine'} ({reason}): see `ray status`.") from None
-    try:
-        return _run_all(ray, wanted, root.resolve(), data_root, device, per_gpu, measure_every, on_wait)
-    finally:
-        if ours:
-            ray.shutdown()
-
-
-def _run_all(
-    ray: Any,
-    wanted: Sequence[Experiment],
-    root: Path,
-    data_root: Path | None,
-    device: str,
-    per_gpu: int,
-    measure_every: int,
-    on_wait: Callable[[], None],
-) -> list[Outcome]:
-    on_gpu = device.startswith("cuda")
-    if on_gpu and not ray.cluster_resources().get("GPU"):
-        raise InputError("Ray has no GPU: start it on machines that have one, or train with --device cpu.")
-    task = ray.remote(_launch_with_one_thread).options(num_cpus=1, num_gpus=1 / per_gpu if on_gpu else 0, max_retries=RETRIES)
-    # A task sees only the GPU that Ray assigned to it.
-    waiting = {task.remote(experiment, root, data_root, "cuda" if on_gpu else device, measure_every): experiment for experiment in wanted}
+    root, on_gpu = root.resolve(), device.startswith("cuda")
     outcomes: list[Outcome] = []
+    waiting: dict[Any, Experiment] = {}
     try:
+        if on_gpu and not ray.cluster_resources().get("GPU"):
+            raise InputError("Ray has no GPU: start it on machines that have one, or train with --device cpu.")
+        task = ray.remote(_launch_with_one_thread).options(num_cpus=1, num_gpus=1 / per_gpu if on_gpu else 0, max_retries=RETRIES)
+        # A task sees only the GPU that Ray assigned to it.
+        place = "cuda" if on_gpu else device
+        waiting = {task.remote(experiment, root, data_root, place, measure_every): experiment for experiment in wanted}
         while waiting:
             finished, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)
             for reference in finished:
                 outcomes += _outcome(ray, reference, waiting.pop(reference), root)
             on_wait()
-    except BaseException:
-        for reference in waiting:
+        return outcomes
+    finally:
+        for reference in waiting:  # empty unless interrupted
             ray.cancel(reference, force=True)
-        raise
-    return outcomes
+        if started_here:
+            ray.shutdown()
 
 
 def _outcome(ray: Any, reference: Any, experiment: Experiment, root: Path) -> list[Outcome]:
