@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from ltpll.cli.data import app
 from ltpll.data.benchmarks import archives
-from ltpll.data.benchmarks.archives import Source
+from ltpll.data.benchmarks.archives import PublishedArchive
 from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.errors import InputError
 from support.image_archives import cifar10_files, tar_bytes
@@ -29,7 +29,7 @@ def archive(tmp_path, monkeypatch):
     path = tmp_path / "my [copy].tar.gz"
     path.write_bytes(tar_bytes(cifar10_files()[0], packed=True))
     md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    monkeypatch.setitem(archives.SOURCES, "cifar10", (Source("https://example.invalid/cifar-10-binary.tar.gz", md5),))
+    monkeypatch.setitem(archives.PUBLISHED_ARCHIVES, "cifar10", (PublishedArchive("https://example.invalid/cifar-10-binary.tar.gz", md5),))
     return path
 
 
@@ -115,7 +115,7 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
         code = (
             "from ltpll.cli import data as commands\n"
             "from ltpll.data.benchmarks import archives\n"
-            f"archives.SOURCES['cifar10'] = (archives.Source({url!r}, '0' * 32),)\n"
+            f"archives.PUBLISHED_ARCHIVES['cifar10'] = (archives.PublishedArchive({url!r}, '0' * 32),)\n"
             "commands.app()"
         )
         arguments = [sys.executable, "-c", code, "prepare", "cifar10", "--data-root", str(tmp_path)]

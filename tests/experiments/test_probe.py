@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment, experiment_run, train
-from ltpll.experiments.probe import Probe, balanced_rows, features_of, fit_probe, open_run, reopened, top_accuracies
+from ltpll.experiments.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, open_run, reopened, top_accuracies
 from support.commands import ltpll
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -37,15 +37,15 @@ def clusters(n=60, n_classes=5, n_features=8, spread=1.5):
 
 def test_a_probe_is_about_as_good_as_a_logistic_regression():
     x, y = clusters()
-    ours = top_accuracies(fit_probe(x, y, 5, 0, Probe(epochs=300, batch_size=50, lr=0.1, final_lr=1e-3)), x, y)["top1"]
+    ours = top_accuracies(fit_probe(x, y, 5, 0, ProbeRecipe(epochs=300, batch_size=50, lr=0.1, last_lr=1e-3)), x, y)["top1"]
     theirs = LogisticRegression(C=1e3, max_iter=2000).fit(x.numpy(), y.numpy()).score(x.numpy(), y.numpy())
     assert ours == pytest.approx(theirs, abs=0.03)
 
 
-def test_a_probe_is_the_same_for_the_same_seed_and_leaves_torchs_own_state():
+def test_a_probe_depends_on_its_seed_alone_and_leaves_torchs_random_state_unchanged():
     x, y = clusters()
     before = torch.get_rng_state()
-    one, two = (fit_probe(x, y, 5, 3, Probe(epochs=2)) for _ in range(2))
+    one, two = (fit_probe(x, y, 5, 3, ProbeRecipe(epochs=2)) for _ in range(2))
     assert torch.equal(one.weight, two.weight)
     assert torch.equal(before, torch.get_rng_state())
 
@@ -73,7 +73,7 @@ def test_a_reopened_run_predicts_what_its_record_says(trained):
     predicted = trainer.predict(torch.from_numpy(own.x_test).permute(0, 3, 1, 2))
     accuracy = np.mean([np.mean(predicted[own.y_test == c] == c) for c in range(4)])
     assert accuracy == pytest.approx(run.result()["last"]["test"]["balanced_accuracy"], abs=1e-5)
-    assert features_of(trainer, own.x_test).shape == (24, 16)
+    assert image_features(trainer, own.x_test).shape == (24, 16)
 
 
 def call(trained, command, *arguments):
@@ -82,13 +82,13 @@ def call(trained, command, *arguments):
     return ltpll(command, run.folder, *options)
 
 
-def test_the_probe_command_keeps_what_it_shows(trained):
+def test_the_probe_command_writes_the_figures_it_prints(trained):
     result = call(trained, "probe", "--shots", "full 5", "--epochs", "20")
     assert result.returncode == 0, result.stderr
     kept = json.loads((trained[1].folder / "probe.json").read_text())
     assert [(one["shots"], one["examples"]) for one in kept["results"]] == [(None, 96), (5, 20)]
     for one in kept["results"]:
-        assert 0 <= one["top1"] <= one["top5"] == 1.0  # of four classes
+        assert 0 <= one["top1"] <= one["top5"] == 1.0  # there are only four classes
         assert f"{100 * one['top1']:.2f}" in result.stdout
 
 
@@ -100,7 +100,7 @@ def test_the_tsne_command_draws_a_picture(trained, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [(["--shots", "few"], "no number of examples"), (["--shots", "99"], "has 24")])
-def test_bad_requests_are_one_sentence_and_exit_2(trained, arguments, message):
+def test_a_bad_request_exits_with_2_and_one_sentence(trained, arguments, message):
     result = call(trained, "probe", *arguments)
     assert result.returncode == 2
     assert message in result.stderr

@@ -25,7 +25,7 @@ def bound(
 ) -> None:
     """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
     from ltpll.analysis.bound import ambiguity_degree, prior_bound
-    from ltpll.experiments.benchmark import drawn_sets
+    from ltpll.experiments.benchmark import redraw_candidates
     from ltpll.runs.run import record_of
 
     measured = None
@@ -37,7 +37,7 @@ def bound(
         n, classes = n or sum(counts), classes or len(counts)
         measured = last["prior_distance"] if isinstance(last.get("prior_distance"), float) else None
         if eta is None:
-            drawn = drawn_sets(record["config"], data_root)
+            drawn = redraw_candidates(record["config"], data_root)
             eta = ambiguity_degree(drawn.candidates, drawn.labels)
     if n is None or classes is None or eta is None:
         raise InputError("The bound needs --n, --classes and --eta, or a run that gives them: --from RUN.")

@@ -57,7 +57,7 @@ def list_sets(
     from rich import box
     from rich.table import Table
 
-    from ltpll.data.benchmarks.archives import SOURCES
+    from ltpll.data.benchmarks.archives import PUBLISHED_ARCHIVES
     from ltpll.data.benchmarks.image_sets import data_root, list_image_sets
 
     listed = list_image_sets(root, verify=verify)
@@ -79,7 +79,7 @@ def list_sets(
         console.print(f"No image set is prepared in {data_root(root)}.", markup=False, soft_wrap=True)
     for one in listed:
         if not one.prepared:
-            archives = " and ".join(source.file_name for source in SOURCES[one.name])
+            archives = " and ".join(source.file_name for source in PUBLISHED_ARCHIVES[one.name])
             console.print(f"Not prepared: {one.name} (`ltpll data prepare {one.name}` downloads {archives}).", markup=False, soft_wrap=True)
     damaged = [one.problem for one in prepared if one.problem]
     for problem in damaged:

@@ -44,7 +44,7 @@ def describe(
     from ltpll.cleaning.results import read_cleaned, sets_of
     from ltpll.data.benchmarks.image_sets import IMAGE_SETS
     from ltpll.data.readers.tables import read_candidates
-    from ltpll.experiments.benchmark import drawn_sets
+    from ltpll.experiments.benchmark import redraw_candidates
     from ltpll.runs.run import record_of
 
     given = {"imbalance": imbalance, "ambiguity": ambiguity, "superclass": superclass, "seed": seed}
@@ -62,9 +62,9 @@ def describe(
     if config.get("experiment") == "own":
         candidates, labels = sets_of(read_cleaned(path if path.is_dir() else path.parent))
     elif config:
-        drawn = drawn_sets(config, root)
+        drawn = redraw_candidates(config, root)
         candidates, labels = drawn.candidates, drawn.labels
-        source = drawn.how if source in IMAGE_SETS else f"{source}: {drawn.how}"
+        source = drawn.description if source in IMAGE_SETS else f"{source}: {drawn.description}"
     else:
         candidates = read_candidates(path, column, "|" if separator is None else separator)
     description = describe_sets(candidates, labels, most_pairs=top)

@@ -31,7 +31,7 @@ def probe(
 ) -> None:
     """Train linear classifiers on a run's features with balanced labels, as the paper does, and keep the result in the run's folder."""
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.probe import Probe, open_run, reopened
+    from ltpll.experiments.probe import ProbeRecipe, open_run, reopened
     from ltpll.experiments.probe import probe as probe_features
     from ltpll.files import write_atomically
     from ltpll.validation import chosen_device
@@ -44,7 +44,7 @@ def probe(
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=epochs * len(wanted))
         found = probe_features(
-            trainer, images, wanted, seed=seed, recipe=Probe(epochs=epochs), on_epoch=lambda: progress.update(task, advance=1)
+            trainer, images, wanted, seed=seed, recipe=ProbeRecipe(epochs=epochs), on_epoch=lambda: progress.update(task, advance=1)
         )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("shots", "examples", "top-1 (%)", "top-5 (%)"):
@@ -69,11 +69,12 @@ def tsne(
 ) -> None:
     """Draw a run's features of test examples in the plane by t-SNE, a colour for each class."""
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.drawing import check_drawing
-    from ltpll.experiments.probe import draw_tsne, open_run, reopened
+    from ltpll.experiments.plotting import require_matplotlib
+    from ltpll.experiments.probe import open_run, reopened
+    from ltpll.experiments.tsne import draw_tsne
     from ltpll.validation import chosen_device
 
-    check_drawing()
+    require_matplotlib()
     run = open_run(folder)
     images = load_image_set(run.config["data"], data_root)
     path = out or run.folder / "tsne.png"

@@ -41,10 +41,10 @@ def report(
     unique = {record["key"]: record for record in records}
     compared = []
     if paper:
-        from ltpll.experiments.paper.compare import comparisons
+        from ltpll.experiments.paper.compare import comparison_tables
         from ltpll.experiments.paper.grid import Finished
 
-        compared = comparisons(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
+        compared = comparison_tables(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
     write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)
     console.print(f"{len(unique)} runs: {out.resolve()}", markup=False, soft_wrap=True)
 

@@ -40,10 +40,11 @@ def reproduce(
     Interrupt it at any time: the same command goes on. Two of them on one folder share the work.
     """
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.drawing import check_drawing
-    from ltpll.experiments.paper.figures import DRAWN
-    from ltpll.experiments.paper.grid import Finished, Pace, experiments, parse_choice
-    from ltpll.experiments.paper.items import ITEMS, find_item
+    from ltpll.experiments.paper.catalog import ITEMS, find_item
+    from ltpll.experiments.paper.duration import Pace
+    from ltpll.experiments.paper.figures import PLOTTERS
+    from ltpll.experiments.paper.grid import Finished, experiments, parse_choice
+    from ltpll.experiments.plotting import require_matplotlib
     from ltpll.runs.environment import environment
     from ltpll.validation import chosen_device
 
@@ -78,8 +79,8 @@ def reproduce(
         for one in missing:
             console.print(f"  missing: {_name(one)}", markup=False)
     else:
-        if item.name in DRAWN:
-            check_drawing()
+        if item.name in PLOTTERS:
+            require_matplotlib()
         for data in dict.fromkeys(one.data for one in missing):
             load_image_set(data, data_root, mmap=True)  # rather refused now than once for every run
         failed = _run(missing, out, data_root, place, per_gpu, launcher, ray_address)
@@ -90,13 +91,13 @@ def reproduce(
 
 
 def _show(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any], folder: Path) -> None:
-    from ltpll.experiments.paper.figures import DRAWN, draw_figure
+    from ltpll.experiments.paper.figures import PLOTTERS, draw_figure
 
-    if item.name in DRAWN:
+    if item.name in PLOTTERS:
         picture = folder / f"{item.name}.png"
         if draw_figure(item, finished, protocol, picture):
             console.print(f"Figure: {picture.resolve()}", markup=False, soft_wrap=True)
-    if item.name not in DRAWN or item.name == "ablation-m":
+    if item.name not in PLOTTERS or item.name == "ablation-m":
         _show_table(item, finished, seeds, protocol, chosen)
     if protocol:
         console.print(f"Not the paper's protocol: {', '.join(f'{key} = {value}' for key, value in protocol.items())}.")
@@ -107,7 +108,7 @@ def _run(
 ) -> int:
     """How many failed."""
     from ltpll.experiments.benchmark import experiment_run
-    from ltpll.experiments.paper.launch import launch, launch_side_by_side
+    from ltpll.experiments.paper.launch import launch, launch_in_processes
     from ltpll.experiments.paper.on_ray import launch_on_ray
 
     def watch(number: int, experiment: Any, run: Run) -> tuple[Callable[[Record], None], Callable[[], None]]:
@@ -129,9 +130,9 @@ def _run(
                         missing, out, data_root=data_root, device=device, per_gpu=per_gpu, address=ray_address, on_wait=show
                     )
                 else:
-                    outcomes = launch_side_by_side(missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show)
+                    outcomes = launch_in_processes(missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show)
         else:
-            outcomes = launch(missing, out, data_root=data_root, device=device, watch=watch)
+            outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
     except KeyboardInterrupt:
         console.print("Interrupted: the same command goes on from the last checkpoint.")
         raise typer.Exit(130) from None
@@ -162,7 +163,7 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
 
 
 def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
-    from ltpll.experiments.paper.compare import FAR, cell_text, compare
+    from ltpll.experiments.paper.compare import LARGE_DIFFERENCE, cell_text, compare
 
     compared = compare(item, finished, seeds, protocol)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -176,7 +177,7 @@ def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any
             if cell.last is None and not (cell.unbuilt and not chosen):
                 continue
             difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
-            colour = "" if cell.difference is None else "[green]" if abs(cell.difference) <= FAR else "[yellow]"
+            colour = "" if cell.difference is None else "[green]" if abs(cell.difference) <= LARGE_DIFFERENCE else "[yellow]"
             table.add_row(
                 column, line.label, cell_text(cell), "–" if cell.published is None else f"{cell.published:.2f}", colour + difference
             )
@@ -184,13 +185,13 @@ def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any
 
 
 def _name(experiment: Any) -> str:
-    from ltpll.experiments.paper.items import column_label, label
+    from ltpll.experiments.paper.catalog import column_label, row_label
 
     setting = {"data": experiment.data, "superclass": experiment.superclass}
     if experiment.data != "voc2007":
         setting |= {"imbalance": experiment.imbalance, "ambiguity": experiment.ambiguity}
     options = "".join(f" {part} {dict(values)}" for part, values in experiment.options.items())
-    what = label(experiment.method, experiment.rebalancer, "", experiment.extras)
+    what = row_label(experiment.method, experiment.rebalancer, "", experiment.extras)
     return f"{column_label(setting)}, {what}{options}, seed {experiment.seed}"
 
 

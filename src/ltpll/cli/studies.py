@@ -52,10 +52,10 @@ def toy(
     fresh: Fresh = False,
 ) -> None:
     """The paper's toy study: four squares, PRODEN without rebalancing, with the oracle's prior and with RECORDS."""
-    from ltpll.experiments.drawing import check_drawing
+    from ltpll.experiments.plotting import require_matplotlib
     from ltpll.experiments.studies import toy as study
 
-    check_drawing()
+    require_matplotlib()
     runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
     _train(runs, study.train, workers, fresh)
     _print_table(rows([run.result() for run in runs]))
@@ -81,7 +81,7 @@ def list_parts() -> None:
 
 def _train(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
     """Train what is missing under a progress bar; an interrupt keeps what is finished."""
-    from ltpll.experiments.studies.study import run_missing
+    from ltpll.experiments.studies.runner import run_missing
 
     runs[0].root.mkdir(parents=True, exist_ok=True)  # so that a folder that cannot be written is said before anything starts
     for run in runs:

@@ -1,4 +1,4 @@
-"""Grids on a CPU: shared between processes, with failures; those that are killed are in tests/test_survival.py."""
+"""Grids on a CPU, shared between processes and with failing runs; killed runs are in tests/test_survival.py."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def call(root, *arguments, cwd):
 
 
 def results(folder):
-    """All that decides a result: everything in the records but times."""
+    """The records without times."""
     found = {}
     for marker in sorted(folder.rglob("done")):
         record = json.loads((marker.parent / "result.json").read_text())
@@ -48,14 +48,14 @@ def results(folder):
 
 def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):
     processes = [typed([sys.executable, "-m", "ltpll", *command(root, "--epochs", "6")], cwd=tmp_path) for _ in range(2)]
-    said = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
     assert len(results(tmp_path)) == 3
     for metrics in tmp_path.rglob("metrics.jsonl"):
         assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_runs_side_by_side_give_the_same_records(root, tmp_path):
+def test_parallel_runs_give_the_same_records(root, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
@@ -65,7 +65,7 @@ def test_runs_side_by_side_give_the_same_records(root, tmp_path):
     assert results(one) == results(two)
 
 
-def test_a_run_that_fails_leaves_its_reason_and_the_others_go_on(root, tmp_path):
+def test_a_failed_run_writes_its_reason_and_the_others_are_trained(root, tmp_path):
     settings = {"data": "cifar10", "imbalance": 50, "epochs": 3, "width": 2, "batch_size": 32, "method": "proden"}
     good, explodes = Experiment.from_mapping(settings), Experiment.from_mapping({**settings, "lr": 1e30})
     outcomes = launch([explodes, good], tmp_path, data_root=root, device="cpu")
@@ -94,7 +94,7 @@ def test_a_run_that_another_process_trains_is_left_alone(root, tmp_path):
         (["--data-root", "nowhere"], "ltpll data prepare cifar10"),
     ],
 )
-def test_bad_requests_are_one_sentence_and_exit_2(root, tmp_path, arguments, message):
+def test_a_bad_request_exits_with_2_and_one_sentence(root, tmp_path, arguments, message):
     result = call(root, "--epochs", "1", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert message in result.stderr

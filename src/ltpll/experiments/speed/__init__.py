@@ -1,1 +1,1 @@
-"""Speed: benchmarks of the training engine and of candidate storage."""
+"""Speed measurements behind `ltpll bench`."""
