@@ -355,7 +355,9 @@ def run(tmp_path_factory, images):
     made = experiment_run(tmp_path_factory.mktemp("runs"), experiment)
     made.start()
     counts = np.bincount(draw_problem(experiment, images).y).tolist()
-    made.finish({"class_counts": counts, "last": {"prior_distance": 0.25}})
+    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
+    last = {"test": judged, "prior_distance": 0.25}
+    made.finish({"class_counts": counts, "last": last, "best": {"test": {"test": judged}}})
     return made.folder
 
 
