@@ -55,6 +55,21 @@ def test_whole_files_are_read_and_shown(run):
     assert render_cleaning_page(page_contents(run)).count("<article") == 0  # cards are the script's to make
 
 
+def test_a_renamed_run_is_read_and_shown_as_before(run, tmp_path_factory):
+    before = render_cleaning_page(page_contents(run))
+    moved = run.rename(tmp_path_factory.mktemp("moved") / "trees of 2024")
+    assert read_cleaned(moved).ids.tolist() == ["a", "b", "c", "d"]
+    assert render_cleaning_page(page_contents(moved)) == before
+
+
+def test_a_benchmark_run_is_not_read_as_a_table(run):
+    (run / "config.json").write_text('{"experiment": "images"}')
+    assert f"The run {run} cannot be read (it is a benchmark run, not a run on a table)" in refusal(lambda: read_cleaned(run))
+    (run / "config.json").write_text('{"experiment": "own"}')
+    change_record(run, "config", "experiment", value="images")
+    assert "its file result.json has a config that is not that of a run on a table" in refusal(lambda: read_cleaned(run))
+
+
 @pytest.mark.parametrize(
     ("path", "value", "fragment"),
     [

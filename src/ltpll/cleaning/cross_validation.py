@@ -45,17 +45,9 @@ def out_of_fold_predictions(
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was not trained on it.
 
-    Args:
-        folder: The run folder, in which finished folds are stored, so that an interrupted call can be resumed.
-        make: Creates an untrained classifier.
-        x: The inputs.
-        sets: Their candidate sets.
-        folds: The number of folds.
-        seed: Determines which rows are in which fold.
-        watch: Observes the trainings.
-        world: The processes that train together.
-        workers: How many folds are trained in parallel on a CPU, each in a process with one thread; None decides by the amount of work
-            and the machine. On a GPU, and with several processes in the world, folds are trained one after the other.
+    Finished folds are stored in the folder, so that an interrupted call can be resumed. On a CPU, `workers` folds are trained in parallel,
+    each in a process with one thread; None decides by the amount of work and the machine. On a GPU, and with several processes in the
+    world, folds are trained one after the other.
 
     Returns:
         The predictions, or None in all processes but the first.

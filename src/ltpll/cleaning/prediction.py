@@ -21,18 +21,7 @@ from ltpll.runs.run import Record
 
 
 def source_like(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
-    """A source of new examples that are read in the same way, and with the same classes, as the run's.
-
-    Args:
-        record: The record of a run on a table.
-        table: The new table.
-        images: The folder of the new pictures, if the run was trained on pictures.
-        features: The file of the new features, if they are not in the table.
-        on_error: What to do with pictures that cannot be read: "stop" or "skip".
-
-    Raises:
-        InputError: The new examples are not of the same kind as the run's.
-    """
+    """A source of new examples that are read in the same way, and with the same classes, as the examples of the run with this record."""
     before = record["source"]
     if (images is None) != (before["images"] is None):
         what = "pictures: give --images DIR" if images is None else "features: leave --images out"
@@ -63,15 +52,7 @@ def source_like(record: Record, table: Path, images: Path | None, features: Path
 
 
 def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
-    """Load the classifier of a finished run.
-
-    Args:
-        run: The run folder.
-        device: "cpu", "cuda" or "auto".
-
-    Raises:
-        InputError: The classifier is damaged, or is that of another run.
-    """
+    """Load the classifier from the folder of a finished run; a damaged one, or that of another run, is refused."""
     read_checked(run / CLASSIFIER)
     return PartialLabelClassifier.load(run / CLASSIFIER, device)
 

@@ -152,11 +152,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 def class_columns(table: CleanedTable) -> Columns:
     """One row per class: how often it is a candidate, how often it is chosen, and which class is chosen instead.
 
-    Args:
-        table: A finished run on a table, from `read_cleaned`.
-
-    Returns:
-        Columns of equal length by name; a rate is NaN for a class that is never a candidate or never chosen.
+    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen.
     """
     n, cleaned = len(table.classes), table.labels
     candidate = np.bincount(table.candidates, minlength=n)
@@ -199,11 +195,7 @@ def confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:
 def annotator_columns(table: CleanedTable) -> Columns:
     """One row per annotator: how many labels for how many examples, and how often the cleaned label or another annotator agrees.
 
-    Args:
-        table: A finished run on a table of annotations, from `read_cleaned`.
-
-    Returns:
-        Columns of equal length by name; `shared_with_others` is NaN where nobody else labelled the same examples.
+    The last column is NaN, an empty cell, for an annotator whose examples nobody else labelled.
     """
     assert table.votes is not None
     rows, labels = table.votes.rows, table.votes.labels

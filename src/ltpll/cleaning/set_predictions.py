@@ -65,13 +65,7 @@ class SetPredictions:
 
 
 def predict_sets(predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt.NDArray[Any], candidates: Candidates) -> SetPredictions:
-    """Predict all examples in blocks, so that the full matrix of probabilities never exists.
-
-    Args:
-        predict_proba: Returns (rows, classes) probabilities for a block of inputs.
-        x: The inputs.
-        candidates: Their candidate sets.
-    """
+    """Predict all examples in blocks of rows, so that the full matrix of probabilities never exists."""
     found = SetPredictions.empty(len(x))
     for rows in np.array_split(np.arange(len(x)), max(1, len(x) * candidates.n_classes // PROBABILITIES_AT_ONCE)):
         block = slice(rows[0], rows[-1] + 1)

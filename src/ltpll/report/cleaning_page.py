@@ -56,15 +56,7 @@ class PageContents:
 
 
 def page_contents(folder: Path, title: str | None = None) -> PageContents:
-    """Read a finished run on a table and collect what its page shows.
-
-    Args:
-        folder: The run folder.
-        title: The heading of the page; by default it names the table.
-
-    Raises:
-        InputError: The run is not finished, is damaged, or is not a run on a table.
-    """
+    """Read the folder of a finished run on a table and collect what its page shows; by default, the title names the table."""
     run = read_cleaned(folder)
     pairs, counts = confusion_pairs(run)
     return PageContents(

@@ -21,16 +21,7 @@ def read_asset(name: str) -> str:
 
 
 def render(template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], pictures: str = "data:", **values: Any) -> str:
-    """Render a page.
-
-    Args:
-        template: The file name of the template.
-        title: The title of the page.
-        styles: The contents of its style sheets.
-        scripts: The contents of its scripts; the content security policy allows them by their hashes, and no others.
-        pictures: The sources of pictures that the policy allows.
-        values: Everything else that the template uses.
-    """
+    """Render a page; its content security policy allows these scripts by their hashes, pictures from these sources, and nothing else."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     page: str = _compiled(template).render(title=title, style="".join(styles), scripts=scripts, hashes=hashes, pictures=pictures, **values)
     return page

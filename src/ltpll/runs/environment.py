@@ -18,14 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def environment(device: str) -> Record:
-    """What a record says about where its figures come from.
-
-    Args:
-        device: The device that the run was trained on, such as "cpu" or "cuda:0".
-
-    Returns:
-        Versions, commit, hardware and number of threads, as JSON values.
-    """
+    """The versions, commit, hardware and number of threads that belong beside every figure, as JSON values."""
     return {**_software(), "device": device, "hardware": _hardware(device), "threads": _threads()}
 
 

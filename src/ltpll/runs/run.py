@@ -156,14 +156,7 @@ class Run:
                 path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:
-        """Refuse a folder named by a user that holds other files, or another run that must not be replaced.
-
-        Args:
-            afresh: Whether a run with other settings or data may be replaced.
-
-        Raises:
-            InputError: The folder cannot be used for this run.
-        """
+        """Refuse a folder named by a user that holds other files, or a run with other settings or data unless it is trained afresh."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file: give the name of a folder for the run.")
         try:
@@ -174,7 +167,7 @@ class Run:
                 raise InputError(f"{self.folder} contains files but is not a run folder: give a new folder for the run.") from None
             return
         except (OSError, ValueError) as error:
-            raise unreadable_run(self.folder, f"its config.json: {first_line(error)}", "give another folder") from None
+            raise unreadable_run(self.folder, f"its config.json is damaged: {first_line(error)}", "give another folder") from None
         if not isinstance(before, dict) or before.get("experiment") != self.config.get("experiment"):
             raise InputError(f"The folder {self.folder} contains a run of another kind: give another folder.")
         if afresh or self._untrained():
@@ -192,11 +185,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training this run. The lock of a process that dies is released.
-
-        Raises:
-            BusyError: Another process is training the run.
-        """
+        """Keep other processes from training this run, or raise BusyError if one is; a process that dies releases its lock."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.root / f".{self.folder.name}.lock")
@@ -224,12 +213,7 @@ class Run:
         return self.folder / "metrics.jsonl"
 
     def log(self, record: Record, durable: bool = False) -> None:
-        """Append one epoch's record to the log.
-
-        Args:
-            record: JSON values.
-            durable: Whether the record must survive a power cut, as the checkpoint that follows it does.
-        """
+        """Append one epoch's record to the log; a durable one survives a power cut, as the checkpoint that follows it does."""
         line = json.dumps({**record, CRC: _line_checksum(record)}) + "\n"
         try:
             with self._stream.open("a", encoding="utf-8") as file:
@@ -276,11 +260,7 @@ class Run:
             return 0
 
     def finish(self, result: Record) -> None:
-        """Write the result, then the marker with the checksums of all files that are read again.
-
-        Args:
-            result: Entries of the record besides `format`, `key` and `config`, as JSON values.
-        """
+        """Write the record, which is `result` with the config and its key, then the marker with the checksums of all files read again."""
         write_atomically(self.folder / "result.json", _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
         names = [name for name in CHECKED if (self.folder / name).exists()]
         write_atomically(self.folder / MARKER, marker_of(self.folder, names))
@@ -317,9 +297,7 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
 def finished_in(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
     """The records of all finished runs in a folder, and of all result files that lie directly in it.
 
-    Args:
-        folder: A folder of run folders, of result files, or of both.
-        skip_damaged: Whether a run with a missing or damaged record counts as unfinished, with a warning, instead of being an error.
+    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.
     """
     found = []
     for marker in sorted(folder.glob(f"*/{MARKER}")):
@@ -339,11 +317,7 @@ def results_under(folder: Path) -> Iterator[Record]:
 
 
 def check_not_of_run(path: Path) -> None:
-    """Refuse to overwrite a file that a run reads again.
-
-    Raises:
-        InputError: The path leads to such a file.
-    """
+    """Refuse to overwrite a file that a run reads again."""
     real = path.resolve()
     if (real.parent / "config.json").exists() and any(fnmatch(real.name, pattern) for pattern in ("config.json", *RUN_FILES)):
         raise InputError(f"{path} is a file of the run {path.parent}, which would be lost: write to another file.")
