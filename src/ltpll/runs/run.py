@@ -136,7 +136,7 @@ class Run:
         return damaged
 
     def forget(self) -> None:
-        """Delete the run, so that a process that dies on the way never leaves half of a run that looks finished.
+        """Delete the run; if the process dies halfway, the rest does not look finished.
 
         A folder named by its hash is deleted in one move. In a folder that a user has named, only the run's files are deleted.
         """
