@@ -392,8 +392,9 @@ def run_image_set(case: bytes, folder: Path) -> None:
 def run_own(case: bytes, folder: Path) -> None:
     """Read the folder of a finished run, make its tables and its page, and restore how its table was read."""
     from ltpll.cleaning.prediction import source_like
-    from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns, read_cleaned
-    from ltpll.report.cleaning_page import page_of, render_own_page
+    from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
+    from ltpll.cleaning.stored_tables import read_cleaned
+    from ltpll.report.cleaning_page import page_contents, render_cleaning_page
     from ltpll.runs.checksums import MARKER, marker_of
 
     home = folder / "run"
@@ -401,7 +402,8 @@ def run_own(case: bytes, folder: Path) -> None:
     files = OWN_RUN.split(case[1:])
     for name, content in files.items():
         (home / name).write_bytes(content)
-    (home / MARKER).write_bytes(marker_of(home, files))  # an attacker can forge checksums too
+    (home / "config.json").write_text('{"experiment": "own"}')
+    (home / MARKER).write_bytes(marker_of(home, files))  # whoever forges files can forge their checksums too
     found = read_cleaned(home)
     if case[:1] == b"\1":
         source_like(found.record, Path("t.csv"), None, None, "stop")
@@ -410,19 +412,19 @@ def run_own(case: bytes, folder: Path) -> None:
     class_columns(found)
     if found.votes is not None:
         annotator_columns(found)
-    shown = render_own_page(page_of(home))
+    shown = render_cleaning_page(page_contents(home))
     assert shown.count("<script") == shown.count("</script>") == 2
 
 
 def run_features(case: bytes, folder: Path) -> None:
-    from ltpll.cleaning.dataset import Source, read_examples
+    from ltpll.cleaning.dataset import TableSource, read_examples
 
     table = folder / "t.csv"
     table.write_bytes(b"id,candidates\na,cat|dog\nb,dog\n")
     start = case[1:3]
     path = folder / ("f.npz" if start == b"PK" else "f.npy" if start == b"\x93N" else "f.csv")
     path.write_bytes(case[1:])
-    found = read_examples(Source(table, Reading(), features=path))
+    found = read_examples(TableSource(table, Reading(), features=path))
     assert found.x.shape[0] == 2
     assert np.isfinite(found.x).all()
 

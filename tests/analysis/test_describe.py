@@ -355,7 +355,9 @@ def run(tmp_path_factory, images):
     made = experiment_run(tmp_path_factory.mktemp("runs"), experiment)
     made.start()
     counts = np.bincount(draw_problem(experiment, images).y).tolist()
-    made.finish({"class_counts": counts, "last": {"prior_distance": 0.25}})
+    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
+    last = {"test": judged, "prior_distance": 0.25}
+    made.finish({"class_counts": counts, "last": last, "best": {"test": {"test": judged}}})
     return made.folder
 
 
@@ -492,7 +494,7 @@ REFUSED = {
     "no image set": (["cifar11"], "not an image set (cifar10, cifar100, voc2007)"),
     "no such file": (["none.csv"], "There is no file none.csv"),
     "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy or .mat file"),
-    "a folder without a run": (["."], "There is no result file"),
+    "a folder without a run": (["."], "not a run folder"),
     "a result of something else": (["other.json"], "not a result file"),
     "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity draws the sets of an image set"),
     "a column of an image set": (["cifar10", "--column", "x"], "are for files"),

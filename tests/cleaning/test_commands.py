@@ -1,4 +1,4 @@
-"""Own data through the command line alone: from a folder of pictures and a table to cleaned labels, predictions, a page and a model."""
+"""A table through the command line alone: from a folder of pictures and a table to cleaned labels, predictions, a page and a model."""
 
 import csv
 import errno
@@ -256,7 +256,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     precious.mkdir()
     (precious / "chapter.txt").write_text("years of work")
     for more in ([], ["--fresh"]):
-        assert "holds files, but no run" in ltpll("train", table, "--out", precious, "--epochs", "1", *more, status=2)
+        assert "contains files but is not a run folder" in ltpll("train", table, "--out", precious, "--epochs", "1", *more, status=2)
     assert (precious / "chapter.txt").read_text() == "years of work"
 
 
@@ -274,7 +274,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path, command):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
     more = {"clean": ["--out", tmp_path / "c.csv"], "predict": [table, "--out", tmp_path / "p.csv"]}
     more |= {"export": ["--onnx", tmp_path / "m.onnx"], "report": ["--out", tmp_path / "r.html"]}
-    assert "There is no run" in ltpll(command, tmp_path / "nothing", *more[command], status=2)
+    assert "there is no such folder" in ltpll(command, tmp_path / "nothing", *more[command], status=2)
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     (unfinished / "config.json").write_text('{"experiment": "own"}')

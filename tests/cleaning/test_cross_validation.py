@@ -1,4 +1,4 @@
-"""Opinions of classifiers on rows that they were not trained on: the same one after the other and side by side, interrupted or not."""
+"""Out-of-fold predictions: the same one after the other and in parallel, interrupted or not."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
-from ltpll.cleaning.cross_validation import opinions_of_folds
+from ltpll.cleaning.cross_validation import out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.training.distributed import World
 
@@ -28,7 +28,7 @@ MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="c
 def judged(folder, watch=lambda name, epochs: lambda record: None, **options):
     x, sets, _ = problem()
     folder.mkdir(exist_ok=True)
-    return opinions_of_folds(folder, MAKE, x, sets, folds=3, seed=0, watch=watch, world=World(), **options)
+    return out_of_fold_predictions(folder, MAKE, x, sets, folds=3, seed=0, watch=watch, world=World(), **options)
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +96,10 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path
 @pytest.mark.parametrize(("n", "workers", "expected"), [(1000, None, 1), (30_000, None, 4), (30_000, 1, 1), (1000, 2, 2)])
 def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(monkeypatch, n, workers, expected):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    assert module._side_by_side(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
+    assert module._parallel_folds(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
 
 
 def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(module, "ROOM", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
-    assert module._side_by_side(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2
+    monkeypatch.setattr(module, "INPUT_BYTES", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
+    assert module._parallel_folds(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2

@@ -1,6 +1,7 @@
 """Linear probing and t-SNE of finished runs."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment, experiment_run, train
-from ltpll.experiments.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, open_run, reopened, top_accuracies
+from ltpll.experiments.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, reopened, top_accuracies
+from ltpll.runs.run import Run
+from ltpll.runs.schema import Kind
 from support.commands import ltpll
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -67,7 +70,7 @@ def test_rows_are_balanced_and_too_many_are_refused():
 
 def test_a_reopened_run_predicts_what_its_record_says(trained):
     _, run = trained
-    trainer = reopened(open_run(run.folder), coloured_images(), "cpu")
+    trainer = reopened(Run.open(run.folder), coloured_images(), "cpu")
     assert trainer.epoch == 3
     own = coloured_images()
     predicted = trainer.predict(torch.from_numpy(own.x_test).permute(0, 3, 1, 2))
@@ -108,9 +111,51 @@ def test_a_bad_request_exits_with_2_and_one_sentence(trained, arguments, message
 
 
 def test_a_folder_without_config_or_checkpoint_is_refused(tmp_path):
-    assert "no run's folder" in refusal(lambda: open_run(tmp_path), InputError)
-    for content in ("[]", "{}", '{"data": 1}', "[" * 100_000):
+    def opened():
+        return Run.open(tmp_path, Kind.BENCHMARK)
+
+    assert "not a run folder" in refusal(opened, InputError)
+    for content, reason in (
+        ("[]", "not a mapping"),
+        ("[" * 100_000, "damaged"),
+        ("{}", "a run of another kind"),
+        ('{"data": 1}', "a run of another kind"),
+    ):
         (tmp_path / "config.json").write_text(content)
-        assert "no run's folder" in refusal(lambda: open_run(tmp_path), InputError)
-    (tmp_path / "config.json").write_text('{"data": "cifar10"}')
-    assert "no checkpoint" in refusal(lambda: open_run(tmp_path), InputError)
+        assert reason in refusal(opened, InputError)
+    (tmp_path / "config.json").write_text('{"experiment": "own", "data": "cifar10"}')
+    assert "it is a run on a table, not a benchmark run" in refusal(opened, InputError)
+    (tmp_path / "config.json").write_text('{"experiment": "images", "data": "cifar10"}')
+    assert "no checkpoint" in refusal(lambda: reopened(opened(), coloured_images(), "cpu"), InputError)
+
+
+@pytest.fixture(scope="module")
+def renamed(trained, tmp_path_factory):
+    """The same run under another name in another folder."""
+    root, run = trained
+    folder = tmp_path_factory.mktemp("moved") / "my best run"
+    shutil.copytree(run.folder, folder)
+    return root, Run.open(folder)
+
+
+def test_a_renamed_run_is_probed_and_drawn_where_it_lies(trained, renamed, tmp_path):
+    for one in (trained, renamed):
+        result = call(one, "probe", "--shots", "5", "--epochs", "20")
+        assert result.returncode == 0, result.stderr
+    first, second = (json.loads((one[1].folder / "probe.json").read_text()) for one in (trained, renamed))
+    assert renamed[1].folder.name == "my best run"
+    assert first == second
+    assert call(renamed, "tsne", "--out", str(tmp_path / "picture.png")).returncode == 0
+    assert not (renamed[1].root / trained[1].key).exists()
+
+
+def test_a_renamed_run_is_reported_and_described_as_before(trained, renamed, tmp_path):
+    assert renamed[1].result() == trained[1].result()
+    pages, described = [], []
+    for root, run in (trained, renamed):
+        assert ltpll("report", run.folder, "--out", tmp_path / "page.html").returncode == 0
+        pages.append((tmp_path / "page.html").read_text())
+        found = ltpll("data", "describe", run.folder, "--data-root", root / "data", "--json")
+        described.append({name: value for name, value in json.loads(found.stdout).items() if name != "source"})
+    assert pages[0] == pages[1]
+    assert described[0] == described[1]

@@ -26,11 +26,11 @@ def bound(
     """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
     from ltpll.analysis.bound import ambiguity_degree, prior_bound
     from ltpll.experiments.benchmark import redraw_candidates
-    from ltpll.runs.run import record_of
+    from ltpll.runs.run import read_result
 
     measured = None
     if run is not None:
-        record = record_of(run)
+        record = read_result(run)
         counts, last = record.get("class_counts"), record.get("last")
         if not isinstance(counts, list) or not counts or not all(type(count) is int for count in counts) or not isinstance(last, dict):
             raise InputError(f"The record of {run} does not say how many examples each class has: give --n, --classes and --eta instead.")

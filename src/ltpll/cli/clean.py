@@ -15,7 +15,7 @@ from ltpll.errors import InputError, printable, shown
 from ltpll.runs.run import Record, check_not_of_run
 
 if TYPE_CHECKING:
-    from ltpll.cleaning.dataset import Examples, Source
+    from ltpll.cleaning.dataset import Examples, TableSource
     from ltpll.training.distributed import World
 
 Option = typer.Option
@@ -30,7 +30,7 @@ def say(sentence: str) -> None:
 
 
 def train_on_table(
-    source: Source,
+    source: TableSource,
     settings: dict[str, Any],
     out: Path,
     *,
@@ -43,12 +43,12 @@ def train_on_table(
     workers: int | None,
 ) -> None:
     """Read, check, train, and leave a run's folder from which everything else follows."""
-    from ltpll.cleaning.pipeline import Settings, own_run, train_own
+    from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 
-    chosen = Settings.from_mapping(settings)
+    chosen = TrainingSettings.from_mapping(settings)
     with reading_progress() as told:
         examples = read_own(source, told)
-    run = own_run(out, chosen, examples)
+    run = table_run(out, chosen, examples)
     run.check_folder(afresh=fresh)
     world.wait()  # until all have looked, since one of them now starts to write
     if world.first:
@@ -73,13 +73,13 @@ def train_on_table(
 
     with interruptible(run, lambda: close()):
         how: Record = {"device": device, "on_nan": on_nan, "threads": threads, "workers": workers}
-        train_own(run, source, examples, chosen, watch=watch, world=world, **how)
+        train_table_run(run, source, examples, chosen, watch=watch, world=world, **how)
     world.leave()
     world.wait()
     _say_result(run.result(), out)
 
 
-def read_own(source: Source, told: Callable[[str, int, int], None], *, needs_candidates: bool = True) -> Examples:
+def read_own(source: TableSource, told: Callable[[str, int, int], None], *, needs_candidates: bool = True) -> Examples:
     from ltpll.cleaning.dataset import read_examples
 
     examples = read_examples(source, needs_candidates=needs_candidates, on_progress=told)
@@ -166,12 +166,13 @@ def predict(
 ) -> None:
     """Label new examples with a trained run: label, confidence, runner-up and margin, in the table's order."""
     from ltpll.cleaning.prediction import prediction_columns, source_like
-    from ltpll.cleaning.results import own_record
     from ltpll.data.writers import check_output, write_table
+    from ltpll.runs.run import Run
+    from ltpll.runs.schema import Kind
 
     check_output(out)
     _keep_inputs([out], {"the table to predict": table, "the features": features})
-    record = own_record(run)
+    record = Run.open(run, Kind.TABLE).result()
     with reading_progress() as told:
         examples = read_own(source_like(record, table, images, features, on_error), told, needs_candidates=False)
     write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device))
@@ -187,7 +188,8 @@ def clean(
 
     Tables of the classes and, where sets came from annotators, of these are written beside it.
     """
-    from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns, read_cleaned
+    from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
+    from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.writers import check_output, write_table
 
     check_output(out)
@@ -200,7 +202,7 @@ def clean(
         tables[_beside(out, "annotators")] = annotator_columns(found)
     for path, columns in tables.items():
         write_table(path, columns)
-    cleaning = found.cleaning
+    cleaning = found.labels
     issues = int(cleaning.issue.sum())
     ambiguous = int((found.sizes > 1).sum())
     say(f"{len(found.ids):,} examples, {ambiguous:,} of them ambiguous; mean confidence {cleaning.confidence.mean():.1%}.")
@@ -217,14 +219,15 @@ def export(
     onnx: Annotated[Path, Option(help="The ONNX model to write.")],
 ) -> None:
     """Write a trained run as an ONNX model that takes inputs as they are and predicts debiased; onnxruntime, where it is, checks it."""
-    from ltpll.cleaning.prediction import compared_with_onnx, load_classifier
-    from ltpll.cleaning.results import own_record
+    from ltpll.cleaning.prediction import load_classifier, onnx_difference
+    from ltpll.runs.run import Run
+    from ltpll.runs.schema import Kind
 
-    own_record(run)
+    Run.open(run, Kind.TABLE).result()
     _keep_inputs([onnx], {})
     classifier = load_classifier(run, "cpu")
     classifier.to_onnx(onnx)
-    difference = compared_with_onnx(classifier, onnx)
+    difference = onnx_difference(classifier, onnx)
     checked = "not checked, since onnxruntime is not installed" if difference is None else f"differs from torch by {difference:.1g} at most"
     say(f"{onnx}: input x {_shape(classifier)}, output logits of {len(classifier.classes_)} classes; {checked}.")
 
@@ -271,11 +274,11 @@ def _show_classes(columns: dict[str, Any]) -> None:
 # ---- what train's options say of a table -------------------------------------------------------------------------------
 
 
-def source_of(table: Path, options: dict[str, Any]) -> Source:
+def source_of(table: Path, options: dict[str, Any]) -> TableSource:
     """From the options that describe a table; those not given keep their usual values."""
-    from ltpll.cleaning.dataset import Source
+    from ltpll.cleaning.dataset import TableSource
     from ltpll.data.readers.tables import Reading
 
     given = {name: value for name, value in options.items() if value is not None}
     images, features = (Path(given[name]).expanduser() if name in given else None for name in ("images", "feature_file"))
-    return Source(table, Reading.of(given), images, features, **{name: given[name] for name in ("side", "on_error") if name in given})
+    return TableSource(table, Reading.of(given), images, features, **{name: given[name] for name in ("side", "on_error") if name in given})

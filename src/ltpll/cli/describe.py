@@ -41,11 +41,12 @@ def describe(
     (rows × classes), or a MATLAB file with the arrays data and partial_target.
     """
     from ltpll.analysis.describe import describe as describe_sets
-    from ltpll.cleaning.results import read_cleaned, sets_of
+    from ltpll.cleaning.results import sets_of
+    from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.benchmarks.image_sets import IMAGE_SETS
     from ltpll.data.readers.tables import read_candidates
     from ltpll.experiments.benchmark import redraw_candidates
-    from ltpll.runs.run import record_of
+    from ltpll.runs.run import read_result
 
     given = {"imbalance": imbalance, "ambiguity": ambiguity, "superclass": superclass, "seed": seed}
     settings = {name: value for name, value in given.items() if value is not None}
@@ -58,7 +59,7 @@ def describe(
     if separator == "":
         raise InputError("The separator is empty: give what stands between labels, such as '|'.")
     labels: list[int] | None = None
-    config = {"experiment": "images", "data": source, **settings} if source in IMAGE_SETS else record_of(path)["config"] if is_run else {}
+    config = {"experiment": "images", "data": source, **settings} if source in IMAGE_SETS else read_result(path)["config"] if is_run else {}
     if config.get("experiment") == "own":
         candidates, labels = sets_of(read_cleaned(path if path.is_dir() else path.parent))
     elif config:

@@ -31,14 +31,17 @@ def probe(
 ) -> None:
     """Train linear classifiers on a run's features with balanced labels, as the paper does, and keep the result in the run's folder."""
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.probe import ProbeRecipe, open_run, reopened
+    from ltpll.experiments.benchmark import Experiment
+    from ltpll.experiments.probe import ProbeRecipe, reopened
     from ltpll.experiments.probe import probe as probe_features
     from ltpll.files import write_atomically
+    from ltpll.runs.run import Run
+    from ltpll.runs.schema import Kind
     from ltpll.validation import chosen_device
 
     wanted = [_shots(word) for word in shots.split()]
-    run = open_run(folder)
-    images = load_image_set(run.config["data"], data_root)
+    run = Run.open(folder, Kind.BENCHMARK)
+    images = load_image_set(Experiment.from_config(run.config).data, data_root)
     trainer = reopened(run, images, str(chosen_device(device)))
     columns = (TextColumn("linear classifiers"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -69,14 +72,17 @@ def tsne(
 ) -> None:
     """Draw a run's features of test examples in the plane by t-SNE, a colour for each class."""
     from ltpll.data.benchmarks.image_sets import load_image_set
+    from ltpll.experiments.benchmark import Experiment
     from ltpll.experiments.plotting import require_matplotlib
-    from ltpll.experiments.probe import open_run, reopened
+    from ltpll.experiments.probe import reopened
     from ltpll.experiments.tsne import draw_tsne
+    from ltpll.runs.run import Run
+    from ltpll.runs.schema import Kind
     from ltpll.validation import chosen_device
 
     require_matplotlib()
-    run = open_run(folder)
-    images = load_image_set(run.config["data"], data_root)
+    run = Run.open(folder, Kind.BENCHMARK)
+    images = load_image_set(Experiment.from_config(run.config).data, data_root)
     path = out or run.folder / "tsne.png"
     draw_tsne(reopened(run, images, str(chosen_device(device))), images, path, most=most, seed=seed)
     console.print(f"Picture: {path.resolve()}", markup=False, soft_wrap=True)

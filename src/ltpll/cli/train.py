@@ -17,7 +17,6 @@ from ltpll.cli.progress import interruptible, watch_epochs
 from ltpll.errors import InputError
 from ltpll.registry import unknown_name
 from ltpll.runs.run import Run
-from ltpll.runs.schema import check_record
 from ltpll.validation import check_setting
 
 if TYPE_CHECKING:
@@ -273,7 +272,6 @@ def _processes(device: str) -> Iterator[tuple[World, str]]:
 
 def _print_result(run: Run) -> None:
     result = run.result()
-    check_record(result)
     for row in ("test", *result.get("posthoc", ())):
         last, best = result["last"][row], result["best"][row]
         name = result["config"]["rebalancer"] if row == "test" else row

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,27 +15,14 @@ from ltpll.data.benchmarks.image_sets import ImageSet
 from ltpll.errors import InputError
 from ltpll.evaluation.metrics import evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.files import parse_json
 from ltpll.runs.run import Run
 from ltpll.training.trainer import PartialLabelTrainer
 
 
-def open_run(folder: Path) -> Run:
-    """The run of a folder that still has its checkpoint."""
-    try:
-        config = parse_json((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
-        config = None
-    if not isinstance(config, dict) or not isinstance(config.get("data"), str):
-        raise InputError(f"{folder} is no run's folder: it has no config.json that can be read.")
-    run = Run(folder.parent, config)
-    if not (folder / "checkpoint.safetensors").exists():
-        raise InputError(f"The run {folder} has no checkpoint: only a folder that was trained in has one, results alone do not.")
-    return run
-
-
 def reopened(run: Run, images: ImageSet, device: str) -> PartialLabelTrainer:
     """The trainer of a run as its checkpoint left it."""
+    if not (run.folder / "checkpoint.safetensors").exists():
+        raise InputError(f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one.")
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)
     trainer = build_trainer(experiment, problem, device=device, engine="eager")

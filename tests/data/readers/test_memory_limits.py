@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 from scipy.io import savemat
 
-from ltpll.cleaning.dataset import Source, read_examples
+from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers import memory_limits as expansion
 from ltpll.data.readers.memory_limits import ALWAYS, RATIO, in_units, too_much
 from ltpll.data.readers.tables import Reading, read_candidates, read_table
@@ -95,7 +95,7 @@ def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("candidates\na\nb\n")
     messages = []
-    source = Source(table, Reading(), features=features)
+    source = TableSource(table, Reading(), features=features)
     assert peak_while(lambda: messages.append(refusal(lambda: read_examples(source)))) < 32 << 20
     assert "would expand to 320 MiB" in messages[0]
 
@@ -131,7 +131,7 @@ def test_honest_compressed_files_are_read(tmp_path):
     assert read_table(tmp_path / "t.mat").candidates.n_classes == 5
     table = tmp_path / "t.csv"
     table.write_text("candidates\n" + "a|b\n" * 500)
-    found = read_examples(Source(table, Reading(), features=tmp_path / "x.npz"))
+    found = read_examples(TableSource(table, Reading(), features=tmp_path / "x.npz"))
     np.testing.assert_array_equal(found.x, x)
 
 

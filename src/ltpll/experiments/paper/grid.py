@@ -16,7 +16,6 @@ from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name
 from ltpll.runs.run import Record, finished_in
-from ltpll.runs.schema import check_record
 
 ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
 
@@ -97,8 +96,6 @@ class Finished:
             for record in finished_in(folder, skip_damaged=True)
             if record["config"].get("experiment") == "images"
         ]
-        for record in found:
-            check_record(record)
         return cls(found)
 
     def __contains__(self, experiment: Experiment) -> bool:
