@@ -12,13 +12,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.candidates.parsing import MOST_CLASSES, empty_row, read_matrix, read_series, read_sets, row_of
+from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
+from ltpll.candidates.parsing import CLASS_LIMIT, is_missing, no_candidates, read_cells, read_matrix, read_sets
 from ltpll.errors import InputError, InputWarning, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-VALUES_AT_ONCE = 1 << 20  # in passes over all rows, so that their memory grows neither with the rows nor with the longest one
+VALUES_PER_PASS = 1 << 20  # in passes over all rows, so that their memory grows neither with the rows nor with the longest one
 REMEMBERED = 1 << 16  # positions of the rows looked up last
 FEW_POSITIONS = 1 << 20  # of all rows, which are then kept
 
@@ -51,70 +52,152 @@ class Candidates:
 
     @classmethod
     def of(
-        cls, source: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = "|"
+        cls, source: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = SEPARATOR
     ) -> Candidates:
-        """From whatever holds the sets: a 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, a pandas Series."""
+        """Build candidates from any object that holds the sets.
+
+        Args:
+            source: A 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, or a list, array or pandas Series of strings
+                such as `"cat|dog"`.
+            classes: The names of the classes in order; by default the column names of a DataFrame, or the sorted names that occur.
+            n_classes: The number of classes, if the sets hold class numbers.
+            separator: What separates the names in a string.
+
+        Returns:
+            The candidates; `source` itself if it is a `Candidates` already.
+
+        Raises:
+            InputError: A row is not a set of candidates, or the classes do not fit.
+
+        Example:
+            >>> Candidates.of([{"cat", "fox"}, {"dog"}]).classes
+            ('cat', 'dog', 'fox')
+            >>> Candidates.of(["cat|fox", "dog"]).row(0)
+            [0, 2]
+        """
         if isinstance(source, Candidates):
             return source
-        kind = type(source).__module__.split(".")[0]
-        if kind == "pandas" and hasattr(source, "columns"):
+        module = type(source).__module__.split(".")[0]
+        if module == "pandas" and hasattr(source, "columns"):
             names = list(source.columns) if classes is None else classes
             return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
-        if kind == "pandas":
-            return cls.from_series(source, classes=classes, n_classes=n_classes, separator=separator)
-        if kind == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
+        if module == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
             return cls.from_matrix(source, classes=classes, n_classes=n_classes)
-        if not isinstance(source, Iterable):
-            raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a pandas Series.")
+        if isinstance(source, np.ndarray):
+            source = source.tolist()
+        if module == "pandas" or (isinstance(source, (list, tuple)) and _all_strings(source)):
+            return cls.from_series(source, classes=classes, n_classes=n_classes, separator=separator)
+        if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
+            raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings.")
         return cls.from_sets(source, classes=classes, n_classes=n_classes)
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None) -> Candidates:
-        """From an N × C matrix of zeros and ones: numpy, torch or scipy sparse."""
+        """Build candidates from an N × C matrix of zeros and ones.
+
+        Args:
+            matrix: A numpy array, a torch tensor or a scipy sparse matrix.
+            classes: One name per column; by default 0, 1, ….
+            n_classes: The number of columns, as a check.
+
+        Raises:
+            InputError: The matrix holds other values than 0 and 1, or has a row without a 1.
+
+        Example:
+            >>> Candidates.from_matrix(np.array([[1, 0, 1], [0, 1, 0]])).row(0)
+            [0, 2]
+        """
         return cls.from_flat(*read_matrix(matrix, classes, n_classes))
 
     @classmethod
     def from_sets(
         cls, sets: Iterable[Iterable[Hashable]], *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None
     ) -> Candidates:
-        """From one set or list of labels per row.
+        """Build candidates from one set or list of labels per row.
 
-        Labels are class names where `classes` is given or where they are strings, else class numbers from 0.
-        Without `classes`, names are the sorted distinct ones; without `n_classes`, numbers run up to the largest one.
+        Args:
+            sets: Labels are class names if `classes` is given or if they are strings, and class numbers from 0 otherwise.
+            classes: The names of the classes in order; by default the sorted names that occur.
+            n_classes: The number of classes; by default, numbers run up to the largest one that occurs.
+
+        Raises:
+            InputError: A row is empty or not a collection, or a label is not a class.
+
+        Example:
+            >>> Candidates.from_sets([[0, 2], [1]], n_classes=4)
+            Candidates(2 rows, 4 classes, 1.50 candidates per row)
         """
         return cls.from_flat(*read_sets(sets, classes, n_classes))
 
     @classmethod
     def from_series(
-        cls, series: pd.Series, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = "|"
+        cls,
+        series: pd.Series | Sequence[Any],
+        *,
+        classes: Sequence[Hashable] | None = None,
+        n_classes: int | None = None,
+        separator: str = SEPARATOR,
     ) -> Candidates:
-        """From a pandas Series of lists or of strings such as `cat|dog`; blanks around names are dropped."""
-        return cls.from_flat(*read_series(series.tolist(), separator, classes, n_classes))
+        """Build candidates from strings such as `cat|dog`, or `["cat", "dog"]` as JSON or Python writes it.
+
+        Args:
+            series: A pandas Series, array or list; its items may also be collections of names. Blanks around names are dropped.
+            classes: The names of the classes in order; by default the sorted names that occur.
+            n_classes: The number of classes, as a check.
+            separator: What separates the names.
+
+        Raises:
+            InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
+
+        Example:
+            >>> Candidates.from_series(pd.Series(["cat; dog", "fox"]), separator=";").classes
+            ('cat', 'dog', 'fox')
+        """
+        cells = series.tolist() if hasattr(series, "tolist") else list(series)
+        return cls.from_flat(*read_cells(cells, separator, classes, n_classes))
 
     @classmethod
     def from_flat(
-        cls, indptr: npt.NDArray[Any], numbers: npt.NDArray[Any], n_classes: int, names: tuple[Hashable, ...] | None = None
+        cls,
+        indptr: npt.NDArray[Any],
+        numbers: npt.NDArray[Any],
+        n_classes: int,
+        names: tuple[Hashable, ...] | None = None,
+        row: RowName = PLAIN_ROW,
     ) -> Candidates:
-        """From all labels in one array, those of row i at `indptr[i]:indptr[i + 1]`; every other constructor ends here.
+        """Build candidates from all labels in one array; every other constructor ends here.
 
-        Refuses what cannot be a set of candidates, sorts each row and drops repeated labels.
+        Each row is sorted, and repeated labels are dropped.
+
+        Args:
+            indptr: Row i has the labels at `indptr[i]:indptr[i + 1]`.
+            numbers: Class numbers from 0.
+            n_classes: The number of classes.
+            names: Their names; by default 0, 1, ….
+            row: How an error message refers to a row.
+
+        Raises:
+            InputError: A row is empty, a number is out of range, or there are fewer than two classes.
+
+        Example:
+            >>> Candidates.from_flat(np.array([0, 2, 3]), np.array([2, 0, 1]), n_classes=3).row(0)
+            [0, 2]
         """
         n_rows = len(indptr) - 1
         if n_rows == 0:
             raise InputError("There are no rows: candidates need at least one example.")
         empty = np.flatnonzero(np.diff(indptr) == 0)
         if len(empty):
-            raise InputError(empty_row(int(empty[0]), len(empty)))
+            raise InputError(no_candidates(row(int(empty[0])), len(empty)))
         wrong = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
         if len(wrong):
-            row = row_of(int(wrong[0]), indptr)
             raise InputError(
-                f"Row {row} has the candidate {int(numbers[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}: "
-                "correct the row or raise n_classes."
+                f"{row(row_at(int(wrong[0]), indptr))} has the candidate {int(numbers[wrong[0]])}, "
+                f"but classes are numbered 0 to {n_classes - 1}: correct the row or raise n_classes."
             )
-        if n_classes > MOST_CLASSES:
+        if n_classes > CLASS_LIMIT:
             raise InputError(
-                f"There would be {n_classes:,} classes, numbered from 0, and more than {MOST_CLASSES:,} cannot be learned: "
+                f"There would be {n_classes:,} classes, numbered from 0, and more than {CLASS_LIMIT:,} cannot be learned: "
                 "give labels that are no such numbers as text, or with the list of classes."
             )
         if n_classes < 2:
@@ -242,7 +325,7 @@ class Candidates:
 
     def parts(self, width: int) -> tuple[Tensor, ...]:
         """All row numbers, so many at a time that an array with `width` values for each stays small."""
-        everything: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(max(1, VALUES_AT_ONCE // max(width, 1)))
+        everything: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(max(1, VALUES_PER_PASS // max(width, 1)))
         return everything
 
     @property
@@ -253,7 +336,7 @@ class Candidates:
 
     def __repr__(self) -> str:
         mean = len(self.labels) / max(len(self), 1)
-        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates a row)"
+        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates per row)"
 
     # ---- judging --------------------------------------------------------------------------------------------------
 
@@ -278,3 +361,8 @@ class Candidates:
                 InputWarning,
                 stacklevel=2,
             )
+
+
+def _all_strings(cells: Sequence[Any]) -> bool:
+    """Whether there are strings, and nothing else but missing values."""
+    return any(isinstance(cell, str) for cell in cells) and all(isinstance(cell, str) or is_missing(cell) for cell in cells)

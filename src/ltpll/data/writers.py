@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.readers.columns import NUMBER
+from ltpll.data.readers.streaming import TABLE_SUFFIXES
 from ltpll.errors import InputError
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
 CHUNK = 1 << 16  # rows turned into text at a time
 
 _RISKY = r"^[=+\-@\t\r]"
@@ -51,8 +51,8 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
 
 def check_output(path: Path) -> None:
     """Refuse a name under which no table can be written; to be called before the work whose results it is to hold."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path} must end in {', '.join(SUFFIXES)}, which says in what form to write it.")
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        raise InputError(f"{path} must end in {', '.join(TABLE_SUFFIXES)}, which says in what form to write it.")
     if path.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file.")
     if not path.parent.is_dir():

@@ -179,7 +179,7 @@ def test_commas_separate_where_that_is_asked_for(tmp_path):
 
 def test_names_that_hold_another_separator_are_warned_of_where_nothing_is_split(tmp_path):
     (tmp_path / "t.csv").write_text('candidates\n"Rome, Italy"\n"Oslo, Norway"\nParis\n')
-    with pytest.warns(InputWarning, match=r"2 class names hold ',', such as 'Rome, Italy'.*--separator ','"):
+    with pytest.warns(InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*--separator ','"):
         found = read_table(tmp_path / "t.csv")
     assert found.candidates.classes == ("Oslo, Norway", "Paris", "Rome, Italy")
     assert sets(read_table(tmp_path / "t.csv", Reading(separator=",")))[0] == ["Italy", "Rome"]
@@ -559,7 +559,7 @@ BAD_TEXTS = {
         "Row 1 below the header of t.csv has the candidate 'dog', which is not one",
     ),
     "did you mean": (GOOD, {"classes": ("cat", "dogs", "fox")}, "did you mean 'dogs'?"),
-    "a class twice": (GOOD, {"classes": ("cat", "cat")}, "'cat' stands twice"),
+    "a class twice": (GOOD, {"classes": ("cat", "cat")}, "'cat' occurs twice"),
     "a label that is no class": (
         "candidates,label\na|b,a\na,c\n",
         {},
@@ -579,12 +579,17 @@ BAD_TEXTS = {
     "open quote at the end": ('id,candidates\n1,a|b\n2,"a', {}, "cannot be read as a table"),
     "open quote in front": ('id,candidates\n1,a|b\n"2,a\n', {}, "but row 2 below it has 1: close open quotes"),
     "open quote in the header": ('id,"candidates\n1,a|b\n', {}, "cannot be read as a table"),
-    "numpy's list": ("candidates\n\"['x' 'y']\"\n", {}, "Row 1 below the header of t.csv holds \"['x' 'y']\", which is no list"),
-    "no list": ("candidates\na\n[unknown]\n", {}, "Row 2 below the header of t.csv holds '[unknown]', which is no list"),
-    "nested list": ('candidates\n"[[""a""]]"\n', {}, "which is no name"),
-    "null in a list": ("candidates\n[null]\n", {}, "which is no name"),
-    "true in a list": ("candidates\n[true]\n", {}, "which is no name"),
-    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is no list"),
+    "numpy's list": ("candidates\n\"['x' 'y']\"\n", {}, "Row 1 below the header of t.csv holds \"['x' 'y']\", which is not a list"),
+    "no list": ("candidates\na\n[unknown]\n", {}, "Row 2 below the header of t.csv holds '[unknown]', which is not a list"),
+    "lone surrogate": (
+        'candidates\na|b\n"[""\\ud800""]"\n',
+        {},
+        "Row 2 below the header of t.csv holds '\\ud800', which is not valid Unicode",
+    ),
+    "nested list": ('candidates\n"[[""a""]]"\n', {}, "which is not a name"),
+    "null in a list": ("candidates\n[null]\n", {}, "which is not a name"),
+    "true in a list": ("candidates\n[true]\n", {}, "which is not a name"),
+    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is not a list"),
     "one class": ("candidates\na\na\n", {}, "only 1 class"),
     "no class columns": (GOOD, {"class_columns": ("is_*",)}, "no columns that start with 'is_'"),
     "missing class column": (GOOD, {"class_columns": ("x", "y")}, "no column called 'y'"),

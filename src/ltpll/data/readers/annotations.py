@@ -13,7 +13,7 @@ from ltpll.errors import InputError, shown
 
 
 @dataclass(frozen=True)
-class Votes:
+class AnnotatorVotes:
     """Entry k is one annotator's label for one example; an annotator may give an example several labels, but each only once."""
 
     rows: npt.NDArray[np.int64]
@@ -21,14 +21,14 @@ class Votes:
     labels: npt.NDArray[np.int64]
     names: tuple[str, ...]  # of the annotators
 
-    def select(self, rows: npt.NDArray[np.int64], n_rows: int) -> Votes:
+    def select(self, rows: npt.NDArray[np.int64], n_rows: int) -> AnnotatorVotes:
         """The votes on some of the examples, which are numbered anew."""
         position = np.full(n_rows, -1, dtype=np.int64)
         position[rows] = np.arange(len(rows))
         moved = position[self.rows]
         kept = np.flatnonzero(moved >= 0)
         kept = kept[np.argsort(moved[kept], kind="stable")]
-        return Votes(moved[kept], self.annotators[kept], self.labels[kept], self.names)
+        return AnnotatorVotes(moved[kept], self.annotators[kept], self.labels[kept], self.names)
 
 
 class Rule(NamedTuple):
@@ -67,7 +67,7 @@ def drop_repeated(
     return rows[kept], annotators[kept], labels[kept]
 
 
-def sets_from_votes(votes: Votes, n_rows: int, n_classes: int, rule: Rule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def sets_from_votes(votes: AnnotatorVotes, n_rows: int, n_classes: int, rule: Rule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """All candidates one after the other, those of row i at `indptr[i]:indptr[i + 1]`; labels that tie with the last of the top stay in."""
     keys, times = np.unique(votes.rows * n_classes + votes.labels, return_counts=True)
     rows, labels = keys // n_classes, keys % n_classes

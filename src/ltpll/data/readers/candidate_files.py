@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.cells import list_cells
 from ltpll.data.benchmarks.image_sets import IMAGE_SETS
 from ltpll.data.readers.columns import texts
 from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.numpy_files import read_array
-from ltpll.data.readers.set_columns import SetColumn, as_candidates
-from ltpll.data.readers.streaming import SUFFIXES, Batch, Table, listed, open_table
+from ltpll.data.readers.set_columns import SetColumn
+from ltpll.data.readers.streaming import TABLE_SUFFIXES, Table, TableBatch, listed, open_table
 from ltpll.errors import InputError, shown
 
 
 def read_candidates(path: Path, column: str | None, separator: str) -> Candidates:
     """The sets in one column of a table, or in an array of zeros and ones; None is the only column that has sets in it."""
     kind = path.suffix.lower()
-    if kind not in (*SUFFIXES, ".npz", ".npy", ".mat"):
+    if kind not in (*TABLE_SUFFIXES, ".npz", ".npy", ".mat"):
         known = ", ".join(IMAGE_SETS)
         raise InputError(f"{path} is not an image set ({known}), a run folder or a .csv, .tsv, .parquet, .npz, .npy or .mat file.")
     if kind == ".mat":
@@ -33,7 +34,7 @@ def read_candidates(path: Path, column: str | None, separator: str) -> Candidate
     reader = SetColumn(table, _chosen(table, column, separator), separator)
     for batch in table.batches([reader.index]):
         reader.add(batch)
-    return as_candidates(table, reader.sets(), None)
+    return reader.candidates(None)
 
 
 def _chosen(table: Table, name: str | None, separator: str) -> int:
@@ -51,7 +52,7 @@ def _chosen(table: Table, name: str | None, separator: str) -> int:
     raise InputError(_which(table.path, "column", table.names, name))
 
 
-def _has_sets(table: Table, batch: Batch, index: int, separator: str) -> bool:
+def _has_sets(table: Table, batch: TableBatch, index: int, separator: str) -> bool:
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -60,9 +61,8 @@ def _has_sets(table: Table, batch: Batch, index: int, separator: str) -> bool:
         return not pa.types.is_struct(kind)
     if not any(is_kind(kind) for is_kind in (pa.types.is_binary, pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)):
         return False
-    cells = pc.utf8_trim_whitespace(texts(table, batch, index))
-    lists = pc.and_(pc.starts_with(cells, "["), pc.ends_with(cells, "]"))
-    return bool(pc.any(pc.or_(lists, pc.match_substring(cells, separator))).as_py())
+    cells = texts(table, batch, index)
+    return bool(pc.any(pc.or_(list_cells(cells), pc.match_substring(cells, separator))).as_py())
 
 
 def _which(path: Path, what: str, names: Sequence[str], asked: str | None) -> str:

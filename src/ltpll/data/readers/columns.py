@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.streaming import Batch, Table
+from ltpll.candidates.cells import NameCodes
+from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
 
 Array = npt.NDArray[Any]
@@ -16,7 +17,7 @@ NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # what people and programs write where a number is missing
 
 
-class NotNumbersError(Exception):
+class NotNumericError(Exception):
     """A column holds something that is no number, at this position of the batch."""
 
     def __init__(self, position: int) -> None:
@@ -40,7 +41,7 @@ def strings(column: Any) -> Any:
     return pc.fill_null(column.cast(pa.string()), "")
 
 
-def texts(table: Table, batch: Batch, index: int) -> Any:
+def texts(table: Table, batch: TableBatch, index: int) -> Any:
     """A column as an array of strings, or a sentence about the row that is none."""
     import pyarrow as pa
 
@@ -67,37 +68,17 @@ def _is_utf8(cell: bytes) -> bool:
     return True
 
 
-class Names:
-    """Distinct texts, numbered in the order in which they first appear."""
-
-    def __init__(self) -> None:
-        self.number: dict[str, int] = {}
-
-    def encode(self, column: Any) -> npt.NDArray[np.int32]:
-        encoded = column.dictionary_encode()
-        number = self.number
-        local = [number.setdefault(name, len(number)) for name in encoded.dictionary.to_pylist()]
-        found: npt.NDArray[np.int32] = np.asarray(local, dtype=np.int32)[encoded.indices.to_numpy()]
-        return found
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.number)
-
-
 class TextColumn:
     """The texts of a column, kept as they are; `repeated` keeps each distinct text once, after dropping blanks around it."""
 
     def __init__(self, table: Table, index: int, *, repeated: bool = False) -> None:
         self.table, self.index, self.repeated = table, index, repeated
-        self.names = Names()
+        self.names = NameCodes()
         self._parts: list[Any] = []
 
-    def add(self, batch: Batch) -> None:
-        import pyarrow.compute as pc
-
+    def add(self, batch: TableBatch) -> None:
         found = texts(self.table, batch, self.index)
-        self._parts.append(self.names.encode(pc.utf8_trim_whitespace(found)) if self.repeated else found)
+        self._parts.append(self.names.encode(found) if self.repeated else found)
 
     def codes(self) -> npt.NDArray[np.int32]:
         return np.concatenate(self._parts)
@@ -127,7 +108,7 @@ class TextColumn:
 # ---- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def numbers(table: Table, batch: Batch, index: int) -> npt.NDArray[np.float32]:
+def numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
     """A column as numbers, NaN where one is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -148,7 +129,7 @@ def numbers(table: Table, batch: Batch, index: int) -> npt.NDArray[np.float32]:
         except pa.ArrowException:
             return _parsed(texts(table, batch, index))
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise NotNumbersError(0)
+        raise NotNumericError(0)
     found = pc.fill_null(column.cast(pa.float32(), safe=False), np.nan)
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
@@ -164,7 +145,7 @@ def _parsed(cells: Any) -> npt.NDArray[np.float32]:
     try:
         return trimmed.cast(pa.float32()).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
-        raise NotNumbersError(next(i for i, cell in enumerate(trimmed) if not _is_number(cell))) from None
+        raise NotNumericError(next(i for i, cell in enumerate(trimmed) if not _is_number(cell))) from None
 
 
 def _is_number(cell: Any) -> bool:
@@ -177,7 +158,7 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def no_number(table: Table, batch: Batch, index: int, position: int, what: str) -> InputError:
+def not_a_number(table: Table, batch: TableBatch, index: int, position: int, what: str) -> InputError:
     cell = batch.columns[index][position].as_py()
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
     holds = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is no finite number,"
@@ -201,7 +182,7 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     for index in unsure:
         try:
             numbers(table, batch, index)
-        except NotNumbersError as error:
+        except NotNumericError as error:
             if _mostly_numbers(texts(table, batch, index)):
                 raise odd_cell(table, batch, index, error.position) from None
             continue
@@ -220,7 +201,7 @@ def _mostly_numbers(cells: Any) -> bool:
     return bool(2 * numeric > len(trimmed) - missing)
 
 
-def odd_cell(table: Table, batch: Batch, index: int, position: int) -> InputError:
+def odd_cell(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
     """About a cell of text in a column of numbers that nobody has named."""
     cell = shown(str(texts(table, batch, index)[position].as_py()))
     return InputError(
@@ -242,29 +223,29 @@ class FeatureColumns:
         self._seen = np.zeros(len(indices), dtype=bool)
         self._missing: dict[int, InputError] = {}
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: TableBatch) -> None:
         self._reserve(batch)
         block = self._rows[self._n : self._n + batch.n_rows]
         self._n += batch.n_rows
         for j, index in enumerate(self.indices):
             try:
                 values = numbers(self.table, batch, index)
-            except NotNumbersError as error:
+            except NotNumericError as error:
                 if self.chosen:
-                    raise no_number(self.table, batch, index, error.position, "feature") from None
+                    raise not_a_number(self.table, batch, index, error.position, "feature") from None
                 raise odd_cell(self.table, batch, index, error.position) from None
             block[:, j] = values
             finite = np.isfinite(values)
             if finite.all():
                 self._seen[j] = True
                 continue
-            refusal = no_number(self.table, batch, index, int(np.argmin(finite)), "feature")
+            refusal = not_a_number(self.table, batch, index, int(np.argmin(finite)), "feature")
             if self.chosen:
                 raise refusal
             self._seen[j] |= bool(finite.any())
             self._missing.setdefault(j, refusal)
 
-    def _reserve(self, batch: Batch) -> None:
+    def _reserve(self, batch: TableBatch) -> None:
         """Room for the batch; memory that is reserved and never written is never used, so the first guess may be generous."""
         needed = self._n + batch.n_rows
         if needed > len(self._rows):

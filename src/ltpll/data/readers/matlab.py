@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.parsing import MOST_CLASSES
-from ltpll.data.readers.matlab_format import DamagedError, NewerError, NotNumbersError, TooLargeError, read_arrays
+from ltpll.candidates.parsing import CLASS_LIMIT
+from ltpll.data.readers.matlab_format import DamagedError, NewerError, TooLargeError, UnsupportedArrayError, read_arrays
 from ltpll.data.readers.memory_limits import too_much
 from ltpll.data.readers.streaming import check_file
 from ltpll.errors import InputError, first_line
@@ -62,10 +62,8 @@ def mat_candidates(path: Path, found: MatFile, classes: tuple[str, ...] | None =
     classes = classes if classes is not None else tuple(str(c + 1) for c in range(n_classes))
     if len(classes) != n_classes:
         raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one a class.")
-    empty = np.flatnonzero(np.diff(found.candidates.indptr) == 0)
-    if len(empty):
-        raise InputError(f"Row {empty[0] + 1} of 'partial_target' in {path} has no candidate label ({len(empty)} such rows): drop it.")
-    return Candidates.from_flat(found.candidates.indptr, found.candidates.indices, n_classes, classes)
+    sets = found.candidates
+    return Candidates.from_flat(sets.indptr, sets.indices, n_classes, classes, lambda i: f"Row {i + 1} of 'partial_target' in {path}")
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def _load(path: Path) -> dict[str, Any]:
         return read_arrays(path.read_bytes(), NAMES)
     except NewerError:
         raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
-    except NotNumbersError as error:
+    except UnsupportedArrayError as error:
         raise InputError(f"The array {error.name!r} of {path} holds cells, text or objects: save plain numbers.") from None
     except TooLargeError as error:
         raise InputError(f"{path} is not read, since {error}: save fewer rows or features, or save it with -v6, uncompressed.") from None
@@ -88,8 +86,8 @@ def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> An
 
     if n not in matrix.shape or matrix.ndim != 2:
         raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}, but 'data' has {n} rows: one side must be {n}.")
-    if max(matrix.shape) > max(n, MOST_CLASSES):
-        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}: that is more than {MOST_CLASSES:,} classes.")
+    if max(matrix.shape) > max(n, CLASS_LIMIT):
+        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}: that is more than {CLASS_LIMIT:,} classes.")
     upright = matrix.shape[1] != n
     if matrix.shape == (n, n) and other is not None and other.shape == (n, n):
         # As many classes as examples: every example has one true label, which tells rows from columns.

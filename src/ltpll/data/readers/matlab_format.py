@@ -40,7 +40,7 @@ class NewerError(Exception):
     """The file is of version 7.3, which is another format."""
 
 
-class NotNumbersError(Exception):
+class UnsupportedArrayError(Exception):
     """An array holds cells, text, objects or complex numbers."""
 
     def __init__(self, name: str) -> None:
@@ -187,7 +187,7 @@ def _numbers(part: _Element, order: str) -> npt.NDArray[Any]:
 def _array(name: str, flags: int, shape: tuple[int, ...], parts: Iterator[_Element], order: str) -> Any:
     kind = flags & 0xFF
     if flags & _COMPLEX or (kind != _SPARSE and kind not in _CLASSES):
-        raise NotNumbersError(name)
+        raise UnsupportedArrayError(name)
     if kind == _SPARSE:
         rows, starts, entries = _numbers(_next(parts), order), _numbers(_next(parts), order), _next(parts)
         # Of zeros and ones MATLAB writes one byte each, and calls them doubles all the same.
@@ -248,7 +248,7 @@ def _old_arrays(content: memoryview, wanted: Sequence[str]) -> Iterator[tuple[st
         if name not in wanted:
             continue
         if n_parts or form == 1:
-            raise NotNumbersError(name)
+            raise UnsupportedArrayError(name)
         table = np.frombuffer(content[start:position], numbers).reshape((n_rows, n_columns), order="F")
         yield name, table if form == 0 else _old_sparse(name, table)
 
@@ -258,7 +258,7 @@ def _old_sparse(name: str, table: npt.NDArray[Any]) -> Any:
     from scipy.sparse import coo_matrix
 
     if table.shape[1] == 4:
-        raise NotNumbersError(name)
+        raise UnsupportedArrayError(name)
     if table.shape[1] != 3 or len(table) == 0 or not np.isfinite(table[:, :2]).all():
         raise DamagedError(f"the sparse array {name!r} has no list of entries")
     with np.errstate(invalid="ignore"):

@@ -14,7 +14,7 @@ from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.streaming import check_file
 from ltpll.errors import InputError, shown
 
-SUFFIXES = (".npy", ".npz")
+ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:

@@ -20,13 +20,13 @@ from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
 
 BLOCK = 4 << 20
-SUFFIXES = (".csv", ".tsv", ".parquet")
-Progress = Callable[[int, int], None]
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+ReadProgress = Callable[[int, int], None]
 """Called with how much is done and how much there is: bytes of a text file, rows of a Parquet file."""
 
 
 @dataclass(frozen=True)
-class Batch:
+class TableBatch:
     """Some rows of a table: `columns` holds a pyarrow array for each column number that was asked for."""
 
     first: int
@@ -51,9 +51,9 @@ class Table(ABC):
         """Whether a column holds numbers, or None where the file does not say."""
 
     @abstractmethod
-    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]: ...
+    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]: ...
 
-    def batches(self, columns: Sequence[int], on_progress: Progress | None = None) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[int], on_progress: ReadProgress | None = None) -> Iterator[TableBatch]:
         """The rows in order; only the given columns are converted."""
         n_rows = 0
         for batch in self._batches(sorted(set(columns)) or [0], on_progress):
@@ -104,8 +104,8 @@ def open_table(path: Path) -> Table:
     kind = path.suffix.lower()
     if kind == ".parquet":
         return ParquetTable(path)
-    if kind not in SUFFIXES:
-        raise InputError(f"{path} is no table: its name must end in {', '.join(SUFFIXES)} or .mat.")
+    if kind not in TABLE_SUFFIXES:
+        raise InputError(f"{path} is no table: its name must end in {', '.join(TABLE_SUFFIXES)} or .mat.")
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
@@ -126,7 +126,7 @@ class TextTable(Table):
     def numeric(self, index: int) -> bool | None:
         return None
 
-    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]:
+    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
         import pyarrow as pa  # type: ignore[import-untyped]
         from pyarrow import csv as arrow
 
@@ -157,7 +157,7 @@ class TextTable(Table):
                     n_rows = batch.num_rows
                     if n_rows:
                         found = {index: batch.column(j) for j, index in enumerate(columns)}
-                        yield Batch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
+                        yield TableBatch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
                     first += n_rows
                     if on_progress is not None:
                         on_progress(total if ended else done, total)
@@ -272,7 +272,7 @@ class ParquetTable(Table):
     def no_rows(self) -> InputError:
         return InputError(f"{self.path} has no rows: give at least one example.")
 
-    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]:
+    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
         names = [self.names[i] for i in columns]
         for name in names:
             self.column(name)  # Parquet columns are read by name, which must be the only one
@@ -286,7 +286,8 @@ class ParquetTable(Table):
             for batch in file.iter_batches(batch_size=size, columns=names):
                 batch.validate(full=True)  # text that is no UTF-8 would fail anywhere below
                 if batch.num_rows:
-                    yield Batch(first, batch.num_rows, {i: batch.column(name) for i, name in zip(columns, names, strict=True)}, self.n_rows)
+                    found = {i: batch.column(name) for i, name in zip(columns, names, strict=True)}
+                    yield TableBatch(first, batch.num_rows, found, self.n_rows)
                 first += batch.num_rows
                 if on_progress is not None:
                     on_progress(first, self.n_rows)

@@ -11,16 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.readers.annotations import Votes, drop_repeated, sets_from_votes, vote_rule
+from ltpll.candidates.cells import unknown_class
+from ltpll.candidates.parsing import distinct_names
+from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated, sets_from_votes, vote_rule
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, as_candidates, as_labels, class_order, no_class
-from ltpll.data.readers.streaming import Progress, Table, listed, open_table
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, class_order, true_labels
+from ltpll.data.readers.streaming import ReadProgress, Table, listed, open_table
 from ltpll.errors import InputError, shown
 from ltpll.validation import at_least
 
-__all__ = ["LabelTable", "Reading", "Votes", "read_candidates", "read_table"]
+__all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_candidates", "read_table"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class LabelTable:
     paths: npt.NDArray[np.object_] | None
     features: npt.NDArray[np.float32] | None  # (N, d)
     feature_names: tuple[str, ...]
-    votes: Votes | None
+    votes: AnnotatorVotes | None
     left_out: tuple[str, ...] = ()  # columns that are not features, since they hold text
 
     def __len__(self) -> int:
@@ -99,9 +101,8 @@ class Reading:
             raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
         if self.annotators is not None:
             vote_rule(self.annotators)
-        if self.classes is not None and len(set(self.classes)) != len(self.classes):
-            twice = next(name for i, name in enumerate(self.classes) if name in self.classes[:i])
-            raise InputError(f"The class name {shown(twice)} stands twice in the list of classes: names must be distinct.")
+        if self.classes is not None:
+            distinct_names(self.classes)
 
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column that may be missing as long as nobody gave it a name of its own."""
@@ -113,7 +114,9 @@ class Reading:
 USUAL = Reading()
 
 
-def read_table(path: Path, reading: Reading = USUAL, *, needs_candidates: bool = True, on_progress: Progress | None = None) -> LabelTable:
+def read_table(
+    path: Path, reading: Reading = USUAL, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
+) -> LabelTable:
     """Read a .csv, .tsv, .parquet or .mat file; a text file larger than memory is read a few megabytes at a time.
 
     Without `needs_candidates` they are None where the file has none, and then labels are None too unless the classes are given.
@@ -131,11 +134,11 @@ def read_table(path: Path, reading: Reading = USUAL, *, needs_candidates: bool =
 # ---- one row an example -----------------------------------------------------------------------------------------------
 
 
-def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: Progress | None) -> LabelTable:
+def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
     indices = {what: reading.find(table, what) for what in ("id", "path", "label", "split")}
     sets = _set_reader(table, reading, needs_candidates)
     texts = {what: TextColumn(table, index, repeated=what in ("label", "split")) for what, index in indices.items() if index is not None}
-    taken = {column.index for column in texts.values()} | set(_columns_of(sets))
+    taken = {column.index for column in texts.values()} | set(sets.indices if sets else ())
     features, left_out = _feature_reader(table, reading, taken)
     readers = [*texts.values(), *([sets] if sets else []), *([features] if features else [])]
     n_rows = 0
@@ -146,17 +149,15 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
 
     named = texts.get("id") or texts.get("path")
     ids = named.unique_values() if named else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
-    found = None if sets is None else sets.sets()
-    if found is not None and not needs_candidates and len(found.codes) == 0:
-        found = None  # an empty column in a table to predict
-    candidates = None if found is None else as_candidates(table, found, reading.classes)
+    is_empty = sets is None or (sets.n_labels == 0 and not needs_candidates)  # an empty column in a table to predict
+    candidates = None if sets is None or is_empty else sets.candidates(reading.classes)
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
     values, names = features.result() if features else (None, ())
     return LabelTable(
         ids=ids,
         candidates=candidates,
-        labels=None if label is None or classes is None else as_labels(table, label.codes(), label.names.names, classes),
+        labels=None if label is None or classes is None else true_labels(table, label.codes(), label.names.names, classes),
         splits=texts["split"].values() if "split" in texts else None,
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
@@ -173,12 +174,6 @@ def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetCo
         return ProbabilityColumns(table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass)
     index = table.column(reading.candidates) if needs_candidates else reading.find(table, "candidates")
     return None if index is None else SetColumn(table, index, reading.separator)
-
-
-def _columns_of(sets: SetColumn | ClassColumns | None) -> list[int]:
-    if sets is None:
-        return []
-    return [sets.index] if isinstance(sets, SetColumn) else sets.indices
 
 
 def _class_columns(table: Table, asked: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -222,7 +217,7 @@ def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[Fe
 # ---- one row an annotation --------------------------------------------------------------------------------------------
 
 
-def _read_annotations(table: Table, reading: Reading, on_progress: Progress | None) -> LabelTable:
+def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress | None) -> LabelTable:
     """A long table task,worker,label; examples come in the order in which their tasks first appear."""
     if reading.features:
         raise InputError("A table of annotations has several rows an example, so its columns are no features: give them in another file.")
@@ -261,9 +256,9 @@ def _read_annotations(table: Table, reading: Reading, on_progress: Progress | No
     unknown = [name for name in names if name not in position]
     if unknown:
         row = int(np.flatnonzero(codes["label"] == names.index(unknown[0]))[0])
-        raise InputError(f"{table.row(row)} has the label {no_class(unknown[0], classes)}.")
+        raise InputError(f"{table.row(row)} has the label {unknown_class(unknown[0], classes)}.")
     number = np.asarray([position[name] for name in names], dtype=np.int64)
-    votes = Votes(*drop_repeated(codes["task"], codes["worker"], number[codes["label"]]), tuple(texts["worker"].names.names))
+    votes = AnnotatorVotes(*drop_repeated(codes["task"], codes["worker"], number[codes["label"]]), tuple(texts["worker"].names.names))
     indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
     empty = np.flatnonzero(np.diff(indptr) == 0)
     if len(empty):
