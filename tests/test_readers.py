@@ -336,7 +336,7 @@ def test_arrays_that_claim_too_much_or_are_none_are_refused(tmp_path, content, p
             archive.writestr("candidates.npy", content)
     else:
         path.write_bytes(content)
-    assert "holds no plain arrays, or is cut off" in refusal(lambda: read_candidates(path, None, "|"))
+    assert "does not hold plain arrays, or is truncated" in refusal(lambda: read_candidates(path, None, "|"))
 
 
 def test_a_member_that_is_no_array_is_refused(tmp_path):
@@ -344,7 +344,7 @@ def test_a_member_that_is_no_array_is_refused(tmp_path):
 
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("notes", "text")
-    assert "something else than an array" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
+    assert "does not hold an array" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
 
 
 def test_a_class_number_that_asks_for_billions_of_classes_is_refused():

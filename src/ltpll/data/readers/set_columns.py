@@ -56,7 +56,7 @@ class SetColumn(TextSets):
 
 
 class ClassColumns(CollectedSets):
-    """One column of zeros and ones for each class."""
+    """One column of zeros and ones per class."""
 
     def __init__(self, table: Table, indices: Sequence[int], names: list[str]) -> None:
         super().__init__(table.row)
@@ -91,12 +91,12 @@ class ClassColumns(CollectedSets):
 
 
 class ProbabilityColumns(ClassColumns):
-    """One column of probabilities for each class: the likeliest `top_k`, or as few as hold `mass`, are candidates; those at 0 never."""
+    """One column of probabilities per class; candidates are the `top_k` most likely classes, or the fewest that reach `mass`."""
 
     def __init__(self, table: Table, indices: Sequence[int], names: list[str], top_k: int | None, mass: float | None) -> None:
         super().__init__(table, indices, names)
         if top_k is not None and top_k > len(names):
-            raise InputError(f"top_k is {top_k}, but {table.path} has probabilities of {len(names)} classes only: lower it.")
+            raise InputError(f"top_k is {top_k}, but {table.path} has probabilities of only {len(names)} classes: lower it.")
         self.top_k, self.mass = top_k, mass
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
