@@ -64,7 +64,7 @@ class ClassColumns(CollectedSets):
 
     def add(self, batch: TableBatch) -> None:
         matrix = np.stack([self._column(batch, index) for index in self.indices], axis=1)
-        rows, codes = np.nonzero(self._chosen(matrix, batch))
+        rows, codes = np.nonzero(self._chosen(matrix))
         self.add_codes(rows, codes, batch.n_rows)
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
@@ -82,12 +82,14 @@ class ClassColumns(CollectedSets):
             )
         return values
 
-    def _chosen(self, matrix: npt.NDArray[np.float32], batch: TableBatch) -> npt.NDArray[Any]:
+    def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         return matrix
 
     def candidates(self, classes: Sequence[str] | None) -> Candidates:
         """The sets, with the columns' classes unless others are given."""
-        return Candidates.from_flat(*number_names(*self.joined(), self.names, classes or self.names, self.row), row=self.row)
+        return Candidates.from_flat(
+            *number_names(*self.joined(), self.names, self.names if classes is None else classes, self.row), row=self.row
+        )
 
 
 class ProbabilityColumns(ClassColumns):
@@ -114,7 +116,7 @@ class ProbabilityColumns(ClassColumns):
             )
         return values
 
-    def _chosen(self, matrix: npt.NDArray[np.float32], batch: TableBatch) -> npt.NDArray[Any]:
+    def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         order = np.argsort(-matrix, axis=1, kind="stable")
         if self.top_k is not None:
             first = np.broadcast_to(np.arange(matrix.shape[1]) < self.top_k, matrix.shape)
@@ -137,11 +139,11 @@ def class_order(names: Sequence[str]) -> list[str]:
     return sorted(names)
 
 
-def true_labels(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Class numbers of the true labels, −1 where a cell is empty."""
+def label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str) -> npt.NDArray[np.int64]:
+    """Class numbers of one label per row, −1 where a cell is empty; `codes` are positions in `names`."""
     number = {name: i for i, name in enumerate(classes)}
     labels: npt.NDArray[np.int64] = np.asarray([number.get(name, -1 if name == "" else -2) for name in names], dtype=np.int64)[codes]
     wrong = np.flatnonzero(labels == -2)
     if len(wrong):
-        raise InputError(f"{table.row(int(wrong[0]))} has the true label {unknown_class(names[codes[wrong[0]]], classes)}.")
+        raise InputError(f"{table.row(int(wrong[0]))} has the {what} {unknown_class(names[codes[wrong[0]]], classes)}.")
     return labels

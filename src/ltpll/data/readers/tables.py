@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import unknown_class
 from ltpll.candidates.parsing import distinct_names
 from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated, sets_from_votes, vote_rule
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, class_order, true_labels
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, class_order, label_numbers
 from ltpll.data.readers.streaming import ReadProgress, Table, listed, open_table
 from ltpll.errors import InputError, shown
 from ltpll.validation import at_least
@@ -44,16 +43,12 @@ class LabelTable:
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
         """Some of the examples in the given order, each at most once."""
-        return LabelTable(
-            ids=self.ids[rows],
+        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features")}
+        return replace(
+            self,
+            **{name: array[rows] for name, array in arrays.items() if array is not None},
             candidates=None if self.candidates is None else self.candidates.select(rows),
-            labels=None if self.labels is None else self.labels[rows],
-            splits=None if self.splits is None else self.splits[rows],
-            paths=None if self.paths is None else self.paths[rows],
-            features=None if self.features is None else self.features[rows],
-            feature_names=self.feature_names,
             votes=None if self.votes is None else self.votes.select(rows, len(self)),
-            left_out=self.left_out,
         )
 
 
@@ -79,7 +74,7 @@ class Reading:
         classes: The classes in order; by default the names that occur.
 
     Example:
-        >>> Reading(candidates="labels", separator=";", features=("height", "width"))
+        >>> reading = Reading(candidates="labels", separator=";", features=("height", "width"))
     """
 
     candidates: str = "candidates"
@@ -190,15 +185,16 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
 
     named = texts.get("id") or texts.get("path")
     ids = named.unique_values() if named else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
-    is_empty = sets is None or (sets.n_labels == 0 and not needs_candidates)  # an empty column in a table to predict
-    candidates = None if sets is None or is_empty else sets.candidates(reading.classes)
+    if sets is not None and sets.n_labels == 0 and not needs_candidates:
+        sets = None  # an empty column in a table to predict
+    candidates = None if sets is None else sets.candidates(reading.classes)
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
     values, names = features.result() if features else (None, ())
     return LabelTable(
         ids=ids,
         candidates=candidates,
-        labels=None if label is None or classes is None else true_labels(table, label.codes(), label.names.names, classes),
+        labels=None if label is None or classes is None else label_numbers(table, label.codes(), label.names.names, classes, "true label"),
         splits=texts["split"].values() if "split" in texts else None,
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
@@ -225,19 +221,20 @@ def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], l
         if not columns:
             raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {listed(table.names)}.")
         return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
-    twice = next((name for i, name in enumerate(requested) if name in requested[:i]), None)
+    return _columns(table, requested), list(requested)
+
+
+def _columns(table: Table, names: Sequence[str]) -> list[int]:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise InputError(f"The column {shown(twice)} is given twice: name each class once.")
-    return [table.column(name) for name in requested], list(requested)
+        raise InputError(f"The column {shown(twice)} is given twice: name each column once.")
+    return [table.column(name) for name in names]
 
 
 def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[FeatureColumns | None, tuple[str, ...]]:
     """The reader of the features, and the names of the text columns that are left out."""
     if reading.features is not None:
-        twice = next((name for i, name in enumerate(reading.features) if name in reading.features[:i]), None)
-        if twice is not None:
-            raise InputError(f"The feature column {shown(twice)} is given twice: name each once.")
-        indices = [table.column(name) for name in reading.features]
+        indices = _columns(table, reading.features)
         used = next((table.names[index] for index in indices if index in taken), None)
         if used is not None:
             raise InputError(f"The column {shown(used)} of {table.path} has another role, so it cannot be a feature: omit it.")
@@ -293,13 +290,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
 
     names = texts["label"].names.names
     classes = tuple(class_order(names)) if reading.classes is None else reading.classes
-    position = {name: i for i, name in enumerate(classes)}
-    unknown = [name for name in names if name not in position]
-    if unknown:
-        row = int(np.flatnonzero(codes["label"] == names.index(unknown[0]))[0])
-        raise InputError(f"{table.row(row)} has the label {unknown_class(unknown[0], classes)}.")
-    number = np.asarray([position[name] for name in names], dtype=np.int64)
-    votes = AnnotatorVotes(*drop_repeated(codes["task"], codes["worker"], number[codes["label"]]), tuple(texts["worker"].names.names))
+    numbers = label_numbers(table, codes["label"], names, classes, "label")
+    votes = AnnotatorVotes(*drop_repeated(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
     indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
     empty = np.flatnonzero(np.diff(indptr) == 0)
     if len(empty):
