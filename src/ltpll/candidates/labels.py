@@ -53,8 +53,8 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None) -> Labels:
         y = y.ravel()
     is_text = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"
     rows = y.tolist() if module == "pandas" or is_text else y if isinstance(y, (list, tuple)) else ()
-    strings = {row for row in rows if isinstance(row, str)}.difference(classes or ())
-    if any(isinstance(row, COLLECTIONS) for row in rows) or any(map(holds_set, strings)):
+    known = set(classes or ())
+    if any(isinstance(row, COLLECTIONS) or (isinstance(row, str) and row not in known and holds_set(row)) for row in rows):
         return _with_names(y if module == "pandas" else rows, classes)
     array = np.asarray(rows if module == "pandas" else y)
     if array.ndim == 2:
