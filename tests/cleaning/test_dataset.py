@@ -61,7 +61,7 @@ def test_damaged_and_foreign_files_of_features_are_refused(table, tmp_path):
     (tmp_path / "x.pt").write_bytes(b"")
     np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
     for name, words in (
-        ("x.npy", "holds no plain arrays, or is cut off"),
+        ("x.npy", "does not hold plain arrays, or is truncated"),
         ("x.pt", "not from x.pt"),
         ("two.npz", "call the one"),
         ("no.npy", "no file"),

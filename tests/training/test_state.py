@@ -153,5 +153,5 @@ def test_a_place_for_checkpoints_that_takes_none_is_refused_before_the_first_ste
     (tmp_path / "taken").write_text("precious")
     one = trainer()
     one.step = None  # which would fail otherwise
-    with pytest.raises(InputError, match=r"taken cannot be written .*: make room there or choose another place"):
+    with pytest.raises(InputError, match=r"taken cannot be written .*: free some space or choose another place"):
         one.fit(x, candidates, [Checkpoint(tmp_path / "taken" / "checkpoint")])

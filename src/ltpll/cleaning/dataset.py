@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.readers.numpy_files import SUFFIXES as ARRAYS
+from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
 from ltpll.data.readers.pictures import read_pictures
-from ltpll.data.readers.streaming import SUFFIXES, listed
+from ltpll.data.readers.streaming import TABLE_SUFFIXES, listed
 from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError, shown
 from ltpll.validation import as_inputs
@@ -141,7 +141,7 @@ def is_array(path: Path | None) -> bool:
 
 def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[npt.NDArray[np.float32], tuple[str, ...], tuple[str, ...]]:
     """The features in the order of the table, the names of their columns, and the names of columns that were left out."""
-    if path.suffix.lower() in SUFFIXES:
+    if path.suffix.lower() in TABLE_SUFFIXES:
         other = read_table(path, Reading(id=reading.id, features=reading.features), needs_candidates=False)
         if other.features is None:
             raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
@@ -164,7 +164,7 @@ def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[n
 
 def _array(path: Path) -> npt.NDArray[Any]:
     if not is_array(path):
-        raise InputError(f"Features are read from .npy, .npz, {', '.join(SUFFIXES)}, not from {path.name}.")
+        raise InputError(f"Features are read from .npy, .npz, {', '.join(TABLE_SUFFIXES)}, not from {path.name}.")
 
     def choose(names: Sequence[str]) -> str:
         if len(names) != 1 and "features" not in names:
