@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.errors import InputError
+from ltpll.registry import Configurable
 from ltpll.targets import Targets
 
 Place = Literal["targets", "prediction"]
@@ -87,7 +88,7 @@ class Training(Protocol):
         """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
 
 
-class Method(nn.Module, ABC):
+class Method(Configurable, nn.Module, ABC):
     """A loss against targets, and a rule that refines them, written as if classes were balanced.
 
     Most methods are `loss` and `disambiguate`. The hooks below them are for systems that bring networks, queues, priors or a schedule of
@@ -155,13 +156,16 @@ class Method(nn.Module, ABC):
         return None
 
 
-class Rebalancer(nn.Module, ABC):
+class Rebalancer(Configurable, nn.Module, ABC):
     """A class prior, and the places where its logarithm is subtracted from the logits."""
 
     name: ClassVar[str]
     places: ClassVar[frozenset[Place]] = frozenset({"targets", "prediction"})
     estimates_prior: ClassVar[bool] = False
     """Whether `log_prior` is learned from training (and so worth comparing with the truth)."""
+
+    def attach(self, model: nn.Module) -> None:
+        """Called once, before training: make whatever depends on the model (whose last layer is `model.head`)."""
 
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:
         """Sees the network's outputs on every training batch."""
@@ -191,7 +195,7 @@ class Rebalancer(nn.Module, ABC):
         """Called after the last step of every epoch."""
 
 
-class Extra(nn.Module, ABC):
+class Extra(Configurable, nn.Module, ABC):
     """A loss term added to any method; the parameters, queues and networks that it needs are its own, never the classifier's."""
 
     name: ClassVar[str]

@@ -39,7 +39,7 @@ def test_prototypes_are_running_means_over_one_example_after_the_other():
     expected = [row.clone() for row in method.prototypes]
     for vector, label in zip(vectors, labels.tolist(), strict=True):
         expected[label] = 0.9 * expected[label] + 0.1 * vector
-    method.move_prototypes(vectors, labels)
+    method.update_prototypes(vectors, labels)
     torch.testing.assert_close(method.prototypes, torch.stack([row / row.norm() for row in expected]))
 
 

@@ -42,7 +42,7 @@ def test_a_step_is_the_published_formula_written_out():
     p = problem(method)
     n = len(p.targets)
     earlier = problem(method, seed=5)
-    method.dealt_out(earlier.outputs.logits[0], earlier.candidates)
+    method.assign_labels(earlier.outputs.logits[0], earlier.candidates)
     step = step_of(p)
     loss = method.step_loss(step)
 
@@ -108,14 +108,14 @@ def test_without_a_word_it_starts_anew_after_a_quarter_and_at_most_a_hundred_epo
     assert METHODS["solar"]().restart(n_epochs) == expected
 
 
-def test_dealt_out_labels_give_each_class_its_share_over_batch_and_queue():
+def test_assigned_labels_give_each_class_its_share_over_batch_and_queue():
     method = attached(METHODS["solar"](queue=300))
     prior = torch.softmax(torch.linspace(0, -2, N_CLASSES), dim=0)
     method.prior.copy_(prior)
     p = [problem(method, batch=50, seed=seed, scale=0.5) for seed in range(6)]
     total = torch.zeros(N_CLASSES)
     for one in p:
-        total += method.dealt_out(one.outputs.logits[0], one.candidates).sum(0)
+        total += method.assign_labels(one.outputs.logits[0], one.candidates).sum(0)
     torch.testing.assert_close(total / 300, prior, atol=0.02, rtol=0)
     assert int((method.queue.labels >= 0).sum()) == 300
 
@@ -186,7 +186,7 @@ def test_la_subtracts_its_own_prior_at_prediction_and_is_judged_beside_the_rest(
 def test_a_rebalancer_is_refused_and_la_named_instead():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     views = Views(strong=(Jitter(0.1),))
-    make = lambda: PartialLabelTrainer(model, METHODS["solar"](), REBALANCERS["records"](n_features=256), views=views)  # noqa: E731
+    make = lambda: PartialLabelTrainer(model, METHODS["solar"](), REBALANCERS["records"](), views=views)  # noqa: E731
     assert "`la`" in refusal(make, InputError)
 
 

@@ -8,7 +8,7 @@ from ltpll.errors import InputError, InputWarning
 from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, make_rebalancer, naive_softmax, problem
+from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, attached, make_rebalancer, naive_softmax, problem
 
 PRIOR = np.asarray(FREQUENCIES) / sum(FREQUENCIES)
 
@@ -42,12 +42,12 @@ def test_records_reads_its_mean_feature_with_the_current_head():
 @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
 def test_records_refuses_an_impossible_momentum(momentum):
     with pytest.raises(InputError, match="momentum"):
-        REBALANCERS["records"](n_features=3, momentum=momentum)
+        REBALANCERS["records"](momentum=momentum)
 
 
 def test_momentum_zero_keeps_the_last_batch_and_one_never_moves():
     p = problem(METHODS["proden"]())
-    last, never = (REBALANCERS["records"](n_features=N_FEATURES, momentum=m) for m in (0.0, 1.0))
+    last, never = (attached(REBALANCERS["records"](momentum=m)) for m in (0.0, 1.0))
     for rebalancer in (last, never):
         rebalancer.observe(p.outputs, p.head)
     torch.testing.assert_close(last.mean_feature, p.outputs.features[0].mean(0))

@@ -18,7 +18,7 @@ from ltpll.cleaning.held_out import Judge
 from ltpll.cleaning.results import Cleaning, keep_pictures, keep_tables, noteworthy
 from ltpll.cleaning.set_predictions import Opinions, opinions
 from ltpll.errors import InputError, shown
-from ltpll.estimator import PartialLabelClassifier, images_first
+from ltpll.estimator import PartialLabelClassifier, channels_first
 from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, rounded, train_logged
 from ltpll.runs.run import Record, Run
 from ltpll.training.compatibility import check_data
@@ -112,7 +112,7 @@ def train_own(
     labels = examples.table.labels
     rest = examples.x[held_out]
     judge = Judge(
-        images_first(rest) if rest.ndim == 4 else rest,
+        channels_first(rest) if rest.ndim == 4 else rest,
         None if everything else examples.candidates.select(held_out),
         None if labels is None else labels[held_out],
         None if labels is None else labels[trained],

@@ -99,6 +99,7 @@ class PartialLabelTrainer(Resumable):
         self._global_random = random_state_of(seed, self.device)
         with self._own_random_state():
             method.attach(self.model)
+            (rebalancer := rebalancer or NoRebalancing()).attach(self.model)
             for extra in extras:
                 extra.attach(self.model)
         self.method = method.to(self.device)
