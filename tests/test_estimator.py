@@ -17,8 +17,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from ltpll import Candidates, PartialLabelClassifier, PartialLabelTrainer, approximated_accuracy, covering_rate
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
-from ltpll.methods import METHODS
+from ltpll.extras import Mixup
+from ltpll.methods import CORR, METHODS, PRODEN
 from ltpll.models import build_model
+from ltpll.rebalancers import RECORDS, OracleLA
 from ltpll.training.checkpoint import read_checkpoint, write_checkpoint
 from support.refusals import refusal
 
@@ -211,6 +213,95 @@ def test_batches_and_epochs_follow_the_number_of_rows(n, batch_size, epochs):
     assert PartialLabelClassifier(epochs=3, batch_size=7).schedule(n) == (3, 7)
 
 
+# ---- parts as objects ------------------------------------------------------------------------------------------------
+
+
+def test_a_part_is_given_by_name_or_as_an_object():
+    x, _, candidates = squares()
+    options = {"corr": {"weight": 0.5}, "records": {"momentum": 0.99}, "mixup": {"alpha": 2}}
+    by_name = quick(method="corr", rebalancer="records", extras=["mixup"], options=options, steps=60).fit(x, candidates)
+    objects = quick(method=CORR(weight=0.5), rebalancer=RECORDS(momentum=0.99), extras=[Mixup(alpha=2)], steps=60).fit(x, candidates)
+    assert np.array_equal(objects.predict_proba(x), by_name.predict_proba(x))
+    assert not np.array_equal(quick(steps=60).fit(x, candidates).predict_proba(x), by_name.predict_proba(x))
+
+
+def test_fit_leaves_the_given_parts_alone_and_starts_from_fresh_ones_every_time():
+    x, _, candidates = squares()
+    method, rebalancer, extra = CORR(form="original", ramp_epochs=2), RECORDS(), Mixup()
+    classifier = quick(method=method, rebalancer=rebalancer, extras=[extra], steps=60)
+    first = classifier.fit(x, candidates).predict_proba(x)
+    assert (classifier.method, classifier.rebalancer, classifier.extras) == (method, rebalancer, [extra])
+    assert not hasattr(rebalancer, "mean_feature")
+    assert float(method.ramp) == 0
+    assert np.array_equal(classifier.fit(x, candidates).predict_proba(x), first)
+    assert np.array_equal(clone(classifier).fit(x, candidates).predict_proba(x), first)
+
+
+def test_options_of_parts_are_parameters_of_the_classifier():
+    classifier = quick(method=CORR(), rebalancer=RECORDS(), extras=[Mixup(), "bcl"])
+    deep = classifier.get_params()
+    assert (deep["method__form"], deep["rebalancer__momentum"], deep["extras__mixup__alpha"]) == ("records", 0.9, 4)
+    assert not any("__" in key for key in classifier.get_params(deep=False))
+    copy = clone(classifier).set_params(method__form="original", rebalancer__momentum=0.5, extras__mixup__alpha=2, extras__bcl__width=8)
+    assert (copy.method.form, copy.rebalancer.momentum, copy.extras[0].alpha, copy.extras[1].width) == ("original", 0.5, 2, 8)
+    assert classifier.get_params() == deep  # a clone has its own parts
+    assert "no option 'speed'" in refusal(lambda: copy.set_params(rebalancer__speed=1), InputError)
+    assert "no extra 'sfn'" in refusal(lambda: copy.set_params(extras__sfn__weight=1), InputError)
+    with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
+        copy.set_params(speed__weight=1)
+
+
+def test_setting_an_option_of_a_part_given_by_name_makes_it_an_object_with_its_other_options():
+    classifier = quick(method="corr", rebalancer="records", options={"corr": {"weight": 0.5}})
+    classifier.set_params(rebalancer__momentum=0.99)
+    assert classifier.rebalancer.get_params() == {"momentum": 0.99}
+    assert (classifier.method, classifier.options) == ("corr", {"corr": {"weight": 0.5}})
+    classifier.set_params(method__ramp_epochs=3)
+    assert classifier.method.get_params() == {"form": "records", "weight": 0.5, "ramp_epochs": 3}
+    assert classifier.options is None
+    assert quick().set_params(rebalancer="oracle-la", rebalancer__class_frequencies=[3, 2, 1, 1]).rebalancer.class_frequencies[0] == 3
+
+
+@pytest.mark.parametrize("rebalancer", ["records", RECORDS(momentum=0.3)], ids=["name", "object"])
+def test_a_grid_search_over_an_option_scores_each_value_as_a_classifier_with_that_value(rebalancer):
+    x, _, candidates = squares(n=30)
+    y, folds = forms(candidates)["an array of lists"], KFold(2, shuffle=True, random_state=0)
+    values = [0.0, 0.9]
+    grid = GridSearchCV(quick(rebalancer=rebalancer, steps=30), {"rebalancer__momentum": values}, scoring=approximated_accuracy, cv=folds)
+    found = grid.fit(x, y).cv_results_["mean_test_score"]
+    for score, momentum in zip(found, values, strict=True):
+        alone = cross_val_score(quick(rebalancer=RECORDS(momentum=momentum), steps=30), x, y, scoring=approximated_accuracy, cv=folds)
+        assert score == pytest.approx(alone.mean(), abs=1e-12)
+    assert found[0] != found[1]
+    assert grid.best_estimator_.rebalancer.momentum == grid.best_params_["rebalancer__momentum"]
+
+
+def test_a_classifier_with_objects_is_saved_with_their_options(tmp_path):
+    x, y, candidates = squares(n=20)
+    given = {"method": CORR(weight=0.5), "rebalancer": OracleLA(np.bincount(y)), "extras": [Mixup(alpha=2), "sfn"]}
+    fitted = quick(**given, options={"sfn": {"weight": 0.1}}, steps=20).fit(x, candidates)
+    fitted.save(tmp_path / "classifier")
+    loaded = PartialLabelClassifier.load(tmp_path / "classifier", device="cpu")
+    assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+    assert loaded.method.get_params() == fitted.method.get_params()
+    assert loaded.rebalancer.class_frequencies == np.bincount(y).tolist()
+    assert (loaded.extras[0].alpha, loaded.extras[1], loaded.options) == (2, "sfn", {"sfn": {"weight": 0.1}})
+
+
+def test_a_part_that_is_not_registered_can_be_fitted_and_pickled_but_not_saved(tmp_path):
+    x, _, candidates = squares(n=20)
+    fitted = quick(method=Halved(), rebalancer=RECORDS(), steps=20).fit(x, candidates)
+    assert "Halved is not registered" in refusal(lambda: fitted.save(tmp_path / "classifier"), InputError)
+    assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(x), fitted.predict_proba(x))
+
+
+class Halved(PRODEN):
+    name = "halved"
+
+    def loss(self, outputs, targets, candidates):
+        return super().loss(outputs, targets, candidates) / 2
+
+
 # ---- scikit-learn's habits -------------------------------------------------------------------------------------------
 
 
@@ -359,6 +450,11 @@ def saved(tmp_path_factory):
         (lambda tensors, values: values["params"].update(method="nothing"), "There is no method 'nothing'"),
         (lambda tensors, values: values["params"].update(method="pico", options={"pico": {"queue": 10**12}}), "is damaged"),
         (lambda tensors, values: values["params"].update(model={}), "is damaged"),
+        (lambda tensors, values: values["params"].update(method={"name": "nothing", "params": {}}), "There is no method 'nothing'"),
+        (lambda tensors, values: values["params"].update(method={"name": "pico", "params": {"queue": 10**12}}), "is damaged"),
+        (lambda tensors, values: values["params"].update(method={"name": "corr", "params": {"form": "x"}}), "CORR has no form 'x'"),
+        (lambda tensors, values: values["params"].update(rebalancer={"name": "records", "params": 3}), "not one of a fitted classifier"),
+        (lambda tensors, values: values["params"].update(extras=[{}]), "not one of a fitted classifier"),
         (lambda tensors, values: values.update(policy="x" * 5000), "There is no view policy 'xxx"),
         (lambda tensors, values: tensors.pop("views.mean"), "is damaged ('views.mean')"),
         (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"] + 7}), "labels are outside its classes"),
