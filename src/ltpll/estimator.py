@@ -35,8 +35,7 @@ from ltpll.training.checkpoint import check_fits, read_checkpoint, under_prefix,
 from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, at_least, chosen_device, rows_at_once
-from ltpll.views import ImageViews, ViewSource
-from ltpll.views.features import FeatureViews
+from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
 IMAGE_MODELS = ("small-cnn", "resnet18")

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ltpll.errors import InputError
-from ltpll.views.crops import Box, padded_crop, resample, resized_crop, shift
-from ltpll.views.images import FEW_PIXELS, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
+from ltpll.views.crops import CropBox, padded_crop, resample, resized_crop, shift
+from ltpll.views.images import SMALL_CHUNK, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 CPU = torch.device("cpu")
 EVERY = [(policy, kind) for policy in VIEW_POLICIES for kind in ("weak", "strong")]
 SIZE = (32, 32)
-CHUNK = FEW_PIXELS // (32 * 32)
+CHUNK = SMALL_CHUNK // (32 * 32)
 
 
 def generator(seed=0):
@@ -34,7 +34,7 @@ def images(n=8, height=32, width=32, seed=0):
 
 
 def box_of(n, top, left, height, width, flip=False):
-    return Box(*(torch.full((n,), float(value)) for value in (top, left, height, width)), torch.full((n,), flip))
+    return CropBox(*(torch.full((n,), float(value)) for value in (top, left, height, width)), torch.full((n,), flip))
 
 
 def views(policy="paper", **options):

@@ -79,10 +79,10 @@ def test_holes_and_normalising_are_the_same(layout):
     for given in (hole, None):
         expected = (x if given is None else cut_out(x, given)).float()
         expected = expected * torch.tensor(scale, device=DEVICE).view(3, 1, 1) + torch.tensor(offset, device=DEVICE).view(3, 1, 1)
-        out = kernels.finish(x, given, scale, offset, torch.float32, layout)
+        out = kernels.cut_out_and_normalise(x, given, scale, offset, torch.float32, layout)
         assert out.is_contiguous(memory_format=layout)
         torch.testing.assert_close(out, expected)
-        low = kernels.finish(x, given, scale, offset, torch.bfloat16, layout)
+        low = kernels.cut_out_and_normalise(x, given, scale, offset, torch.bfloat16, layout)
         torch.testing.assert_close(low, expected.to(torch.bfloat16), atol=0.01, rtol=0.01)
 
 
