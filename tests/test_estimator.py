@@ -48,7 +48,7 @@ def test_scikit_learns_own_checks_pass(check):
         check(PartialLabelClassifier(method="proden", rebalancer="none", steps=100, device="cpu"))
 
 
-# ---- what y may be ---------------------------------------------------------------------------------------------------
+# ---- forms of y ------------------------------------------------------------------------------------------------------
 
 
 def forms(candidates):
@@ -93,7 +93,7 @@ def test_columns_of_a_table_keep_their_order():
     assert fitted.score(x, table) > 0.9
 
 
-def test_one_label_a_row_is_a_set_of_one():
+def test_a_single_label_per_row_is_a_set_of_one():
     x, y, _ = squares()
     names = np.asarray(NAMES)[y]
     plain = quick(steps=40).fit(x, names)
@@ -104,7 +104,7 @@ def test_one_label_a_row_is_a_set_of_one():
     assert (plain.transduce().runner_up == names).all()
 
 
-# ---- what it learns --------------------------------------------------------------------------------------------------
+# ---- learning --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -175,7 +175,7 @@ def test_images_may_have_their_channels_first_or_last_and_grey_ones_are_coloured
     forms = [np.repeat(levels[..., None], 3, axis=3), np.repeat(levels[:, None], 3, axis=1), levels[..., None], levels[:, None]]
     fitted = [quick(epochs=1).fit(x, candidates.select(np.arange(200))) for x in forms]
     for other in fitted[1:]:
-        for x in forms[:2]:  # whichever way the fitted ones had them
+        for x in forms[:2]:  # in whichever layout the classifier was fitted
             np.testing.assert_array_equal(other.predict_proba(x), fitted[0].predict_proba(forms[0]))
 
 
@@ -187,7 +187,7 @@ def test_images_without_one_or_three_channels_are_refused():
 # ---- models ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_network_of_ones_own_is_copied_and_a_function_builds_one():
+def test_a_custom_network_is_copied_and_a_function_builds_one():
     x, _, candidates = squares(ambiguity=0.2)
     own = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
     before = own.head.weight.clone()
@@ -302,7 +302,7 @@ class Halved(PRODEN):
         return super().loss(outputs, targets, candidates) / 2
 
 
-# ---- scikit-learn's habits -------------------------------------------------------------------------------------------
+# ---- scikit-learn conventions ----------------------------------------------------------------------------------------
 
 
 def test_a_clone_is_unfitted_and_a_pickle_predicts_the_same():
@@ -425,7 +425,7 @@ def test_sample_weights_are_refused_by_name():
     assert "no sample_weight" in refusal(lambda: quick().fit(x, candidates, sample_weight=np.ones(len(x))), InputError)
 
 
-def test_an_oracle_can_be_told_what_it_knows():
+def test_an_oracle_takes_the_class_frequencies_as_an_option():
     x, y, candidates = squares(ambiguity=0.2)
     fitted = quick(rebalancer="oracle-la-posthoc", options={"oracle-la-posthoc": {"class_frequencies": np.bincount(y).tolist()}})
     assert fitted.fit(x, candidates).score(x, y) > 0.85
@@ -470,7 +470,7 @@ def test_a_saved_classifier_that_was_changed_is_refused(tmp_path, saved, change,
     assert fragment in refusal(lambda: PartialLabelClassifier.load(tmp_path / "c.safetensors", device="cpu"), kind)
 
 
-def test_figures_of_another_precision_or_shape_predict_the_same(tmp_path, saved):
+def test_statistics_of_another_precision_or_shape_predict_the_same(tmp_path, saved):
     tensors, values = read_checkpoint(saved)
     tensors |= {name: tensors[name].double()[:, None] for name in ("views.mean", "views.std")}
     write_checkpoint(tmp_path / "c.safetensors", tensors, values)

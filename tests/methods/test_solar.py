@@ -85,7 +85,7 @@ def test_the_first_epoch_learns_from_the_targets_alone():
     torch.testing.assert_close(method.step_loss(step_of(p)), cross_entropy(p.outputs.logits[0], p.targets))
 
 
-def test_strength_and_quota_rise_to_their_end_and_start_again_with_the_network():
+def test_strength_and_quota_grow_to_their_final_values_and_restart_with_the_network():
     method = attached(METHODS["solar"](estimation_epochs=80, ramp_epochs=50))
     seen = {}
     for epoch in (0, 1, 25, 50, 79, 80, 105, 199):
@@ -104,7 +104,7 @@ def test_strength_and_quota_rise_to_their_end_and_start_again_with_the_network()
 
 
 @pytest.mark.parametrize(("n_epochs", "expected"), [(800, 100), (1000, 100), (200, 50), (3, 0)])
-def test_without_a_word_it_starts_anew_after_a_quarter_and_at_most_a_hundred_epochs(n_epochs, expected):
+def test_by_default_it_restarts_after_a_quarter_and_at_most_a_hundred_epochs(n_epochs, expected):
     assert METHODS["solar"]().restart(n_epochs) == expected
 
 
@@ -139,7 +139,7 @@ def test_the_prior_is_a_running_mean_of_how_often_each_candidate_is_the_likelies
     assert trainer.method.prior.tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_network_targets_and_learning_rate_start_anew_after_the_estimation():
+def test_network_targets_and_learning_rate_restart_after_the_estimation():
     weights = {}
     x, y = four_squares(SIZES, seed=0)
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
@@ -169,11 +169,11 @@ def test_network_targets_and_learning_rate_start_anew_after_the_estimation():
     assert [weights[epoch]["queue"] for epoch in (0, 2, 3)] == [0, 64, 0]
     rates = [record["lr"] for record in trainer.history]
     assert rates[3] == rates[0] == 0.01
-    assert rates[:3] == pytest.approx(rates[3:6])  # the same schedule, broken off
-    assert not torch.allclose(trainer.method.prior, torch.full((4,), 0.25))  # which is not forgotten
+    assert rates[:3] == pytest.approx(rates[3:6])  # the same schedule, interrupted
+    assert not torch.allclose(trainer.method.prior, torch.full((4,), 0.25))  # the prior survives the restart
 
 
-def test_la_subtracts_its_own_prior_at_prediction_and_is_judged_beside_the_rest():
+def test_la_subtracts_the_methods_prior_at_prediction_and_is_also_evaluated_as_a_variant():
     trainer, _ = trained(epochs=10)
     with_la, _ = trained(epochs=10, la=True)
     x, _ = four_squares([50] * 4, seed=1)
@@ -196,7 +196,7 @@ def test_an_impossible_option_is_refused(options):
         METHODS["solar"](**options)
 
 
-def test_starting_anew_after_the_last_epoch_is_refused():
+def test_a_restart_after_the_last_epoch_is_refused():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     with pytest.raises(InputError, match="train longer"):
         PartialLabelTrainer(model, METHODS["solar"](estimation_epochs=10), epochs=10, views=Views(strong=(Jitter(0.1),)))

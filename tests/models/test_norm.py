@@ -1,4 +1,4 @@
-"""Batch norm, shortcut and ReLU in one layer, against the three in a row; kernels without a GPU run in Triton's interpreter."""
+"""Batch norm, shortcut and ReLU in one layer equal the three operations; without a GPU, kernels run in Triton's interpreter."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def in_a_row(made, x, shortcut):
 
 
 def gradients(results, used, wanted):
-    """Of a function that weighs every value differently, of the results used."""
+    """The gradients of a function that weights every value of the used results differently."""
     total = sum((one * torch.linspace(-1, 1, one.numel(), device=DEVICE).view_as(one).sin() * (one + 1)).sum() for one in used(results))
     return torch.autograd.grad(total, wanted)
 

@@ -110,7 +110,7 @@ def test_epoch_records_uses_the_mean_prediction_of_the_last_whole_epoch():
 
 
 def trained_toward_the_head(name):
-    """A rebalancer that has watched a network which favours class 0 and neglects the last one."""
+    """A rebalancer that has observed a network that favours class 0 and neglects the last one."""
     rebalancer = make_rebalancer(name)
     head = torch.nn.Linear(N_FEATURES, N_CLASSES)
     with torch.no_grad():
@@ -167,7 +167,7 @@ class TestOracles:
         with pytest.raises(InputError, match="frequenc"):
             REBALANCERS[name](frequencies)
 
-    def test_an_absent_class_is_adjusted_like_the_rarest_and_said_so(self, name):
+    def test_an_absent_class_is_adjusted_like_the_rarest_with_a_warning(self, name):
         with pytest.warns(InputWarning, match="frequency 0"):
             oracle = REBALANCERS[name]([8, 0, 2])
         assert oracle.log_frequencies[1] == oracle.log_frequencies[2]
