@@ -209,10 +209,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def begin(self, X: Any, y: Any, world: World | None = None) -> Fitting:
         """Prepare the training that `fit` would run, for callers that call the trainer's `fit` themselves, and then `finish`.
 
-        Args:
-            X: As for `fit`.
-            y: As for `fit`.
-            world: The processes that train together; each calls this with the same data.
+        All processes of a `world` call this with the same data and train together.
         """
         x = self._inputs(X, reset=True)
         if y is None:
@@ -399,11 +396,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:
-        """Load a classifier that `save` has written.
-
-        Args:
-            path: The file.
-            device: Where to predict: "cpu", "cuda" or "auto".
+        """Load a classifier that `save` has written, to predict on `device`.
 
         Raises:
             InputError: If the file is damaged or was not written by `save`.
@@ -418,16 +411,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
             self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
             names, policy = list(values["feature_names_in"]), values["policy"]
-            whole = (
-                all(type(size) is int and size > 0 for size in self.input_shape_)
-                and len(self.input_shape_) in (1, 3)
-                and self.classes_.ndim == 1
-            )
-            whole = (
-                whole
-                and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
-                and len(names) in (0, self.n_features_in_)
-            )
+            whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(self.input_shape_) in (1, 3)
+            whole = whole and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
+            whole = whole and self.classes_.ndim == 1 and len(names) in (0, self.n_features_in_)
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):

@@ -84,7 +84,7 @@ class PartInfo:
 
 
 def describe_parts() -> list[PartInfo]:
-    """Every method, rebalancer and extra that is available, those of plug-ins included."""
+    """Every available method, rebalancer and extra, including plug-ins."""
     registries: list[Registry[Any]] = [METHODS, REBALANCERS, EXTRAS]
     found = []
     for registry in registries:

@@ -55,11 +55,7 @@ class Configurable:
     """The attribute that holds an option, where a buffer or module of a checkpoint already has the option's name."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options by name.
-
-        Args:
-            deep: Present because scikit-learn passes it; options do not have options themselves.
-        """
+        """The options by name; `deep` has no effect, because options have no options themselves."""
         return {name: getattr(self, self.stored_as.get(name, name)) for name in named_parameters(type(self))}
 
     def set_params(self, **params: Any) -> Self:
@@ -94,7 +90,6 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     Example:
         >>> METHODS["corr"](form="original")
-        >>> METHODS.register(MyMethod)
     """
 
     def __init__(self, kind: str, base: type[T], group: str | None = None) -> None:
@@ -131,17 +126,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return self
 
     def create(self, name: str, context: Mapping[str, Any] | None = None, **options: Any) -> T:
-        """Construct an object by name.
-
-        Args:
-            name: The name of a class in this registry.
-            context: Facts that are passed on to constructors that have a parameter of that name.
-            **options: Constructor arguments; they take precedence over the context.
-
-        Raises:
-            UnknownNameError: If there is no such class.
-            InputError: If the class has no such option, or requires an argument that is missing.
-        """
+        """Construct an object from `options`, and from those facts in `context` that its constructor has a parameter for."""
         cls = self[name]
         parameters = named_parameters(cls)
         check_options(f"The {self.kind} {shown(name)}", options, parameters, unlisted=context or ())

@@ -19,9 +19,6 @@ def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]
         candidates: The candidate sets.
         predicted: The predicted class number of each row.
 
-    Raises:
-        InputError: If the numbers of rows differ.
-
     Example:
         >>> covering_rate_score(Candidates.of([[0, 1], [2]]), np.array([1, 0]))
         0.5
@@ -39,9 +36,6 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
         candidates: The candidate sets.
         probabilities: Predicted class probabilities, (rows, classes).
 
-    Raises:
-        InputError: If the numbers of rows differ.
-
     Example:
         >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
         0.875
@@ -57,12 +51,7 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
 
 
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
-    """`covering_rate_score` as a scorer for scikit-learn.
-
-    Args:
-        estimator: A fitted classifier.
-        X: Held-out inputs.
-        y: Their candidate sets, in any form that `PartialLabelClassifier.fit` takes.
+    """`covering_rate_score` as a scorer: a fitted classifier, held-out inputs, and their candidate sets in any form that `fit` takes.
 
     Example:
         >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=KFold(5))
@@ -73,16 +62,7 @@ def covering_rate(estimator: Any, X: Any, y: Any) -> float:
 
 
 def approximated_accuracy(estimator: Any, X: Any, y: Any) -> float:
-    """`approximated_accuracy_score` as a scorer for scikit-learn.
-
-    Args:
-        estimator: A fitted classifier with `predict_proba`.
-        X: Held-out inputs.
-        y: Their candidate sets, in any form that `PartialLabelClassifier.fit` takes.
-
-    Example:
-        >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=approximated_accuracy, cv=KFold(5))
-    """
+    """`approximated_accuracy_score` as a scorer, used like `covering_rate`."""
     return approximated_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
 
 

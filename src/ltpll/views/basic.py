@@ -21,11 +21,7 @@ class ViewPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Shift:
-    """Shifts images by up to `pixels` in each direction and fills the border with the smallest value of the image (its background).
-
-    Args:
-        pixels: The largest shift.
-    """
+    """Shifts images by up to `pixels` in each direction and fills the border with the smallest value of the image (its background)."""
 
     pixels: int = 1
 
@@ -42,11 +38,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Sets a square at a random position to zero, the mean of standardised images.
-
-    Args:
-        side: The side of the square in pixels.
-    """
+    """Sets a square of `side` pixels at a random position to zero, the mean of standardised images."""
 
     side: int = 3
 
@@ -64,12 +56,7 @@ class Cutout:
 
 @dataclass(frozen=True)
 class Jitter:
-    """Adds Gaussian noise and drops values, for images and feature vectors alike.
-
-    Args:
-        noise: The standard deviation of the noise.
-        dropout: The probability that a value is set to zero.
-    """
+    """Adds noise of standard deviation `noise`, then sets values to zero with probability `dropout`; for images and feature vectors."""
 
     noise: float = 0.1
     dropout: float = 0.0
