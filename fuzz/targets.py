@@ -178,9 +178,7 @@ def run_config(case: bytes, folder: Path) -> None:
     """Read a config file and build the parts that it names."""
     from ltpll.cli.config_file import read_config
     from ltpll.experiments.benchmark import Experiment
-    from ltpll.extras import EXTRAS
-    from ltpll.methods import METHODS
-    from ltpll.rebalancers import REBALANCERS
+    from ltpll.parts import build_parts
     from ltpll.runs.run import config_hash
 
     path = folder / "c.yaml"
@@ -190,11 +188,8 @@ def run_config(case: bytes, folder: Path) -> None:
     assert Experiment.from_config(json.loads(json.dumps(experiment.config()))) == replace(
         experiment, options=experiment.config()["options"]
     )
-    context = {"n_features": 2, "n_classes": 3, "class_frequencies": np.asarray([3, 2, 1])}
-    METHODS.create(experiment.method, **experiment.part_options(experiment.method))
-    REBALANCERS.create(experiment.rebalancer, context, **experiment.part_options(experiment.rebalancer))
-    for name in experiment.extras:
-        EXTRAS.create(name, **experiment.part_options(name))
+    counts = np.asarray([3, 2, 1])
+    build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.options, class_frequencies=counts)
 
 
 def config_mutation(rng: random.Random, data: bytes) -> bytes:
@@ -242,7 +237,7 @@ def small_trainer() -> Any:
 
     x, sets = _problem()
     model = build_model("mlp", seed=0, n_inputs=2, n_classes=3, hidden=(2,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](n_features=2), epochs=3, lr=0.1, device="cpu")
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=3, lr=0.1, device="cpu")
     trainer.prepare(x, sets)
     return trainer
 

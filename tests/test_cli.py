@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ltpll.parts import parts
+from ltpll.parts import describe_parts
 from support.commands import ltpll
 from support.processes import typed
 
@@ -36,7 +36,7 @@ def test_version_is_the_packages():
 
 def test_list_shows_every_registered_part():
     shown = ltpll("list").stdout
-    for part in parts():
+    for part in describe_parts():
         assert re.search(rf"{part.kind}\s+{re.escape(part.name)}\s", shown), part
 
 

@@ -344,7 +344,7 @@ def test_a_resnet_learns_real_digits_with_image_views_and_mixup():
     trainer = PartialLabelTrainer(
         model,
         METHODS["corr"](),
-        REBALANCERS["records"](n_features=model.head.in_features),
+        REBALANCERS["records"](),
         [EXTRAS["mixup"]()],
         views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.2), Cutout(2))),
         epochs=15,

@@ -47,7 +47,7 @@ def trained(n, n_classes):
     y = sets[1][sets[0][:-1]].astype(np.int64)
     model = build_model("mlp", 0, n_inputs=16, n_classes=n_classes, hidden=(16,))
     trainer = PartialLabelTrainer(
-        model, METHODS["proden"](), REBALANCERS["records"](n_features=16),
+        model, METHODS["proden"](), REBALANCERS["records"](),
         epochs=1, warmup_epochs=0, batch_size=min(256, n), lr=0.1, device="cpu",
     )
     trainer.fit(x, Candidates.from_flat(*sets, n_classes), callbacks=[Evaluate(x[:1000], y[:1000], y)])
@@ -96,7 +96,7 @@ def test_predictions_in_parts_are_those_of_all_logits_at_once(monkeypatch):
     g = torch.Generator().manual_seed(0)
     x = as_inputs(torch.randn(50, 4, generator=g), "test")
     model = build_model("mlp", 0, n_inputs=4, n_classes=6, hidden=(8,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](n_features=8), epochs=2, batch_size=16, device="cpu")
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=2, batch_size=16, device="cpu")
     trainer.fit(x, [{i % 6, (i + i // 6) % 6} for i in range(50)])
     whole = trainer.logits(x)
     monkeypatch.setattr("ltpll.inference.predictor.MAX_LOGITS", 7 * 6)

@@ -16,7 +16,7 @@ from ltpll.errors import InputError
 from ltpll.experiments.paper.catalog import ITEMS
 from ltpll.experiments.paper.compare import compare, markdown_table
 from ltpll.experiments.paper.grid import Finished
-from ltpll.parts import parts
+from ltpll.parts import describe_parts
 from ltpll.runs.run import Record, results_under
 from ltpll.runs.summary import Figure, Row, difference, rows
 
@@ -27,7 +27,7 @@ PAGES = ["README.md", "docs/own-data.md", "docs/performance.md", "docs/reliabili
 def parts_table() -> str:
     """Methods, rebalancers and extras with their source."""
     lines = ["| kind | name | what it does | source | file |", "|---|---|---|---|---|"]
-    for part in parts():
+    for part in describe_parts():
         source = part.source.partition(" (")[2].removesuffix(")") or "–"
         lines.append(f"| {part.kind} | `{part.name}` | {part.idea} | {source} | [`{Path(part.file).name}`](src/{part.file}) |")
     return "\n".join(lines)

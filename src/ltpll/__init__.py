@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do without it.
+# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do not need it.
 _HOMES = {
     "Batch": "interfaces",
     "Candidates": "candidates",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.errors import InputError
+from ltpll.registry import Configurable
 from ltpll.targets import Targets
 
 Place = Literal["targets", "prediction"]
@@ -103,7 +104,7 @@ class Training(Protocol):
         """Yield outputs for the training examples without augmentation, with their candidates, in chunks."""
 
 
-class Method(nn.Module, ABC):
+class Method(Configurable, nn.Module, ABC):
     """A loss against targets and a rule that refines the targets, written as if classes were balanced.
 
     Most methods only define `loss` and `disambiguate`. The other hooks are for systems with their own networks, queues, priors or
@@ -193,7 +194,7 @@ class Method(nn.Module, ABC):
         return None
 
 
-class Rebalancer(nn.Module, ABC):
+class Rebalancer(Configurable, nn.Module, ABC):
     """An estimate of the class prior, and the places where its logarithm is subtracted from the logits."""
 
     name: ClassVar[str]
@@ -232,7 +233,7 @@ class Rebalancer(nn.Module, ABC):
         """Called after the last step of every epoch."""
 
 
-class Extra(nn.Module, ABC):
+class Extra(Configurable, nn.Module, ABC):
     """A loss term that can be added to any method; its parameters, queues and networks are separate from the classifier's."""
 
     name: ClassVar[str]

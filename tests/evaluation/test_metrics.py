@@ -99,7 +99,7 @@ def trained(truth, rebalancer=None, epochs=3):
 
 def test_a_record_holds_the_test_figures_recovery_and_both_priors():
     x, y, _ = problem()
-    trainer = trained(Evaluate(x, y, y), REBALANCERS["records"](n_features=6))
+    trainer = trained(Evaluate(x, y, y), REBALANCERS["records"]())
     record = trainer.history[-1]
     true_prior = np.asarray([0.5, 1 / 3, 1 / 6])
     prior = trainer.rebalancer.log_prior(trainer.head).exp()

@@ -21,9 +21,7 @@ from support.refusals import refusal
 def record(run, *, stop_after=None, checkpoint_every=2, **more):
     x, y = four_squares([10, 20, 40, 80], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
-    trainer = PartialLabelTrainer(
-        model, METHODS["proden"](), REBALANCERS["records"](n_features=8), epochs=7, batch_size=32, lr=0.1, device="cpu"
-    )
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=7, batch_size=32, lr=0.1, device="cpu")
 
     def stop(epoch_record):
         if epoch_record["epoch"] == stop_after:

@@ -43,7 +43,7 @@ def points_run(root, *, epochs=2, fresh=False, **options):
     trainer = PartialLabelTrainer(
         model,
         METHODS["corr"](),
-        REBALANCERS["records"](n_features=8),
+        REBALANCERS["records"](),
         [EXTRAS["mixup"]()],
         views=Views(strong=(Jitter(0.1),)),
         epochs=epochs,

@@ -182,7 +182,7 @@ def test_a_network_that_cannot_be_measured_is_trained_with_all_threads(two):
 def test_measuring_changes_nothing():
     """Neither weights, statistics and momenta, nor any random state."""
     model = classifier(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.2)))
-    one = trainer("corr", REBALANCERS["records"](n_features=8), model=model)
+    one = trainer("corr", REBALANCERS["records"](), model=model)
     x, _, candidates = toy()
     one.prepare(x, candidates)
     one.train_epoch()

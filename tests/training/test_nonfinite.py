@@ -320,8 +320,7 @@ def test_a_skipped_batch_changes_nothing_and_is_counted(method, rebalancer, extr
 def test_skipping_changes_nothing_where_everything_is_finite():
     x, _, candidates = toy()
     stops, skips = (
-        trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], on_nan=on_nan).fit(x, candidates)
-        for on_nan in ("stop", "skip")
+        trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], on_nan=on_nan).fit(x, candidates) for on_nan in ("stop", "skip")
     )
     assert [record.pop("skipped") for record in skips.history] == [0, 0, 0]
     assert skips.history == stops.history

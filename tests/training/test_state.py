@@ -21,7 +21,7 @@ from support.refusals import refusal
 def made():
     """Random numbers everywhere: views drawn for two of four steps at once, mixup inside the steps, dropout from torch's own."""
     model = classifier(nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.2)))
-    return trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], model=model, chunk=64)
+    return trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], model=model, chunk=64)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
     """Output, F, loss on the old targets, debiased output, new targets, SGD: recomputed by hand for three epochs of whole batches."""
     x, _, candidates = toy()
     n = len(x)
-    records = REBALANCERS["records"](n_features=8)
+    records = REBALANCERS["records"]()
     # One batch that holds everything: the order within it does not matter, so no knowledge of the trainer's draws is needed.
     tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr_factor=1.0).fit(x, candidates)
 
@@ -60,7 +60,7 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
 def test_targets_stay_uniform_during_the_warm_up_epoch():
     x, _, candidates = toy()
     allowed = candidates.dense().float()
-    one = trainer(rebalancer=REBALANCERS["records"](n_features=8), epochs=1).fit(x, candidates)
+    one = trainer(rebalancer=REBALANCERS["records"](), epochs=1).fit(x, candidates)
     torch.testing.assert_close(one.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
     assert one.rebalancer.mean_feature.any()  # F is fed from the first step on all the same
     two = trainer(epochs=1, warmup_epochs=0).fit(x, candidates)
@@ -133,7 +133,7 @@ def test_views_beyond_the_methods_are_drawn_for_an_extra_and_shown_to_the_networ
 def test_records_is_fed_by_the_methods_views_and_not_by_those_that_an_extra_adds():
     x, _, candidates = toy()
     model = Classifier(nn.Identity(), nn.Linear(2, 4))
-    records = REBALANCERS["records"](n_features=2, momentum=0.0)
+    records = REBALANCERS["records"](momentum=0.0)
     views = Views(strong=(Jitter(5.0),))
     trainer("proden", records, [EXTRAS["bcl"]()], model=model, batch_size=len(x), epochs=2, views=views).fit(x, candidates)
     np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
@@ -161,7 +161,7 @@ def test_what_an_extra_brings_is_no_part_of_the_model():
 def test_records_is_fed_by_the_unmixed_views_only():
     x, _, candidates = toy()
     model = Classifier(nn.Identity(), nn.Linear(2, 4))
-    records = REBALANCERS["records"](n_features=2, momentum=0.0)
+    records = REBALANCERS["records"](momentum=0.0)
     trainer("proden", records, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(x, candidates)
     np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
 
@@ -286,7 +286,7 @@ def test_same_seed_same_records_and_another_seed_others():
     x, y, candidates = toy()
 
     def history(seed):
-        one = trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], seed=seed)
+        one = trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], seed=seed)
         return one.fit(x, candidates, [Evaluate(x, y, y)]).history
 
     assert history(0) == history(0)
@@ -311,7 +311,7 @@ def test_training_neither_uses_nor_changes_the_global_random_state():
 
 def test_prediction_subtracts_the_prior_that_training_estimated():
     x, _, candidates = toy()
-    records = REBALANCERS["records"](n_features=8)
+    records = REBALANCERS["records"]()
     one = trainer(rebalancer=records).fit(x, candidates)
     raw = one.outputs(x).logits[0]
     torch.testing.assert_close(one.logits(x), raw - records.log_prior(one.head))
@@ -351,7 +351,7 @@ def test_a_method_with_its_own_rebalancing_refuses_a_rebalancer_and_says_why():
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     with pytest.raises(InputError, match=r"'own' cannot be combined with the rebalancer 'records': it estimates"):
-        PartialLabelTrainer(model, Own(), REBALANCERS["records"](n_features=256))
+        PartialLabelTrainer(model, Own(), REBALANCERS["records"]())
     PartialLabelTrainer(model, Own(), REBALANCERS["none"]())
 
 
@@ -360,12 +360,19 @@ def test_a_model_without_a_linear_head_is_refused():
         PartialLabelTrainer(nn.Linear(2, 4), METHODS["proden"]())
 
 
+def of_fixed_size(cls, n_features, n_classes):
+    """A rebalancer that ignores the trainer's model."""
+    return type(
+        "Fixed", (cls,), {"attach": lambda self, model: cls.attach(self, Classifier(nn.Identity(), nn.Linear(n_features, n_classes)))}
+    )()
+
+
 @pytest.mark.parametrize(
     ("rebalancer", "message"),
     [
-        (lambda: REBALANCERS["records"](n_features=3), "another model"),
+        (lambda: of_fixed_size(REBALANCERS["records"], 3, 4), "another model"),
         (lambda: REBALANCERS["oracle-la"]([1, 2, 3]), "3 classes"),
-        (lambda: REBALANCERS["epoch-records"](n_classes=5), "5 classes"),
+        (lambda: of_fixed_size(REBALANCERS["epoch-records"], 8, 5), "5 classes"),
     ],
 )
 def test_a_rebalancer_made_for_another_model_is_refused(rebalancer, message):

@@ -19,7 +19,7 @@ from ltpll.cleaning.results import CleanedLabels
 from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
 from ltpll.errors import InputError, shown
-from ltpll.estimator import PartialLabelClassifier, images_first
+from ltpll.estimator import PartialLabelClassifier, channels_first
 from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, rounded, train_logged
 from ltpll.runs.run import Record, Run
 from ltpll.training.compatibility import check_data
@@ -150,7 +150,7 @@ def train_table_run(
     classifier = settings.classifier(device, on_nan, threads)
     trainer, inputs, candidates = classifier.begin(x, sets, world)
     evaluation = HeldOutEvaluation(
-        images_first(rest) if rest.ndim == 4 else rest,
+        channels_first(rest) if rest.ndim == 4 else rest,
         None if everything else examples.candidates.select(held_out),
         None if labels is None else labels[held_out],
         None if labels is None else labels[trained],

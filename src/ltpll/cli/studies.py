@@ -66,12 +66,12 @@ def toy(
 
 def list_parts() -> None:
     """Show every method, rebalancer and extra."""
-    from ltpll.parts import parts
+    from ltpll.parts import describe_parts
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for heading in ("kind", "name", "what it does"):
         table.add_column(heading)
-    for part in parts():
+    for part in describe_parts():
         table.add_row(part.kind, part.name, part.idea)
     console.print(table)
 

@@ -16,9 +16,8 @@ from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
 from ltpll.data.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.during_training import Evaluate
-from ltpll.extras import EXTRAS
-from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, record_training
@@ -113,9 +112,6 @@ class Experiment:
             "extras": list(self.extras),
             "options": {k: dict(v) for k, v in self.options.items()},
         }
-
-    def part_options(self, name: str) -> Mapping[str, Any]:
-        return self.options.get(name, {})
 
 
 @dataclass(frozen=True)
@@ -240,20 +236,14 @@ def build_trainer(
     """
     n_classes = problem.candidates.n_classes
     model = build_model(experiment.model, problem.seeds["training"], n_classes=n_classes, n_channels=3, width=experiment.width)
-    context = {
-        "n_features": model.head.in_features,
-        "n_classes": n_classes,
-        "class_frequencies": np.bincount(problem.y, minlength=n_classes),
-    }
+    counts = np.bincount(problem.y, minlength=n_classes)
     chosen = chosen_device(device)
     on_cuda = chosen.type == "cuda"
     low = experiment.precision == "bfloat16"
     return PartialLabelTrainer(
         # Tensor cores are fastest with channels last.
         model.to(memory_format=torch.channels_last) if on_cuda else model,  # type: ignore[call-overload]
-        METHODS.create(experiment.method, **experiment.part_options(experiment.method)),
-        REBALANCERS.create(experiment.rebalancer, context, **experiment.part_options(experiment.rebalancer)),
-        [EXTRAS.create(name, **experiment.part_options(name)) for name in experiment.extras],
+        *build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.options, class_frequencies=counts),
         views=ImageViews(
             experiment.views, problem.mean, problem.std, dtype=torch.bfloat16 if low else torch.float32, channels_last=on_cuda
         ),

@@ -8,9 +8,9 @@ from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_ca
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.evaluation.metrics import Shots
 from ltpll.experiments.benchmark import POSTHOC
-from ltpll.methods import METHODS
 from ltpll.models import build_model
-from ltpll.rebalancers import REBALANCERS
+from ltpll.parts import build_parts
+from ltpll.rebalancers import OracleLAPosthoc
 from ltpll.rng import seed_streams
 from ltpll.runs.environment import code_fingerprint
 from ltpll.runs.recording import record_training
@@ -63,11 +63,9 @@ def train(run: Run) -> None:
     counts = np.bincount(y, minlength=10)
     candidates = uniform_candidates(y, 10, data["ambiguity"], seed=seeds["candidates"])
     model = build_model(config["model"]["name"], seeds["training"], n_classes=10, width=config["model"]["width"])
-    context = {"n_features": model.head.in_features, "n_classes": 10, "class_frequencies": counts}
     trainer = PartialLabelTrainer(
         model,
-        METHODS.create(config["method"]),
-        REBALANCERS.create(config["rebalancer"], context),
+        *build_parts(config["method"], config["rebalancer"], class_frequencies=counts),
         views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3))),
         epochs=config["epochs"],
         batch_size=config["batch_size"],
@@ -75,7 +73,7 @@ def train(run: Run) -> None:
         seed=seeds["training"],
         device="cpu",
     )
-    posthoc = {POSTHOC: REBALANCERS.create(POSTHOC, context)} if config["rebalancer"] == "none" else {}
+    posthoc = {POSTHOC: OracleLAPosthoc(counts)} if config["rebalancer"] == "none" else {}
     truth = Evaluate(digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc)
     facts = {"class_counts": counts.tolist(), "classes": [str(c) for c in range(10)], "seeds": seeds}
     record_training(run, trainer, x, candidates, truth, **facts)

@@ -10,9 +10,8 @@ import numpy as np
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.plotting import new_figure, save_figure
-from ltpll.methods import METHODS
 from ltpll.models import build_model
-from ltpll.rebalancers import REBALANCERS
+from ltpll.parts import build_parts
 from ltpll.runs.environment import code_fingerprint
 from ltpll.runs.recording import record_training
 from ltpll.runs.run import Record, Run
@@ -59,11 +58,9 @@ def train(run: Run) -> None:
     x_test, y_test = four_squares([TEST_SIZE] * 4, seed=1_000_000 + seed)
     candidates = uniform_candidates(y, 4, config["ambiguity"], seed=seed)
     model = build_model("mlp", seed, n_inputs=2, n_classes=4, hidden=(10,))
-    context = {"n_features": model.head.in_features, "n_classes": 4, "class_frequencies": np.bincount(y)}
     trainer = PartialLabelTrainer(
         model,
-        METHODS.create(config["method"]),
-        REBALANCERS.create(config["rebalancer"], context),
+        *build_parts(config["method"], config["rebalancer"], class_frequencies=np.bincount(y)),
         seed=seed,
         device="cpu",
         **{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay", "drop_last")},
