@@ -109,10 +109,10 @@ def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_train_can_be_started_by_torchrun(tmp_path):
+def test_only_train_and_benchmark_can_be_started_by_torchrun(tmp_path):
     result = ltpll("toy", cwd=tmp_path, TORCHELASTIC_RUN_ID="none", RANK="0", WORLD_SIZE="2")
     assert result.returncode == 2
-    assert "only train shares its work" in result.stderr
+    assert "only train and benchmark support it" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import importlib
 import json
 import re
 import shutil
@@ -168,16 +169,17 @@ def test_an_interrupted_training_goes_on_and_ends_the_same(tmp_path, monkeypatch
     import pandas as pd
 
     from ltpll.cleaning import pipeline as training
-    from ltpll.cli import progress
+
+    command_module = importlib.import_module("ltpll.cli.train")  # `ltpll.cli.train` itself is the function
 
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(40))
     command = ["train", table, "--epochs", "6", "--folds", "2", "--batch-size", "8", "--device", "cpu"]
     ltpll(*command, "--out", tmp_path / "whole")
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    watch_epochs, seen = progress.watch_epochs, []
+    epoch_progress, seen = command_module.epoch_progress, []
 
-    def interrupting(run, epochs, tensorboard, name):
-        watch, close = watch_epochs(run, epochs, tensorboard, name)
+    def interrupting(run, epochs, *, tensorboard, name):
+        watch, close = epoch_progress(run, epochs, tensorboard=tensorboard, name=name)
 
         def interrupted(record):
             watch(record)
@@ -187,9 +189,9 @@ def test_an_interrupted_training_goes_on_and_ends_the_same(tmp_path, monkeypatch
 
         return interrupted, close
 
-    monkeypatch.setattr(progress, "watch_epochs", interrupting)
+    monkeypatch.setattr(command_module, "epoch_progress", interrupting)
     for _ in range(2):
-        assert "the same command goes on" in ltpll(*command, "--out", tmp_path / "cut", status=130)
+        assert "rerun the command to resume" in ltpll(*command, "--out", tmp_path / "cut", status=130)
     ltpll(*command, "--out", tmp_path / "cut")
     # From the checkpoint before the epoch that was cut short, and never a finished fold twice.
     assert [epoch for name, epoch in seen if name == "training"] == [1, 2, 3, 3, 4, 5, 6]
@@ -230,7 +232,7 @@ def test_pictures_that_cannot_be_read_stop_before_training_or_are_skipped_and_li
         (["id", "candidates", "u", "split"], [["a", "x|y", "1", "train"], ["b", "x", "2", "test"]], [], "Only 1 of 2 rows"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--method", "nothing"], "'nothing'"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--rebalancer", "oracle-la"], "oracle-la"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--imbalance", "10"], "--imbalance"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--imbalance", "10"], "No such option: --imbalance"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--features", "nothing.npy"], "nothing.npy"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", "nowhere"], "nowhere"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", ".", "--features", "x.npy"], "give one of"),
@@ -296,7 +298,7 @@ def test_columns_of_text_are_said_to_be_left_out(tmp_path):
     rows = [[*row, "seen twice" if i % 2 else "-"] for i, row in enumerate(feature_rows(20))]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "notes"], rows)
     said = ltpll("train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
-    assert "Columns that hold text are not learned from: 'notes'." in said
+    assert "Columns of text are ignored: 'notes'." in said
 
 
 @pytest.mark.parametrize("beside", ["array", "pictures"])
@@ -365,13 +367,14 @@ def test_a_place_that_takes_no_files_is_named_and_no_temporary_file_is(trees, tm
     assert message == f"{tmp_path / 'c.csv'} cannot be written (Read-only file system)."
 
 
-def test_what_is_neither_a_table_nor_an_image_set_is_said(trees, tmp_path, monkeypatch):
+def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
-    assert ltpll("train", status=2).startswith("There is nothing to train on: give a table of your own (.csv")
+    assert ltpll("train", status=2).startswith("There is nothing to train on: give a table (.csv")
     message = ltpll("train", "m", "--images", trees[0] / "pictures", status=2)
-    assert message.startswith("m is a folder: give a table of your own (.csv")
-    assert ltpll("train", "cifar11", status=2).startswith("There is no table or image set 'cifar11'. Did you mean 'cifar10'?")
+    assert message.startswith("m is a folder: give a table (.csv")
+    assert ltpll("train", "cifar11", status=2).startswith("There is no file cifar11: give a table (.csv")
+    assert ltpll("benchmark", "cifar11", status=2).startswith("There is no image set 'cifar11'. Did you mean 'cifar10'?")
     assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
     (tmp_path / "c.yaml").write_text("data: 5\n")
     assert "data is 5: it must be text" in ltpll("train", "--config", "c.yaml", status=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from ltpll.data.benchmarks.image_sets import ImageSet
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.experiments.drawing import new_figure
-from ltpll.files import parse_json
+from ltpll.files import parse_json, write_atomically
 from ltpll.runs.run import Run
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -152,3 +153,11 @@ def draw_tsne(trainer: PartialLabelTrainer, images: ImageSet, path: Path, *, mos
         figure.savefig(path, dpi=150)
     except OSError as error:
         raise InputError(f"The picture {path} cannot be written ({error.strerror}): choose another path.") from error
+
+
+def write_probe(run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int) -> Path:
+    """Write the results of `probe` to the run folder, and return their path."""
+    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed, "results": results}
+    path = run.folder / "probe.json"
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+    return path

@@ -1,0 +1,27 @@
+"""The export command: write the classifier of a trained run as an ONNX model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ltpll.cli.console import print_line
+from ltpll.cli.options import OwnRun, output_option
+from ltpll.cli.outputs import check_outputs
+
+
+def export(run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to write.")]) -> None:
+    """Write a trained run as an ONNX model that takes raw inputs and returns debiased logits; checked if onnxruntime is installed."""
+    from ltpll.cleaning.prediction import compared_with_onnx, load_classifier
+    from ltpll.cleaning.results import own_record
+
+    own_record(run)
+    check_outputs([onnx], {})
+    classifier = load_classifier(run, "cpu")
+    classifier.to_onnx(onnx)
+    difference = compared_with_onnx(classifier, onnx)
+    shape = ", ".join(map(str, classifier.input_shape_))
+    checked = (
+        "not checked, because onnxruntime is not installed" if difference is None else f"differs from torch by {difference:.1g} at most"
+    )
+    print_line(f"Wrote {onnx}: input x (rows, {shape}), output logits of {len(classifier.classes_)} classes; {checked}.")
