@@ -596,7 +596,7 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     lines = result.stdout.splitlines()
     assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
     assert f"{len(candidates):,} examples, 60 classes; true labels are not known." in lines
-    assert "56 smaller classes are left out" in result.stdout
+    assert "Smaller classes not shown: 56" in result.stdout
     assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout
     assert "trust this one" in result.stdout

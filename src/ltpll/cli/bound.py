@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Annotated
 
-from ltpll.cli.console import console
+from ltpll.cli.console import print_line
 from ltpll.cli.options import DataRoot, data_option
 from ltpll.errors import InputError
 
@@ -35,8 +35,8 @@ def bound(
     if n is None or classes is None or eta is None:
         raise InputError("The bound needs --n, --classes and --eta, or a run that supplies them: --from RUN.")
     value = prior_bound(n, classes, natarajan, eta, delta)
-    console.print(f"N = {n:,}, C = {classes}, ambiguity degree {eta:.4g}, dimension {natarajan:g}: the L2 distance is below {value:.4g}")
-    vacuous = " (vacuous: the distance never exceeds 1.414)" if value > math.sqrt(2) else ""
-    console.print(f"with probability {1 - delta:g}{vacuous}.")
+    print_line(f"{n:,} examples, {classes} classes, ambiguity degree {eta:.4g}, Natarajan dimension {natarajan:g}.")
+    vacuous = " (vacuous: it never exceeds 1.414)" if value > math.sqrt(2) else ""
+    print_line(f"With probability {1 - delta:g}, the L2 distance is below {value:.4g}{vacuous}.")
     if measured is not None:
-        console.print(f"Measured for the prior that the run estimated at its last epoch: {measured:.4g}.")
+        print_line(f"Measured for the prior that the run estimated at its last epoch: {measured:.4g}.")

@@ -89,7 +89,7 @@ REGIMES = {
     "unclear": "It is unclear where the sets come from",
     "known": "No set is ambiguous",
 }
-ESTIMATES = {"em": "EM (maximum likelihood)", "average": "average uniform target"}
+ESTIMATES = {"em": "EM (most likely prior)", "average": "average uniform target"}
 
 
 def _show(source: str, found: Description, top: int) -> None:
@@ -249,4 +249,4 @@ def _show_classes(found: Description, top: int) -> None:
         table.add_row(Text(_short(found.classes[c], 38)), *(f"{share:.2%}" for share in shares))
     console.print(table)
     if found.n_classes > top:
-        _print(f"{found.n_classes - top:,} smaller classes are not shown (--top shows more, --json all).")
+        _print(f"Smaller classes not shown: {found.n_classes - top:,} (--top shows more, --json all).")

@@ -49,11 +49,11 @@ def epoch_progress(run: Run, epochs: int, *, tensorboard: bool = False, name: st
             first, started = epoch, time.perf_counter()  # the first epoch includes compilation
         test = record.get("test", {})
         if "balanced_accuracy" in test:
-            figures["accuracy"] = f"balanced accuracy {test['balanced_accuracy']:.1%}"
+            figures["accuracy"] = f"accuracy {test['balanced_accuracy']:.1%}"
         elif "covering_rate" in test:
-            figures["accuracy"] = f"predictions inside their sets {test['covering_rate']:.1%}"
+            figures["accuracy"] = f"inside sets {test['covering_rate']:.1%}"
         if "target_recovery" in record:
-            figures["recovery"] = f"target recovery {record['target_recovery']:.1%}"
+            figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
         if epoch > first:
             seconds_per_epoch = (time.perf_counter() - started) / (epoch - first)
             figures["left"] = f"{(epochs - epoch) * seconds_per_epoch:.0f} s left"
