@@ -115,13 +115,13 @@ def place(tmp_path_factory):
 
 @settings(max_examples=60)
 @given(drawn=some(BOTH | OWN), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]), folds=st.sampled_from(["0", "1", "2", "-1", "x"]))
-def test_training_on_a_table_succeeds_or_is_refused_unwritten(place, drawn, epochs, folds):
+def test_training_on_a_table_succeeds_or_fails_without_writing(place, drawn, epochs, folds):
     check(place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *flat(drawn)])
 
 
 @settings(max_examples=30)
 @given(drawn=some(BOTH | BENCHMARK), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]))
-def test_training_a_benchmark_succeeds_or_is_refused_unwritten(place, drawn, epochs):
+def test_training_a_benchmark_succeeds_or_fails_without_writing(place, drawn, epochs):
     root = [] if any(name == "--data-root" for name, _ in drawn) else ["--data-root", place / "data"]
     width = [] if any(name == "--width" for name, _ in drawn) else ["--width", "2"]
     check(place, ["benchmark", "cifar10", "--epochs", epochs, *root, *width, *flat(drawn)])

@@ -96,7 +96,7 @@ def _show_version(show: bool) -> None:
 
 
 @app.callback()
-def options(
+def _before_every_command(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:

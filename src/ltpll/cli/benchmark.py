@@ -7,32 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import (
-    Ambiguity,
-    BatchSize,
-    Config,
-    DataRoot,
-    Device,
-    Engine,
-    Epochs,
-    Extra,
-    Fresh,
-    Imbalance,
-    LearningRate,
-    Method,
-    OnNan,
-    Rebalancer,
-    Seed,
-    Superclass,
-    TensorBoard,
-    Threads,
-    hardware_option,
-    output_option,
-    part_option,
-    training_option,
-)
 from ltpll.cli.progress import epoch_progress
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError
@@ -45,33 +22,33 @@ def benchmark(
     data: Annotated[
         str | None, typer.Argument(metavar="IMAGE_SET", help="Prepared image set; `ltpll data list` shows them.", show_default=False)
     ] = None,
-    imbalance: Imbalance = None,
-    ambiguity: Ambiguity = None,
-    superclass: Superclass = None,
-    data_root: DataRoot = None,
-    method: Method = None,
-    rebalancer: Rebalancer = None,
-    extra: Extra = None,
-    width: Annotated[int | None, part_option(help="Channels of the first stage of the ResNet-18.")] = None,
-    views: Annotated[str | None, part_option(help="Augmentation: paper, flip-crop or crop (never mirrored).")] = None,
-    config: Config = None,
-    epochs: Epochs = None,
-    batch_size: BatchSize = None,
-    lr: LearningRate = None,
-    seed: Seed = None,
-    measure_every: Annotated[int, training_option(help="Epochs between evaluations on the test set.")] = 10,
-    on_nan: OnNan = "stop",
-    out: Annotated[Path, output_option(help="Folder in which each run gets a folder.")] = Path("ltpll-runs/images"),
-    tensorboard: TensorBoard = False,
-    fresh: Fresh = False,
-    device: Device = "auto",
-    engine: Engine = "auto",
+    imbalance: opt.Imbalance = None,
+    ambiguity: opt.Ambiguity = None,
+    superclass: opt.Superclass = None,
+    data_root: opt.DataRoot = None,
+    method: opt.Method = None,
+    rebalancer: opt.Rebalancer = None,
+    extra: opt.Extra = None,
+    width: Annotated[int | None, opt.part_option(help="Channels of the first stage of the ResNet-18.")] = None,
+    views: Annotated[str | None, opt.part_option(help="Augmentation: paper, flip-crop or crop (never mirrored).")] = None,
+    config: opt.Config = None,
+    epochs: opt.Epochs = None,
+    batch_size: opt.BatchSize = None,
+    lr: opt.LearningRate = None,
+    seed: opt.Seed = None,
+    measure_every: Annotated[int, opt.training_option(min=1, help="Epochs between evaluations on the test set.")] = 10,
+    on_nan: opt.OnNan = "stop",
+    out: Annotated[Path, opt.output_option(help="Folder in which each run gets a folder.")] = Path("ltpll-runs/images"),
+    tensorboard: opt.TensorBoard = False,
+    fresh: opt.Fresh = False,
+    device: opt.Device = "auto",
+    engine: opt.Engine = "auto",
     precision: Annotated[
-        str | None, hardware_option(help="float32 or bfloat16.", show_default="bfloat16 on CUDA, float32 elsewhere")
+        str | None, opt.hardware_option(help="float32 or bfloat16.", show_default="bfloat16 on CUDA, float32 elsewhere")
     ] = None,
-    threads: Threads = None,
+    threads: opt.Threads = None,
     sync_batch_norm: Annotated[
-        bool, hardware_option("--sync-batch-norm", help="Share batch norm statistics between the processes of torchrun.")
+        bool, opt.hardware_option("--sync-batch-norm", help="Share batch norm statistics between the processes of torchrun.")
     ] = False,
 ) -> None:
     """Train one benchmark experiment on an image set, by default with the RECORDS paper's protocol. Rerun the command to resume."""
@@ -79,14 +56,13 @@ def benchmark(
     from ltpll.experiments.benchmark import Experiment, experiment_run
     from ltpll.experiments.benchmark import train as train_run
     from ltpll.training.cuda_graphs import chosen_engine
-    from ltpll.validation import at_least, chosen_device
+    from ltpll.validation import chosen_device
 
     settings = read_config(config)
     settings["data"] = _image_set(data or settings.get("data"))
     settings |= given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, width=width, views=views, method=method)
     settings |= given(rebalancer=rebalancer, extras=tuple(extra) if extra else None, epochs=epochs, batch_size=batch_size, lr=lr)
     settings |= given(seed=seed, precision=precision)
-    at_least(measure_every, 1, "measure-every")
     with torchrun_processes(device) as (world, own_device):
         settings.setdefault("precision", "bfloat16" if own_device.startswith("cuda") else "float32")
         experiment = Experiment.from_mapping(settings)

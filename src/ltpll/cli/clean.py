@@ -7,10 +7,8 @@ from typing import Annotated, Any
 
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import OwnRun, output_option
-from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import MOST_SHOWN, check_outputs
 from ltpll.errors import printable
-
-MOST_SHOWN = 8
 
 
 def clean(

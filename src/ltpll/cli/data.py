@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.describe import DescribeCommand, describe
-from ltpll.cli.options import DataRoot, data_option
+from ltpll.cli.describe import describe
+from ltpll.cli.options import DataRoot, ExperimentCommand, data_option
 
 app = typer.Typer(help="Prepare and list image sets, and describe candidate sets.", no_args_is_help=True)
 
@@ -84,4 +84,4 @@ def list_sets(
         raise typer.Exit(2)
 
 
-app.command(cls=DescribeCommand)(describe)
+app.command(cls=ExperimentCommand)(describe)

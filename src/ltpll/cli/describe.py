@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ltpll.cli.console import console
-from ltpll.cli.options import Ambiguity, DataRoot, ExperimentCommand, Imbalance, Superclass, data_option, output_option
+from ltpll.cli.options import Ambiguity, DataRoot, Imbalance, Superclass, data_option, output_option
 from ltpll.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from ltpll.analysis.describe import Description
 
 file_option = partial(typer.Option, rich_help_panel="Files")
-
-
-class DescribeCommand(ExperimentCommand):
-    def dataclasses(self) -> tuple[type[Any], ...]:
-        from ltpll.data.readers.tables import Reading
-
-        return (*super().dataclasses(), Reading)
 
 
 def describe(

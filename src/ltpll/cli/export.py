@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ltpll.cli.console import print_line
 from ltpll.cli.options import OwnRun, output_option
-from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import check_outputs
 
 
 def export(run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to write.")]) -> None:

@@ -76,7 +76,10 @@ class CommandWithLibraryDefaults(TyperCommand):
 
 
 class ExperimentCommand(CommandWithLibraryDefaults):
+    """The help of `benchmark` and `data describe`."""
+
     def dataclasses(self) -> tuple[type[Any], ...]:
+        from ltpll.data.readers.tables import Reading
         from ltpll.experiments.benchmark import Experiment
 
-        return (Experiment,)
+        return (Experiment, Reading)

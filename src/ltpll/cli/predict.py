@@ -9,8 +9,7 @@ import typer
 
 from ltpll.cli.console import print_line
 from ltpll.cli.options import Device, OwnRun, data_option, output_option
-from ltpll.cli.outputs import check_outputs
-from ltpll.cli.reading import read_table_of
+from ltpll.cli.tables import check_outputs, read_table_of
 
 
 def predict(

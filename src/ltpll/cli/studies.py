@@ -136,15 +136,12 @@ def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
         groups = [plain(row.last(name)) for name in ("many", "medium", "few")] if shots else []
         shown.add_row(row.label, accuracy.percent() if accuracy else "–", *groups, recovery.percent() if recovery else "–")
     console.print(shown)
-    console.print(f"Mean ± standard deviation over {_seeds(table)}, at the last epoch. accuracy: balanced test accuracy.")
+    least, most = min(row.n for row in table), max(row.n for row in table)
+    seeds = f"{least} seed" + "s" * (least > 1) if least == most else f"{least} to {most} seeds"
+    console.print(f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test accuracy.")
     if shots:
         console.print(f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} training examples.")
     console.print("recovery: share of training examples whose most probable target is the true label.")
-
-
-def _seeds(table: Sequence[Row]) -> str:
-    counts = sorted({row.n for row in table})
-    return " to ".join(str(n) for n in (counts if len(counts) == 1 else [counts[0], counts[-1]])) + " seeds"
 
 
 def _print_differences(table: Sequence[Row], rebalancer: str) -> None:

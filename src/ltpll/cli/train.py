@@ -8,31 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
-from ltpll.cli.options import (
-    CommandWithLibraryDefaults,
-    Config,
-    Device,
-    Extra,
-    Fresh,
-    LearningRate,
-    Method,
-    OnError,
-    OnNan,
-    Rebalancer,
-    Seed,
-    TensorBoard,
-    Threads,
-    column_option,
-    data_option,
-    hardware_option,
-    output_option,
-    part_option,
-    training_option,
-)
 from ltpll.cli.progress import OnEpoch, epoch_progress
-from ltpll.cli.reading import MOST_SHOWN, read_table_of
+from ltpll.cli.tables import MOST_SHOWN, read_table_of
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
 from ltpll.runs.run import Record
@@ -43,7 +23,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".tsv", ".parquet", ".mat")
 
 
-class TrainCommand(CommandWithLibraryDefaults):
+class TrainCommand(opt.CommandWithLibraryDefaults):
     def dataclasses(self) -> tuple[type[Any], ...]:
         from ltpll.cleaning.dataset import Source
         from ltpll.cleaning.pipeline import Settings
@@ -63,59 +43,59 @@ def train(
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="Table of examples and their candidate labels: .csv, .tsv, .parquet or .mat.")
     ] = None,
-    images: Annotated[Path | None, data_option(help="Folder of the pictures that the column `path` (or `id`) names.")] = None,
+    images: Annotated[Path | None, opt.data_option(help="Folder of the pictures that the column `path` (or `id`) names.")] = None,
     features: Annotated[
-        Path | None, data_option(help="File of features: .npy or .npz in the order of the table, or a table with the same ids.")
+        Path | None, opt.data_option(help="File of features: .npy or .npz in the order of the table, or a table with the same ids.")
     ] = None,
-    side: Annotated[int | None, data_option(help="Pictures are scaled to squares of this many pixels.", min=4)] = None,
-    on_error: OnError = None,
-    candidates: Annotated[str | None, column_option(help="Column of candidate sets, such as cat|fox or a JSON list.")] = None,
-    separator: Annotated[str | None, column_option(help="Separates the candidates of a set.")] = None,
+    side: Annotated[int | None, opt.data_option(help="Pictures are scaled to squares of this many pixels.", min=4)] = None,
+    on_error: opt.OnError = None,
+    candidates: Annotated[str | None, opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list.")] = None,
+    separator: Annotated[str | None, opt.column_option(help="Separates the candidates of a set.")] = None,
     class_column: Annotated[
-        list[str] | None, column_option(help="Instead of sets: a 0/1 column for one class. Repeat it, or give a prefix: 'is_*'.")
+        list[str] | None, opt.column_option(help="Instead of sets: a 0/1 column for one class. Repeat it, or give a prefix: 'is_*'.")
     ] = None,
     probability_column: Annotated[
         list[str] | None,
-        column_option(
+        opt.column_option(
             help="Instead of sets: the probability of one class; needs --top-k or --mass. Repeat it, or give a prefix: 'p_*'.",
         ),
     ] = None,
-    top_k: Annotated[int | None, column_option(help="The candidates are the k most probable classes.", min=1)] = None,
-    mass: Annotated[float | None, column_option(help="The candidates are the fewest classes whose probabilities sum to this.")] = None,
+    top_k: Annotated[int | None, opt.column_option(help="The candidates are the k most probable classes.", min=1)] = None,
+    mass: Annotated[float | None, opt.column_option(help="The candidates are the fewest classes whose probabilities sum to this.")] = None,
     from_annotators: Annotated[
-        str | None, column_option(help="Rows are single annotations (task, worker, label), joined by union, votes>=2 or top-3.")
+        str | None, opt.column_option(help="Rows are single annotations (task, worker, label), joined by union, votes>=2 or top-3.")
     ] = None,
     feature_column: Annotated[
-        list[str] | None, column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
+        list[str] | None, opt.column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
     ] = None,
-    id_column: Annotated[str | None, column_option("--id", help="Column of ids.")] = None,
-    path_column: Annotated[str | None, column_option("--path", help="Column of paths inside --images.")] = None,
-    label: Annotated[str | None, column_option(help="Column of true labels, used for evaluation only.")] = None,
-    split: Annotated[str | None, column_option(help="Column with train or test; test rows are held out.")] = None,
-    method: Method = None,
-    rebalancer: Rebalancer = None,
-    extra: Extra = None,
-    model: Annotated[str | None, part_option(help="Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input).")] = None,
+    id_column: Annotated[str | None, opt.column_option("--id", help="Column of ids.")] = None,
+    path_column: Annotated[str | None, opt.column_option("--path", help="Column of paths inside --images.")] = None,
+    label: Annotated[str | None, opt.column_option(help="Column of true labels, used for evaluation only.")] = None,
+    split: Annotated[str | None, opt.column_option(help="Column with train or test; test rows are held out.")] = None,
+    method: opt.Method = None,
+    rebalancer: opt.Rebalancer = None,
+    extra: opt.Extra = None,
+    model: Annotated[str | None, opt.part_option(help="Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input).")] = None,
     views: Annotated[
-        str | None, part_option(help="Augmentation of pictures: flip-crop, crop (never mirrored), paper or auto (flip-crop).")
+        str | None, opt.part_option(help="Augmentation of pictures: flip-crop, crop (never mirrored), paper or auto (flip-crop).")
     ] = None,
-    config: Config = None,
-    epochs: Annotated[int | None, training_option(help="Passes over the training data; auto is chosen by the number of rows.")] = None,
-    batch_size: Annotated[int | None, training_option(help="Examples per step; auto is chosen by the number of rows.")] = None,
-    lr: LearningRate = None,
-    seed: Seed = None,
+    config: opt.Config = None,
+    epochs: Annotated[int | None, opt.training_option(help="Passes over the training data; auto is chosen by the number of rows.")] = None,
+    batch_size: Annotated[int | None, opt.training_option(help="Examples per step; auto is chosen by the number of rows.")] = None,
+    lr: opt.LearningRate = None,
+    seed: opt.Seed = None,
     folds: Annotated[
-        int | None, training_option(help="Cross-validation folds that give every row an out-of-fold prediction; 0 for none.", min=0)
+        int | None, opt.training_option(help="Cross-validation folds that give every row an out-of-fold prediction; 0 for none.", min=0)
     ] = None,
-    on_nan: OnNan = "stop",
-    out: Annotated[Path | None, output_option(help="Run folder.", show_default="ltpll-runs/ and the name of the table")] = None,
-    tensorboard: TensorBoard = False,
-    fresh: Fresh = False,
-    device: Device = "auto",
-    precision: Annotated[str | None, hardware_option(help="float32 or bfloat16.")] = None,
-    threads: Threads = None,
+    on_nan: opt.OnNan = "stop",
+    out: Annotated[Path | None, opt.output_option(help="Run folder.", show_default="ltpll-runs/ and the name of the table")] = None,
+    tensorboard: opt.TensorBoard = False,
+    fresh: opt.Fresh = False,
+    device: opt.Device = "auto",
+    precision: Annotated[str | None, opt.hardware_option(help="float32 or bfloat16.")] = None,
+    threads: opt.Threads = None,
     workers: Annotated[
-        int | None, hardware_option(help="Folds trained in parallel on a CPU.", show_default="chosen by work and cores", min=1)
+        int | None, opt.hardware_option(help="Folds trained in parallel on a CPU.", show_default="chosen by work and cores", min=1)
     ] = None,
 ) -> None:
     """Train on your own table of candidate labels. Rerun the command to resume an interrupted training."""

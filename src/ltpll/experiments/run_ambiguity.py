@@ -1,4 +1,4 @@
-"""What the bound of Proposition 1 needs to know of a finished run: its size, its ambiguity degree and its measured distance."""
+"""The quantities of Proposition 1 for a finished run: its size, its ambiguity degree and the distance that it measured."""
 
 from __future__ import annotations
 

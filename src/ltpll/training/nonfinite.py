@@ -26,7 +26,7 @@ def not_finite(what: str, epoch: int, step: int | None, rows: Sequence[int], lr:
     where_to_look = "these rows" if rows else "the features"
     return NotFiniteError(
         f"{what} not finite in {where}{of}: lower the learning rate (now {lr:g}), look for extreme values in {where_to_look}, "
-        "or have such batches dropped (on_nan='skip', ltpll train --on-nan skip).",
+        "or have such batches dropped (on_nan='skip', or --on-nan skip on the command line).",
         epoch=epoch,
         step=step,
         rows=rows,
