@@ -76,7 +76,7 @@ class CommandWithLibraryDefaults(TyperCommand):
 
 
 class ExperimentCommand(CommandWithLibraryDefaults):
-    """The help of `benchmark` and `data describe`."""
+    """Shows the defaults of an experiment, for `benchmark` and `data describe`."""
 
     def dataclasses(self) -> tuple[type[Any], ...]:
         from ltpll.data.readers.tables import Reading
