@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, real files, exit statuses."""
+"""The command line as a user sees it: real processes, real files, exit statuses."""
 
 import json
 import os
@@ -18,17 +18,17 @@ from support.processes import typed
 
 
 def started(*arguments):
-    """A command in an interpreter of its own, as a shell starts it."""
+    """A command in its own interpreter, as a shell starts it."""
     return subprocess.run([sys.executable, "-m", "ltpll", *arguments], capture_output=True, text=True, check=False)
 
 
-def test_without_arguments_it_explains_itself():
+def test_without_arguments_it_prints_help():
     result = started()
     assert "demo" in result.stdout + result.stderr
     assert "toy" in result.stdout + result.stderr
 
 
-def test_version_is_the_packages():
+def test_version_is_that_of_the_package():
     from ltpll import __version__
 
     assert started("--version").stdout.strip() == f"ltpll {__version__}"
@@ -109,10 +109,10 @@ def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_train_can_be_started_by_torchrun(tmp_path):
+def test_only_train_and_benchmark_can_be_started_by_torchrun(tmp_path):
     result = ltpll("toy", cwd=tmp_path, TORCHELASTIC_RUN_ID="none", RANK="0", WORLD_SIZE="2")
     assert result.returncode == 2
-    assert "only train shares its work" in result.stderr
+    assert "only train and benchmark support it" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,7 +126,7 @@ def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file
     assert path.read_text() == "precious"
 
 
-def test_an_interrupted_study_says_so_and_goes_on_where_it_was(tmp_path):
+def test_an_interrupted_study_says_so_and_resumes(tmp_path):
     arguments = [sys.executable, "-m", "ltpll", "toy", "--seeds", "1", "--workers", "1"]
     process = typed(arguments, cwd=tmp_path)
     deadline = time.monotonic() + 60

@@ -212,9 +212,9 @@ def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_r
         ("data: 2001-99-99", "cannot be read: month must be in 1..12"),
         ("data: !!int ''", "cannot be read"),
         ("[" * 2000, "cannot be read: it has too many brackets"),
-        ("- " * 2000, "cannot be read: its lists lie too deep"),
-        ("data: &a x\nmethod: *a", "one part refers to another"),
-        ("data: &a {x: 1}\n" + "\n".join("b: &a {<<: [*a, *a]}" for _ in range(40)), "one part refers to another"),
+        ("- " * 2000, "cannot be read: its lists are nested too deeply"),
+        ("data: &a x\nmethod: *a", "aliases (*name) are not supported"),
+        ("data: &a {x: 1}\n" + "\n".join("b: &a {<<: [*a, *a]}" for _ in range(40)), "aliases (*name) are not supported"),
         ("data: " + "x" * LARGEST, "is larger than 16 KiB"),
     ],
 )

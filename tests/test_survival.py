@@ -148,9 +148,9 @@ def images(tmp_path_factory):
 
 
 def train(images, out):
-    """A small `ltpll train` whose runs lie in the given folder: two epochs of three steps."""
+    """A small `ltpll benchmark` whose runs lie in the given folder: two epochs of three steps."""
     options = "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu --epochs 2 --measure-every 1"
-    return ("command", "train", "cifar10", *options.split(), "--data-root", str(images), "--out", str(out))
+    return ("command", "benchmark", "cifar10", *options.split(), "--data-root", str(images), "--out", str(out))
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_and_the_tab
     assert "proden + records" in shown
     assert "72.15" not in shown  # imbalance 100
     assert "79.48" in shown
-    assert "Not the paper's protocol: width = 2, batch_size = 16, epochs = 2" in " ".join(shown.split())
+    assert "Deviates from the paper's protocol: width = 2, batch_size = 16, epochs = 2" in " ".join(shown.split())
 
 
 @pytest.mark.reliability

@@ -497,7 +497,7 @@ REFUSED = {
     "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy or .mat file"),
     "a folder without a run": (["."], "not a run folder"),
     "a result of something else": (["other.json"], "not a result file"),
-    "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity draws the sets of an image set"),
+    "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity is for image sets"),
     "a column of an image set": (["cifar10", "--column", "x"], "are for files"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),
     "no sets in any column": (["plain.csv"], "has the columns a, b: specify with --column"),
@@ -599,11 +599,11 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     lines = result.stdout.splitlines()
     assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
     assert f"{len(candidates):,} examples, 60 classes; true labels are not known." in lines
-    assert "56 smaller classes are left out" in result.stdout
-    assert "1,766 more pairs share a set" in result.stdout
+    assert "Smaller classes not shown: 56" in result.stdout
+    assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout
     assert "trust this one" in result.stdout
-    assert "the sets alone put it between" in " ".join(result.stdout.split())
+    assert "from the sets alone, it is between" in " ".join(result.stdout.split())
 
 
 def test_true_labels_bring_the_true_imbalance_and_the_errors(root):
@@ -618,7 +618,7 @@ def test_single_labels_are_suspected_of_another_separator(tmp_path):
     path.write_text("sets\ncat;dog\ndog\ncat;dog\n")
     result = call(path)
     assert "--separator" in result.output
-    assert "Nothing is ambiguous (sure)" in result.output
+    assert "No set is ambiguous (sure)" in result.output
 
 
 def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_power(tmp_path, monkeypatch, capsys):

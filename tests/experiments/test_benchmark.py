@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cli.progress import watch_epochs
+from ltpll.cli.progress import epoch_progress
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem, experiment_run, train
@@ -121,10 +121,10 @@ def test_training_images_learns(tmp_path):
 
 def call(root, *arguments, cwd):
     options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
-    return ltpll("train", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
+    return ltpll("benchmark", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
 
 
-def test_the_train_command_trains_reads_a_config_and_recognises_a_finished_run(root, tmp_path):
+def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):
     (tmp_path / "config.yaml").write_text("method: proden\nepochs: 2\nrebalancer: none\n")
     first = call(root, "--config", "config.yaml", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -152,8 +152,8 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
 
     run = Run(tmp_path, {"seed": 0})
     run.start()
-    for epochs in ((1, 2, 3), (3, 4)):  # a process is killed before the checkpoint of its third epoch, and a second one resumes
-        watch, close = watch_epochs(run, 4, tensorboard=True)
+    for epochs in ((1, 2, 3), (3, 4)):  # a process that is killed before its third epoch is in a checkpoint, and the next
+        watch, close = epoch_progress(run, 4, tensorboard=True)
         for epoch in epochs:
             watch({"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1})
         close()

@@ -102,8 +102,8 @@ def test_the_tsne_command_draws_a_picture(trained, tmp_path):
         assert len(picture.convert("RGB").getcolors(2**24)) > 4
 
 
-@pytest.mark.parametrize(("arguments", "message"), [(["--shots", "few"], "no number of examples"), (["--shots", "99"], "has 24")])
-def test_a_bad_request_exits_with_2_and_one_sentence(trained, arguments, message):
+@pytest.mark.parametrize(("arguments", "message"), [(["--shots", "few"], "not a number of examples"), (["--shots", "99"], "has 24")])
+def test_bad_requests_are_one_sentence_and_exit_2(trained, arguments, message):
     result = call(trained, "probe", *arguments)
     assert result.returncode == 2
     assert message in result.stderr

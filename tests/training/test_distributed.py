@@ -201,7 +201,7 @@ def torchrun(*command, processes=2):
 
 def small(root, out, epochs=6):
     options = ["--width", "2", "--batch-size", "32", "--epochs", epochs, "--method", "proden", "--device", "cpu", "--imbalance", "10"]
-    return ["train", "cifar10", "--data-root", root, "--out", out, *options]
+    return ["benchmark", "cifar10", "--data-root", root, "--out", out, *options]
 
 
 def once_it_trains(process, out):

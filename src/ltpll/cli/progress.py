@@ -1,4 +1,4 @@
-"""Live progress of one training: epoch, speed, time left, accuracy and target recovery; TensorBoard on request."""
+"""Progress bars for reading and training, and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -7,85 +7,101 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ltpll.cli.console import console
 from ltpll.errors import required_by
 from ltpll.runs.run import Record, Run
 
+OnEpoch = Callable[[Record], None]
 
-def watch_epochs(run: Run, epochs: int, tensorboard: bool, name: str = "") -> tuple[Callable[[Record], None], Callable[[], None]]:
-    """What to do with every epoch's record, and how to stop doing it."""
+
+def epoch_progress(run: Run, epochs: int, *, tensorboard: bool = False, name: str = "") -> tuple[OnEpoch, Callable[[], None]]:
+    """Start a progress bar for a training.
+
+    Args:
+        run: The run that is trained; if it resumes, the bar starts at the epochs that its log holds.
+        epochs: The epochs of the whole training.
+        tensorboard: Whether to write every record to TensorBoard too.
+        name: What is trained, where one run has several trainings.
+
+    Returns:
+        A function to call with the record of every epoch, and one that closes the bar; closing it twice does no harm.
+    """
     progress = Progress(
         *([TextColumn(name)] if name else []),
         TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
         BarColumn(bar_width=20),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[status]}"),
         console=console,
     )
-    behind = run.epochs_logged() if name in ("", "training") else 0  # of a run that goes on
-    task = progress.add_task("", total=epochs, completed=min(behind, epochs), said="going on" if behind else "starting")
-    writer = _event_writer(run) if tensorboard else None
-    started, first = time.perf_counter(), 0
+    finished = min(run.epochs_logged(), epochs) if name in ("", "training") else 0
+    task = progress.add_task("", total=epochs, completed=finished, status="resuming" if finished else "starting")
+    write_events = _event_writer(run) if tensorboard else None
+    first, started = 0, time.perf_counter()
     figures: dict[str, str] = {}
     progress.start()
 
-    def watch(record: Record) -> None:
+    def on_epoch(record: Record) -> None:
         nonlocal first, started
         epoch = record["epoch"]
         if not first:
-            first, started = epoch, time.perf_counter()  # the first epoch compiles and says nothing of the speed
+            first, started = epoch, time.perf_counter()  # the first epoch includes compilation
         test = record.get("test", {})
         if "balanced_accuracy" in test:
             figures["accuracy"] = f"accuracy {test['balanced_accuracy']:.1%}"
         elif "covering_rate" in test:
-            figures["accuracy"] = f"covered {test['covering_rate']:.1%}"
+            figures["accuracy"] = f"inside sets {test['covering_rate']:.1%}"
         if "target_recovery" in record:
             figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
         if epoch > first:
-            pace = (time.perf_counter() - started) / (epoch - first)
-            figures["left"] = f"{(epochs - epoch) * pace:.0f} s left"
+            seconds_per_epoch = (time.perf_counter() - started) / (epoch - first)
+            figures["left"] = f"{(epochs - epoch) * seconds_per_epoch:.0f} s left"
         if "views_per_second" in record:
             figures["speed"] = f"{record['views_per_second']:,} views/s"
-        progress.update(task, completed=epoch, said=" · ".join(figures.values()))
-        if writer:
-            writer(record)
+        progress.update(task, completed=epoch, status=" · ".join(figures.values()))
+        if write_events:
+            write_events(record)
 
-    def close() -> None:
-        progress.stop()
+    return on_epoch, progress.stop
 
-    return watch, close
+
+def _event_writer(run: Run) -> OnEpoch:
+    with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
+        from torch.utils.tensorboard import SummaryWriter
+    writer: Any = None
+
+    def write(record: Record) -> None:
+        nonlocal writer
+        if writer is None:  # created at the first epoch, because starting a run clears its folder
+            # purge_step hides what a killed process wrote about epochs that are trained again.
+            writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=record["epoch"])
+        scalars = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
+        scalars |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
+        for name, value in scalars.items():
+            if value is not None:
+                writer.add_scalar(name, value, record["epoch"])
+        writer.flush()
+
+    return write
 
 
 @contextmanager
-def interruptible(run: Run, close: Callable[[], None]) -> Iterator[None]:
-    """Around a training that is watched: closes what watches it, and says of an interrupt how the run goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        close()  # before anything is printed below it; closing twice does nothing
-        console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
-        raise typer.Exit(130) from None
-    finally:
-        close()
+def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for reading files, which is shown on terminals only."""
+    with Progress(
+        TextColumn("reading {task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:.0f} %"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        tasks: dict[str, Any] = {}
 
+        def on_progress(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            progress.update(tasks[file], completed=done, total=total)
 
-def _event_writer(run: Run) -> Callable[[Record], None]:
-    with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
-        from torch.utils.tensorboard import SummaryWriter
-    opened: list[Any] = []
-
-    def write(record: Record) -> None:
-        if not opened:  # at the first epoch, since starting a run clears its folder
-            # What a killed process wrote about epochs that are trained again is not shown.
-            opened.append(SummaryWriter(str(run.folder / "tensorboard"), purge_step=record["epoch"]))
-        events = opened[0]
-        flat = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
-        flat |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
-        for name, value in flat.items():
-            if value is not None:
-                events.add_scalar(name, value, record["epoch"])
-        events.flush()
-
-    return write
+        yield on_progress

@@ -1,8 +1,9 @@
-"""Benchmark commands."""
+"""The `bench` commands: measure speed and memory on this machine."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,42 +11,35 @@ import typer
 from rich import box
 from rich.table import Table
 
-from ltpll.cli.console import console
+from ltpll.cli.console import console, print_line
+from ltpll.cli.options import Device, Engine, JsonFile, part_option, training_option
 
-app = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    pass
+app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
+size_option = partial(typer.Option, rich_help_panel="Sizes")
+EXAMPLES, CLASSES = [10_000, 100_000, 1_000_000], [100, 1_000, 10_000]
 
 
 @app.command()
 def engine(
-    method: Annotated[str, typer.Option(help="See `ltpll list`.")] = "corr",
-    rebalancer: Annotated[str, typer.Option(help="Compared with `none`.")] = "records",
-    steps: Annotated[str, typer.Option("--engine", help="eager, captured, compiled, or auto: captured on CUDA, else eager.")] = "auto",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    width: Annotated[int, typer.Option(min=1, help="Width of the ResNet-18's first stage.")] = 64,
-    per_class: Annotated[int, typer.Option(min=100, help="Size of the largest of 100 classes.")] = 500,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs in each of three timed passes.")] = 10,
-    measure_every: Annotated[int, typer.Option(min=1, help="Epochs between looks at the test set.")] = 10,
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.", show_default=False)] = None,
+    method: Annotated[str, part_option(help="Method to measure; see `ltpll list`.")] = "corr",
+    rebalancer: Annotated[str, part_option(help="Rebalancer to measure; it is compared with none.")] = "records",
+    width: Annotated[int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")] = 64,
+    per_class: Annotated[int, size_option(min=100, help="Size of the largest of 100 classes.")] = 500,
+    epochs: Annotated[int, training_option(min=1, help="Epochs in each of three timed passes.")] = 10,
+    measure_every: Annotated[int, training_option(min=1, help="Epochs between evaluations on the test set.")] = 10,
+    steps: Engine = "auto",
+    device: Device = "auto",
+    json_file: JsonFile = None,
 ) -> None:
-    """Views per second of the paper's training (ResNet-18, 32×32, batch 256), end to end and part by part."""
-    from ltpll.experiments.benchmark import Experiment
-    from ltpll.experiments.speed.engine import bench_engine, random_images
+    """Measure the views per second of the paper's training (ResNet-18, 32×32, batch 256), end to end and part by part."""
+    from ltpll.experiments.speed.engine import bench_engine, noise_experiment
     from ltpll.validation import chosen_device
 
     device = str(chosen_device(device))
-    on_cuda = device.startswith("cuda")
-    experiment = Experiment(
-        "noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision="bfloat16" if on_cuda else "float32"
-    )
-    images = random_images(per_class, 100, 10_000 if on_cuda else 200)
+    experiment, images = noise_experiment(method, rebalancer, width=width, per_class=per_class, device=device)
     found = bench_engine(experiment, device=device, engine=steps, images=images, epochs=epochs, measure_every=measure_every)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("part of a step (256 examples), run by itself")
+    table.add_column("part of a step (256 examples), measured alone")
     table.add_column("ms", justify="right")
     for name, milliseconds in found["milliseconds_per_step"].items():
         table.add_row(name, f"{milliseconds:.2f}")
@@ -55,21 +49,21 @@ def engine(
     console.print(f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up {found['start_seconds']:.0f} s")
     if found["peak_memory_gib"] is not None:
         console.print(f"peak memory {found['peak_memory_gib']:.2f} GiB")
-    _write(found, json_out)
+    _write_json(found, json_file)
 
 
 @app.command()
 def targets(
-    examples: Annotated[list[int], typer.Option(min=1, help="How many; give it once for each size.")] = [10_000, 100_000, 1_000_000],  # noqa: B006
-    classes: Annotated[list[int], typer.Option(min=2, help="How many; give it once for each size.")] = [100, 1_000, 10_000],  # noqa: B006
-    candidates: Annotated[int, typer.Option(min=1, help="In every set.")] = 5,
-    batch: Annotated[int, typer.Option(min=1, help="Examples that are read and written at once.")] = 256,
-    seconds: Annotated[float, typer.Option(min=0.0, help="Time spent on each row.")] = 1.0,
-    inaturalist: Annotated[bool, typer.Option(help="Measure the size of iNaturalist 2018 too.")] = True,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write the figures to this file too.", show_default=False)] = None,
+    examples: Annotated[list[int], size_option(min=1, help="Number of examples. May be repeated.")] = EXAMPLES,
+    classes: Annotated[list[int], size_option(min=2, help="Number of classes. May be repeated.")] = CLASSES,
+    candidates: Annotated[int, size_option(min=1, help="Candidates per set.")] = 5,
+    batch: Annotated[int, size_option(min=1, help="Examples read and written at once.")] = 256,
+    seconds: Annotated[float, size_option(min=0.0, help="Seconds spent on each combination.")] = 1.0,
+    inaturalist: Annotated[bool, size_option(help="Also measure the size of iNaturalist 2018.")] = True,
+    device: Device = "auto",
+    json_file: JsonFile = None,
 ) -> None:
-    """Memory of candidates and targets, and the time to read and write a batch, as examples and classes grow; beside a dense form."""
+    """Measure the memory of candidates and targets and the time to read and write a batch, compared with dense matrices."""
     from ltpll.experiments.speed.targets import bench_targets
     from ltpll.validation import chosen_device
 
@@ -85,9 +79,10 @@ def targets(
             table.add_row(*_cells(row))
         table.add_section()
     console.print(table)
-    made = found["environment"]
+    environment = found["environment"]
     console.print(
-        f"Batches of {batch}, median. Dense: a boolean and a float matrix, indexed. {made['hardware']}, threads: {made['threads']}."
+        f"Batches of {batch}, median. Dense: a boolean and a float matrix, indexed. "
+        f"{environment['hardware']}, threads: {environment['threads']}."
     )
     for name, powers in found["exponents"].items():
         shown = [
@@ -97,7 +92,7 @@ def targets(
         ]
         if shown:
             console.print(f"{name:7} grows as {' · '.join(shown)}")
-    _write(found, json_out)
+    _write_json(found, json_file)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -111,10 +106,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [*cells, f"{both:.3f}", f"{(ours['read'] + ours['write']) / both:.2f}"]
 
 
-def _write(found: dict[str, Any], path: Path | None) -> None:
+def _write_json(found: dict[str, Any], path: Path | None) -> None:
     if path is None:
         return
     from ltpll.files import write_atomically
 
     write_atomically(path, (json.dumps(found, indent=1, sort_keys=True) + "\n").encode())
-    console.print(f"Figures: {path.resolve()}", markup=False, soft_wrap=True)
+    print_line(f"Results: {path.resolve()}")

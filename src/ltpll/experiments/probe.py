@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from ltpll.data.benchmarks.image_sets import ImageSet
 from ltpll.errors import InputError
 from ltpll.evaluation.metrics import evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
+from ltpll.files import write_atomically
 from ltpll.runs.run import Run
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -127,3 +130,11 @@ def probe(
         head = fit_probe(x, y, n_classes, seed, recipe, on_epoch)
         results.append({"shots": n, "examples": len(rows), **top_accuracies(head, x_test, y_test)})
     return results
+
+
+def write_probe(run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int) -> Path:
+    """Write the results of `probe` to the run folder, and return their path."""
+    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed, "results": results}
+    path = run.folder / "probe.json"
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+    return path

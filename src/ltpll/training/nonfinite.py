@@ -29,7 +29,7 @@ def not_finite(what: str, epoch: int, step: int | None, rows: Sequence[int], lr:
     of_rows = f", for row{'s' if len(rows) > 1 else ''} {listed}" if rows else ""
     return NotFiniteError(
         f"{what} not finite in {where}{of_rows}: lower the learning rate (now {lr:g}), look for extreme values in "
-        f"{'these rows' if rows else 'the features'}, or skip such batches (on_nan='skip', ltpll train --on-nan skip).",
+        f"{'these rows' if rows else 'the features'}, or skip such batches (on_nan='skip', --on-nan skip on the command line).",
         epoch=epoch,
         step=step,
         rows=rows,

@@ -89,7 +89,7 @@ def test_a_run_that_another_process_trains_is_left_alone(root, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "q=0.9"], "No run of main fits 'q=0.9'"),
+        (["--only", "q=0.9"], "No run of main matches 'q=0.9'"),
         (["--set", "widht=2"], "no setting 'widht'"),
         (["--data-root", "nowhere"], "ltpll data prepare cifar10"),
     ],

@@ -93,7 +93,7 @@ def test_the_command_prints_a_narrow_table_and_writes_the_record(tmp_path, monke
     sizes = ["--examples", "100", "--examples", "200", "--classes", "20", "--batch", "16", "--seconds", "0"]
     result = CliRunner().invoke(app, ["bench", "targets", *sizes, "--device", "cpu", "--json", str(tmp_path / "found.json")])
     assert result.exit_code == 0, result.output
-    assert max(map(len, result.output.partition("Figures:")[0].splitlines())) <= 80
+    assert max(map(len, result.output.partition("Results:")[0].splitlines())) <= 80
     for row in (r"100 +20 +5 ", r"200 +20 +5 ", r"100 +20 +1–9 ", r"300 +60 +5 "):
         assert re.search(rf"^ *{row}.*\d\.\d+$", result.output.replace(" \n", "\n"), re.M), result.output
     assert re.search(r"memory +grows as N\^0\.\d+$", result.output, re.M)

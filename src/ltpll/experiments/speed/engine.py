@@ -32,6 +32,14 @@ def random_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32)
     return ImageSet("noise", draw(len(y)), y, draw(n_test), y_test, tuple(map(str, range(n_classes))))
 
 
+def noise_experiment(method: str, rebalancer: str, *, width: int, per_class: int, device: str) -> tuple[Experiment, ImageSet]:
+    """The paper's training on noise of the shape of CIFAR-100; a CPU gets few test images, which would take most of the time."""
+    on_cuda = device.startswith("cuda")
+    precision = "bfloat16" if on_cuda else "float32"
+    experiment = Experiment("noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision=precision)
+    return experiment, random_images(per_class, 100, 10_000 if on_cuda else 200)
+
+
 def bench_engine(experiment: Experiment, *, device: str, engine: str, images: ImageSet, epochs: int, measure_every: int) -> Record:
     """Measure everything that `ltpll bench engine` shows."""
     problem = draw_problem(experiment, images)
