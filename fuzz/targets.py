@@ -189,7 +189,7 @@ def run_config(case: bytes, folder: Path) -> None:
         experiment, options=experiment.config()["options"]
     )
     counts = np.asarray([3, 2, 1])
-    build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.options, class_frequencies=counts)
+    build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.used_options(), class_frequencies=counts)
 
 
 def config_mutation(rng: random.Random, data: bytes) -> bytes:

@@ -113,6 +113,10 @@ class Experiment:
             "options": {k: dict(v) for k, v in self.options.items()},
         }
 
+    def used_options(self) -> Mapping[str, Mapping[str, Any]]:
+        """The options of this experiment's own parts; a config file may have options for others as well."""
+        return {name: options for name, options in self.options.items() if name in (self.method, self.rebalancer, *self.extras)}
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -243,7 +247,7 @@ def build_trainer(
     return PartialLabelTrainer(
         # Tensor cores are fastest with channels last.
         model.to(memory_format=torch.channels_last) if on_cuda else model,  # type: ignore[call-overload]
-        *build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.options, class_frequencies=counts),
+        *build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.used_options(), class_frequencies=counts),
         views=ImageViews(
             experiment.views, problem.mean, problem.std, dtype=torch.bfloat16 if low else torch.float32, channels_last=on_cuda
         ),
