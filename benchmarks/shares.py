@@ -15,6 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -47,7 +48,8 @@ def main() -> None:
     for size in options.rows:
         for engine in ("captured", "eager"):
             for world in (None, several):
-                trainer = build_trainer(replace(experiment, batch_size=size), problem, device="cuda", engine=engine, world=world)
+                with patch("ltpll.training.trainer.current_world", lambda world=world: world or World()):
+                    trainer = build_trainer(replace(experiment, batch_size=size), problem, device="cuda", engine=engine)
                 trainer.prepare(problem.x, problem.candidates)
                 epochs = 2 if engine == "captured" else 1
                 for _ in range(epochs + 1):  # the first steps record CUDA graphs

@@ -143,6 +143,7 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
         registry = Registry("animal", base.Animal).discover("ltpll_zoo", [str(zoo)])
         assert list(registry) == ["cat", "dog", "pup"]
         assert registry["pup"].__module__ == "ltpll_zoo.dog"
+        assert sys.modules["ltpll_zoo"].Pup is registry["pup"]  # importable from the package without a line in its __init__
     finally:
         for name in [name for name in sys.modules if name.startswith("ltpll_zoo")]:
             del sys.modules[name]

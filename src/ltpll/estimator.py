@@ -33,7 +33,6 @@ from ltpll.registry import Configurable, Registry
 from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import OnEpoch
 from ltpll.training.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
-from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, at_least, chosen_device, rows_at_once
 from ltpll.views import FeatureViews, ImageViews, ViewSource
@@ -207,21 +206,21 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         trainer, x, candidates = self.begin(X, y)
         return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
 
-    def begin(self, X: Any, y: Any, world: World | None = None) -> Fitting:
+    def begin(self, X: Any, y: Any) -> Fitting:
         """Prepare the training that `fit` would run, for callers that call the trainer's `fit` themselves, and then `finish`.
 
-        All processes of a `world` call this with the same data and train together.
+        Under `torchrun`, all processes call this with the same data and train together.
         """
         x = self._inputs(X, reset=True)
         if y is None:
             raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
         labels = read_labels(y)
         self.classes_ = labels.classes
-        return Fitting(self._trainer(x, labels.candidates, world or World()), x, labels.candidates)
+        return Fitting(self._trainer(x, labels.candidates), x, labels.candidates)
 
-    def _trainer(self, x: Tensor, candidates: Candidates, world: World) -> PartialLabelTrainer:
+    def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
         state = self.random_state
-        seed = world.agreed(state if isinstance(state, int) else int(check_random_state(state).randint(2**31 - 1)))
+        seed = state if isinstance(state, int) else int(check_random_state(state).randint(2**31 - 1))
         n = len(x)
         epochs, batch_size = self.schedule(n)
         self.input_shape_ = tuple(x.shape[1:])
@@ -234,14 +233,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             batch_size=batch_size,
             lr=self.lr,
             weight_decay=self.weight_decay,
-            drop_last=0 < n % batch_size < world.size or (n >= 2 * batch_size and n % batch_size < batch_size // 2),
+            drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=self.device,
             precision=self.precision,  # type: ignore[arg-type]
             chunk=rows_at_once(x) if x.ndim == 2 else 4096,
             on_nan=self.on_nan,  # type: ignore[arg-type]
             threads=self.threads,  # type: ignore[arg-type]
-            world=world,
         )
 
     def schedule(self, n: int) -> Schedule:

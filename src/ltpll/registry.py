@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -116,13 +117,13 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return cls
 
     def discover(self, package: str, path: list[str]) -> Registry[T]:
-        """Import every module of a package and register the classes defined there that set a `name`."""
+        """Import every module of a package, register the classes there that set a `name`, and make them attributes of the package."""
         for info in sorted(pkgutil.iter_modules(path), key=lambda info: info.name):
             module = importlib.import_module(f"{package}.{info.name}")
             for cls in vars(module).values():
                 defined_here = isinstance(cls, type) and issubclass(cls, self.base) and cls.__module__ == module.__name__
                 if defined_here and "name" in vars(cls):
-                    self.register(cls)
+                    setattr(sys.modules[package], cls.__name__, self.register(cls))
         return self
 
     def create(self, name: str, context: Mapping[str, Any] | None = None, **options: Any) -> T:

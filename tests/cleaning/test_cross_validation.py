@@ -10,7 +10,6 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
 from ltpll.cleaning.cross_validation import out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.training.distributed import World
 
 EPOCHS = 40
 
@@ -28,7 +27,7 @@ MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="c
 def judged(folder, watch=lambda name, epochs: lambda record: None, **options):
     x, sets, _ = problem()
     folder.mkdir(exist_ok=True)
-    return out_of_fold_predictions(folder, MAKE, x, sets, folds=3, seed=0, watch=watch, world=World(), **options)
+    return out_of_fold_predictions(folder, MAKE, x, sets, folds=3, seed=0, watch=watch, **options)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from ltpll.runs.recording import CHECKPOINT_SECONDS
 from ltpll.runs.run import Record
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.checkpoint import previous_checkpoint, read_checkpoint, write_checkpoint
-from ltpll.training.distributed import World
+from ltpll.training.distributed import current_world
 from ltpll.validation import chosen_device
 
 WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
@@ -41,20 +41,20 @@ def out_of_fold_predictions(
     folds: int,
     seed: int,
     watch: TrainingObserver,
-    world: World,
     workers: int | None = None,
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was not trained on it.
 
     Finished folds are stored in the folder, so that an interrupted call can be resumed. On a CPU, `workers` folds are trained in parallel,
-    each in a process with one thread; None decides by the amount of work and the machine. On a GPU, and with several processes in the
-    world, folds are trained one after the other.
+    each in a process with one thread; None decides by the amount of work and the machine. On a GPU, and with several processes,
+    folds are trained one after the other.
 
     Returns:
         The predictions, or None in all processes but the first.
     """
     from sklearn.model_selection import KFold
 
+    world = current_world()
     splits = list(KFold(min(folds, len(x)), shuffle=True, random_state=seed).split(np.empty(len(x))))
     missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
     parallel = _parallel_folds(make(), x, len(splits), workers) if world.alone else 1
@@ -64,7 +64,7 @@ def out_of_fold_predictions(
         for k in missing:
             others, rows = splits[k]
             on_epoch = watch(f"fold {k + 1} of {len(splits)}", make().schedule(len(others)).epochs)
-            _train(folder, make(), x, sets, k, others, rows, world, on_epoch)
+            _train(folder, make(), x, sets, k, others, rows, on_epoch)
     if not world.first:
         return None
     found = SetPredictions.empty(len(x))
@@ -105,7 +105,6 @@ def _train(
     k: int,
     others: Rows,
     rows: Rows,
-    world: World,
     on_epoch: Callable[[Record], None],
     on_resume: Callable[[int], None] | None = None,
 ) -> None:
@@ -113,9 +112,9 @@ def _train(
     checkpoint = folder / f"checkpoint-fold-{k + 1}.safetensors"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-        trainer, inputs, candidates = classifier.begin(x[others], sets.select(others), world)
+        trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
         trainer.fit(inputs, candidates, [OnEpoch(on_epoch, on_resume), Checkpoint(checkpoint, min_seconds=CHECKPOINT_SECONDS)])
-    if world.first:
+    if trainer.world.first:
         classifier.finish(trainer)
         found = predict_sets(classifier.predict_proba, x[rows], sets.select(rows))
         write_checkpoint(_fold_file(folder, k), found.tensors(), {"fold": k + 1})
@@ -174,7 +173,6 @@ def _train_elsewhere(
             k,
             others,
             rows,
-            World(),
             on_epoch=lambda record: _count(file, 1),
             on_resume=lambda epochs: _count(file, epochs),
         )

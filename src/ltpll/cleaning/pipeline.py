@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -20,10 +19,9 @@ from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
-from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, rounded, train_logged
+from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, locked_for_training, rounded, train_logged
 from ltpll.runs.run import Record, Run
 from ltpll.training.compatibility import check_data
-from ltpll.training.distributed import World
 from ltpll.validation import check_setting
 
 MEASURED = 50  # evaluations during training, at most
@@ -106,7 +104,6 @@ def train_table_run(
     on_nan: str = "stop",
     threads: int | str = "auto",
     watch: TrainingObserver = lambda name, epochs: lambda record: None,
-    world: World | None = None,
     workers: int | None = None,
 ) -> None:
     """Train a run to its end and store everything that cleaning, prediction and reports need; an interrupted run is resumed.
@@ -120,7 +117,6 @@ def train_table_run(
         on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
         threads: The number of threads on a CPU, or "auto".
         watch: Observes the trainings, the one on all rows and those of the folds.
-        world: The processes that train together; the first one writes.
         workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
 
     Raises:
@@ -134,9 +130,6 @@ def train_table_run(
         >>> train_table_run(run, source, examples, settings)
         >>> cleaned_columns(read_cleaned(run.folder))["label"]
     """
-    world = world or World()
-    if world.agreed(run.done):
-        return
     # Everything is checked before the folder exists.
     chosen = examples.training()
     trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
@@ -148,7 +141,7 @@ def train_table_run(
     labels = examples.table.labels
     rest = examples.x[held_out]
     classifier = settings.classifier(device, on_nan, threads)
-    trainer, inputs, candidates = classifier.begin(x, sets, world)
+    trainer, inputs, candidates = classifier.begin(x, sets)
     evaluation = HeldOutEvaluation(
         channels_first(rest) if rest.ndim == 4 else rest,
         None if everything else examples.candidates.select(held_out),
@@ -157,8 +150,8 @@ def train_table_run(
         every=max(1, trainer.epochs // MEASURED),
     )
     check_data(inputs, candidates, trainer.head)
-    with run.locked() if world.first else nullcontext():
-        if world.agreed(run.done):  # by another process, since this one looked
+    with locked_for_training(run, trainer) as unfinished:
+        if not unfinished:
             return
         train_logged(
             run,
@@ -171,14 +164,14 @@ def train_table_run(
             on_epoch=watch("training", trainer.epochs),
         )
         classifier.finish(trainer)
-        if world.first:
+        if trainer.world.first:
             classifier.save(run.folder / CLASSIFIER)
         from_folds = None
         if settings.folds > 1:
             make = partial(settings.classifier, device, on_nan, threads)
             plan: Record = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-            from_folds = out_of_fold_predictions(run.folder, make, x, sets, watch=watch, world=world, **plan)
-        if not world.first:
+            from_folds = out_of_fold_predictions(run.folder, make, x, sets, watch=watch, **plan)
+        if not trainer.world.first:
             return
         predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
         cleaned = _cleaned_labels(predictions, trained, held_out, classifier.transduced_, from_folds)
@@ -188,7 +181,7 @@ def train_table_run(
         run.finish(
             {
                 **circumstances(run, trainer),
-                "processes": world.size,
+                "processes": trainer.world.size,
                 "classes": [str(name) for name in examples.candidates.classes],
                 "class_prior": rounded(classifier.class_prior_.tolist()),
                 "rows": {"all": len(examples), "trained": len(trained), "held_out": len(held_out)},

@@ -77,7 +77,7 @@ def benchmark(
             on_epoch, close = epoch_progress(run, experiment.epochs, tensorboard=tensorboard and world.first)
             how: dict[str, Any] = {"device": own_device, "engine": engine, "threads": threads or "auto", "sync_batch_norm": sync_batch_norm}
             with exit_on_interrupt(run, close):
-                train_run(run, images, measure_every=measure_every, on_epoch=on_epoch, on_nan=on_nan, world=world, **how)
+                train_run(run, images, measure_every=measure_every, on_epoch=on_epoch, on_nan=on_nan, **how)
             world.leave()
             world.wait()
         _print_result(run)

@@ -133,7 +133,7 @@ def train(
                 on_epoch, close = epoch_progress(run, epochs, tensorboard=tensorboard and world.first and name == "training", name=name)
                 return on_epoch
 
-            hardware: Record = {"device": own_device, "threads": threads or "auto", "workers": workers, "world": world}
+            hardware: Record = {"device": own_device, "threads": threads or "auto", "workers": workers}
             with exit_on_interrupt(run, lambda: close()):
                 train_table_run(run, source, examples, settings, watch=watch, on_nan=on_nan, **hardware)
             world.leave()

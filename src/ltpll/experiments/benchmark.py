@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +19,9 @@ from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rng import seed_streams
-from ltpll.runs.recording import CHECKPOINT_SECONDS, record_training
+from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
 from ltpll.runs.run import Record, Run
 from ltpll.training.compatibility import check_data
-from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
@@ -212,7 +210,6 @@ def build_trainer(
     engine: str = "auto",
     on_nan: str = "stop",
     threads: int | str = "auto",
-    world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> PartialLabelTrainer:
     """Build an experiment's network, parts and views, and the trainer that combines them.
@@ -224,7 +221,6 @@ def build_trainer(
         engine: How steps are run: "eager", "captured", "compiled" or "auto", see `PartialLabelTrainer`.
         on_nan: "stop" at a loss that is not finite, or "skip" its batch.
         threads: The number of CPU threads, or "auto" to measure which number is fastest.
-        world: The processes that train together; this process alone by default.
         sync_batch_norm: Whether batch norm statistics are computed over all processes.
 
     Returns:
@@ -262,7 +258,6 @@ def build_trainer(
         chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
         on_nan=on_nan,  # type: ignore[arg-type]
         threads=threads,  # type: ignore[arg-type]
-        world=world,
         sync_batch_norm=sync_batch_norm,
     )
 
@@ -278,7 +273,6 @@ def train(
     checkpoint_every: int = 1,
     on_nan: str = "stop",
     threads: int | str = "auto",
-    world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> None:
     """Train the run of an experiment to its end, and resume it if it has a checkpoint; a finished run returns at once.
@@ -289,7 +283,7 @@ def train(
         measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated.
         on_epoch: Called with the record of every epoch.
         checkpoint_every: The least number of epochs between two checkpoints.
-        device, engine, on_nan, threads, world, sync_batch_norm: As for `build_trainer`.
+        device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
 
     Raises:
         BusyError: If another process is training the run.
@@ -300,24 +294,21 @@ def train(
         train(run, load_image_set("cifar10"))
         run.result()["last"]["test"]["balanced_accuracy"]
     """
-    world = world or World()
-    if world.agreed(run.done):
-        return
     # Check everything before the folder is created.
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)
     how: dict[str, Any] = {"device": device, "engine": engine, "on_nan": on_nan, "threads": threads, "sync_batch_norm": sync_batch_norm}
-    trainer = build_trainer(experiment, problem, world=world, **how)
+    trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)
-    with run.locked() if world.first else nullcontext():
-        if world.agreed(run.done):  # another process may have finished it since the check above
+    with locked_for_training(run, trainer) as unfinished:
+        if not unfinished:
             return
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.why_no_rebalancer
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}
         truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, posthoc=posthoc)
         facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
-        facts |= {"engine": trainer.engine, "processes": world.size}
+        facts |= {"engine": trainer.engine, "processes": trainer.world.size}
         record_training(
             run,
             trainer,

@@ -1,4 +1,4 @@
-"""Extras, one loss term per file, found by their `name`; to add one, add a file and import its class here."""
+"""Extras, one loss term per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rebalancers, one per file, found by their `name`; to add one, add a file and import its class here."""
+"""Rebalancers, one per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ltpll.evaluation.during_training import Evaluate, best_epoch
@@ -96,6 +97,13 @@ def train_logged(
     if checkpoint_every:
         callbacks.append(Checkpoint(path, checkpoint_every, checkpoint_seconds))
     trainer.fit(x, candidates, callbacks)
+
+
+@contextmanager
+def locked_for_training(run: Run, trainer: PartialLabelTrainer) -> Iterator[bool]:
+    """Lock a run while it is trained, and yield whether it still has to be; of several processes, the first one holds the lock."""
+    with run.locked() if trainer.world.first else nullcontext():
+        yield not trainer.world.agreed(run.done)
 
 
 class RunLog(Callback):
