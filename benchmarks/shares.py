@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import random_images
+from ltpll.experiments.engine_speed import random_images
 from ltpll.runs.environment import environment
 from ltpll.training.distributed import World
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import end_to_end_speed, random_images, time_milliseconds
+from ltpll.experiments.engine_speed import end_to_end_speed, random_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import random_images, time_milliseconds
+from ltpll.experiments.engine_speed import random_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.validation import chosen_device
 

@@ -16,7 +16,7 @@ from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import random_images
+from ltpll.experiments.engine_speed import random_images
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model

@@ -14,12 +14,13 @@ from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
+from support.processes import environment_of_tests
 
 MEASURED = """
 import json, sys
 from pathlib import Path
 import numpy as np, torch
-from ltpll.experiments.speed.targets import draw_sets
+from benchmarks.targets import draw_sets
 from ltpll.candidates import Candidates
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
@@ -74,7 +75,7 @@ print(json.dumps({"stored": stored, "training": training}))
 def measured():
     if not Path("/proc/self/status").exists():
         pytest.skip("this system does not say how much memory a process has")
-    result = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=False, env=environment_of_tests())
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 

@@ -377,7 +377,7 @@ def shares_table() -> str:
 
 
 def targets_table() -> str:
-    """Candidates and targets as examples and classes grow, from `ltpll bench targets`."""
+    """Candidates and targets as examples and classes grow, from `python benchmarks/targets.py`."""
     lines = []
     for found in bench_records("targets"):
         made, large = found["environment"], found["inaturalist"]

@@ -9,8 +9,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from ltpll.cleaning.dataset import Source
-from ltpll.cleaning.pipeline import Settings
+from ltpll.cleaning.dataset import TableSource
+from ltpll.cleaning.pipeline import TrainingSettings
 from ltpll.cli import app
 from ltpll.data.readers.tables import Reading
 from ltpll.experiments.benchmark import Experiment
@@ -65,7 +65,7 @@ IMAGES = "imbalance ambiguity method rebalancer width views epochs batch_size lr
 @pytest.mark.parametrize(
     ("command", "dataclasses", "names"),
     [
-        ("train", (Settings, Source, Reading), OWN),
+        ("train", (TrainingSettings, TableSource, Reading), OWN),
         ("benchmark", (Experiment,), IMAGES),
         ("data describe", (Experiment, Reading), "imbalance ambiguity seed separator"),
     ],

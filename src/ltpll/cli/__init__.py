@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from ltpll import __version__
+from ltpll.cli.bench import app as bench_commands
 from ltpll.cli.benchmark import benchmark
 from ltpll.cli.bound import bound
 from ltpll.cli.clean import clean
@@ -21,7 +22,6 @@ from ltpll.cli.predict import predict
 from ltpll.cli.probe import probe, tsne
 from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
-from ltpll.cli.speed import app as bench_commands
 from ltpll.cli.studies import demo, list_parts, toy
 from ltpll.cli.train import TrainCommand, train
 from ltpll.errors import InputError, InputWarning

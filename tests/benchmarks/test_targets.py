@@ -6,11 +6,9 @@ import re
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from benchmarks.targets import bench_targets, draw_sets, exponents, main, tensor_bytes
 from ltpll.candidates import Candidates
-from ltpll.cli import app
-from ltpll.experiments.speed.targets import bench_targets, draw_sets, exponents, tensor_bytes
 from ltpll.targets import CandidateTargets
 from support.refusals import refusal
 
@@ -67,7 +65,7 @@ def test_the_record_has_every_size_with_its_memory_and_times():
 
 
 def test_a_dense_form_that_would_be_large_is_not_built(monkeypatch):
-    monkeypatch.setattr("ltpll.experiments.speed.targets.MOST_DENSE_BYTES", 100 * 10 * 5)
+    monkeypatch.setattr("benchmarks.targets.MOST_DENSE_BYTES", 100 * 10 * 5)
     small, large = bench_targets([100], [10, 11], **SMALL, inaturalist=False)["grid"]
     assert small["dense_milliseconds"] is not None
     assert large["dense_milliseconds"] is None
@@ -87,17 +85,15 @@ def test_sizes_that_cannot_be_measured_are_refused(examples, classes, change, me
     assert message in refusal(lambda: bench_targets(examples, classes, **(SMALL | change)))
 
 
-def test_the_command_prints_a_narrow_table_and_writes_the_record(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("ltpll.experiments.speed.targets.INATURALIST", (300, 60))
-    sizes = ["--examples", "100", "--examples", "200", "--classes", "20", "--batch", "16", "--seconds", "0"]
-    result = CliRunner().invoke(app, ["bench", "targets", *sizes, "--device", "cpu", "--json", str(tmp_path / "found.json")])
-    assert result.exit_code == 0, result.output
-    assert max(map(len, result.output.partition("Results:")[0].splitlines())) <= 80
-    for row in (r"100 +20 +5 ", r"200 +20 +5 ", r"100 +20 +1–9 ", r"300 +60 +5 "):
-        assert re.search(rf"^ *{row}.*\d\.\d+$", result.output.replace(" \n", "\n"), re.M), result.output
-    assert re.search(r"memory +grows as N\^0\.\d+$", result.output, re.M)
-    record = json.loads((tmp_path / "found.json").read_text())
+def test_the_script_prints_every_size_and_writes_the_record(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.targets.INATURALIST", (300, 60))
+    out = tmp_path / "found.json"
+    main(["--examples", "100", "200", "--classes", "20", "--batch", "16", "--seconds", "0", "--out", str(out)])
+    printed = capsys.readouterr().out
+    for row in (r"100 × +20, sets of 5:", r"200 × +20, sets of 5:", r"100 × +20, sets of 1–9:", r"300 × +60, sets of 5:"):
+        assert re.search(rf"^ *{row} .* times the dense form$", printed, re.M), printed
+    record = json.loads(out.read_text())
     assert record["inaturalist"]["classes"] == 60
     assert "resident_bytes" in record["inaturalist"]
+    assert record["exponents"]["memory"]["examples"] == pytest.approx(1, abs=0.2)
     assert record["environment"]["commit"]

@@ -1,7 +1,7 @@
 import pytest
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import _forward_flops, bench_engine, random_images
+from ltpll.experiments.engine_speed import _forward_flops, bench_engine, random_images
 
 
 def test_the_benchmark_measures_every_part_of_a_step_consistently():

@@ -1,7 +1,14 @@
-"""Measures the memory of candidates and targets, and the time to read and write a batch, as examples and classes grow."""
+"""Measures the memory of candidates and targets, and the time to read and write a batch, as examples and classes grow.
+
+    python benchmarks/targets.py --out results/bench/targets-cpu.json
+
+The dense form for comparison is a boolean and a float matrix, indexed; times are medians.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import mmap
 import statistics
@@ -29,7 +36,7 @@ OTHER_VALUES = 1 << 21  # changed between two timings, so that no rows stay in t
 def bench_targets(
     examples: Sequence[int], classes: Sequence[int], *, size: int, batch: int, device: str, seconds: float, inaturalist: bool = True
 ) -> Record:
-    """Measure everything that `ltpll bench targets` shows; each row takes about `seconds`."""
+    """Measure a grid of sizes; each row takes about `seconds`."""
     also_n, also_classes = INATURALIST if inaturalist else (math.inf, math.inf)
     _check(min([*examples, also_n]), min([*classes, also_classes]), size, batch)
 
@@ -222,3 +229,37 @@ def _resident(device: torch.device) -> int | None:
         return torch.cuda.memory_allocated(device)
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * mmap.PAGESIZE if statm.exists() else None
+
+
+def cells(row: Record) -> str:
+    """One line of the printed table."""
+    low, high = row["set_sizes"]
+    ours, dense = row["milliseconds"], row["dense_milliseconds"]
+    line = f"{row['examples']:>9,} × {row['classes']:>6,}, sets of {low if low == high else f'{low}–{high}'}: {row['bytes'] / 1e6:,.1f} MB"
+    line += f" (dense {row['dense_bytes'] / 1e6:,.0f} MB), read {ours['read']:.3f} ms, write {ours['write']:.3f} ms"
+    if dense is None:
+        return line
+    return line + f", {(ours['read'] + ours['write']) / (dense['read'] + dense['write']):.2f} times the dense form"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--classes", nargs="+", type=int, default=[100, 1_000, 10_000])
+    parser.add_argument("--candidates", type=int, default=5, help="candidates per set")
+    parser.add_argument("--batch", type=int, default=256, help="examples read and written at once")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per combination")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(arguments)
+    how: Record = {"size": options.candidates, "batch": options.batch, "device": options.device, "seconds": options.seconds}
+    found = bench_targets(options.examples, options.classes, **how)
+    for row in (*found["grid"], *found["uneven"], found["inaturalist"]):
+        print(cells(row))
+    print(json.dumps(found["exponents"]))
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Speed measurements behind `ltpll bench`."""
