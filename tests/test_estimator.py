@@ -408,7 +408,7 @@ def test_progress_can_be_watched():
         ({"method": "prodden"}, "Did you mean 'proden'"),
         ({"rebalancer": "oracle-la"}, "class_frequencies"),
         ({"options": {"lw": {"beta": 2}}}, "options for 'lw'"),
-        ({"method": "solar"}, "cannot take the rebalancer"),
+        ({"method": "solar"}, "cannot be combined with the rebalancer"),
         ({"views": "paper"}, "8-bit images"),
         ({"model": "resnet19"}, "no model 'resnet19'"),
         ({"epochs": 0}, "epochs is 0"),
@@ -442,10 +442,10 @@ def saved(tmp_path_factory):
 @pytest.mark.parametrize(
     ("change", "fragment"),
     [
-        (lambda tensors, values: values.update(shape=[10**12], n_features_in=10**12), "of another shape than (256, 1000000000000)"),
+        (lambda tensors, values: values.update(shape=[10**12], n_features_in=10**12), "does not have the shape (256, 1000000000000)"),
         (lambda tensors, values: values.update(shape=[2.5]), "not one of a fitted classifier"),
         (lambda tensors, values: values.update(n_features_in=math.inf), "not one of a fitted classifier"),
-        (lambda tensors, values: values.update(classes=["a", "b"]), "of another shape than (2, 256)"),
+        (lambda tensors, values: values.update(classes=["a", "b"]), "does not have the shape (2, 256)"),
         (lambda tensors, values: values.update(feature_names_in=["x"]), "not one of a fitted classifier"),
         (lambda tensors, values: values["params"].update(method="nothing"), "There is no method 'nothing'"),
         (lambda tensors, values: values["params"].update(method="pico", options={"pico": {"queue": 10**12}}), "is damaged"),

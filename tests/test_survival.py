@@ -268,7 +268,7 @@ def test_a_command_without_room_for_its_checkpoint_says_so_keeps_the_last_one_an
     content = kept.read_bytes()
     said = finished(child("short_of_room", len(content) // 2, *train(images, short)), status=2)
     (sentence,) = sentences(said)
-    assert "checkpoint.safetensors cannot be written (File too large): make room" in sentence
+    assert "checkpoint.safetensors cannot be written (File too large): free some space" in sentence
     assert kept.read_bytes() == content
     assert not list(short.rglob("*.tmp"))
     finished(child(*train(images, short)))
@@ -283,7 +283,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_when_there_is_
     if code == 77:
         pytest.skip("mounting a file system is not allowed here")
     (sentence,) = sentences(finished((code, said), status=2))
-    assert "cannot be written (No space left on device): make room" in sentence
+    assert "cannot be written (No space left on device): free some space" in sentence
     rescued = tmp_path / "rescued" / "out"
     assert last_checkpoint(rescued)["epoch"] == 1
     finished(child(*train(images, rescued)))

@@ -471,10 +471,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         state = dict(super().__getstate__())
         if "_predictor" in state:
             predictor = deepcopy(state["_predictor"])
-            for part in (predictor.passes.model, predictor.method, predictor.rebalancer):
+            for part in (predictor.forward_pass.model, predictor.method, predictor.rebalancer):
                 part.cpu()
-            predictor.passes.device = torch.device("cpu")
-            state |= {"_predictor": predictor, "model_": predictor.passes.model, "device_": "cpu"}
+            predictor.forward_pass.device = torch.device("cpu")
+            state |= {"_predictor": predictor, "model_": predictor.forward_pass.model, "device_": "cpu"}
         return state
 
 

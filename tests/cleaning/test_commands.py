@@ -2,7 +2,6 @@
 
 import csv
 import errno
-import importlib
 import json
 import re
 import shutil
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ltpll.cli.progress import ProgressBar
 from support.commands import ltpll_here as ltpll
 from support.own_tables import feature_rows, write_csv, write_trees
 
@@ -170,26 +170,20 @@ def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, mon
 
     from ltpll.cleaning import pipeline as training
 
-    command_module = importlib.import_module("ltpll.cli.train")  # `ltpll.cli.train` itself is the function
-
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(40))
     command = ["train", table, "--epochs", "6", "--folds", "2", "--batch-size", "8", "--device", "cpu"]
     ltpll(*command, "--out", tmp_path / "whole")
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    epoch_progress, seen = command_module.epoch_progress, []
+    seen = []
 
-    def interrupting(run, epochs, *, tensorboard, name):
-        watch, close = epoch_progress(run, epochs, tensorboard=tensorboard, name=name)
-
-        def interrupted(record):
-            watch(record)
-            seen.append((name, record["epoch"]))
+    class Interrupting(ProgressBar):
+        def on_epoch_end(self, trainer, record):
+            super().on_epoch_end(trainer, record)
+            seen.append((self.name, record["epoch"]))
             if seen[-1] in (("training", 3), ("fold 2 of 2", 2)) and seen.count(seen[-1]) == 1:
                 raise KeyboardInterrupt
 
-        return interrupted, close
-
-    monkeypatch.setattr(command_module, "epoch_progress", interrupting)
+    monkeypatch.setattr("ltpll.cli.progress.ProgressBar", Interrupting)
     for _ in range(2):
         assert "rerun the command to resume" in ltpll(*command, "--out", tmp_path / "cut", status=130)
     ltpll(*command, "--out", tmp_path / "cut")

@@ -10,6 +10,7 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
 from ltpll.cleaning.cross_validation import out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.training.callbacks import Callback, Progress
 
 EPOCHS = 40
 
@@ -24,10 +25,10 @@ def problem(n=60):
 MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="cpu", random_state=0)
 
 
-def judged(folder, watch=lambda name, epochs: lambda record: None, **options):
+def judged(folder, progress_of=lambda name, epochs, later: Callback(), **options):
     x, sets, _ = problem()
     folder.mkdir(exist_ok=True)
-    return out_of_fold_predictions(folder, MAKE, x, sets, folds=3, seed=0, watch=watch, **options)
+    return out_of_fold_predictions(folder, MAKE, x, sets, folds=3, seed=0, progress_of=progress_of, **options)
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +46,9 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
     trained_on = []
     begin = PartialLabelClassifier.begin
 
-    def noting(self, given, candidates, world):
+    def noting(self, given, candidates):
         trained_on.append({row.tobytes() for row in given})
-        return begin(self, given, candidates, world)
+        return begin(self, given, candidates)
 
     monkeypatch.setattr(PartialLabelClassifier, "begin", noting)
     asked = []
@@ -69,15 +70,15 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
 def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path, expected):
     seen = []
 
-    def watch(name, epochs):
-        seen.append((name, epochs))
-
-        def on_epoch(record):
-            seen.append(record["epoch"])
+    class Watching(Progress):
+        def update(self, done, record=None):
+            seen.append(done)
             if len(seen) == 3:
                 raise KeyboardInterrupt
 
-        return on_epoch
+    def watch(name, epochs, later):
+        seen.append((name, epochs))
+        return Watching()
 
     with pytest.raises(KeyboardInterrupt):
         judged(tmp_path, watch, workers=2)

@@ -1,12 +1,13 @@
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cli.progress import epoch_progress
+from ltpll.cli.progress import ProgressBar
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem, experiment_run, train
@@ -153,10 +154,11 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
     run = Run(tmp_path, {"seed": 0})
     run.start()
     for epochs in ((1, 2, 3), (3, 4)):  # a process that is killed before its third epoch is in a checkpoint, and the next
-        watch, close = epoch_progress(run, 4, tensorboard=True)
+        progress = ProgressBar(run, 4, tensorboard=True)
         for epoch in epochs:
-            watch({"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1})
-        close()
+            record = {"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1}
+            progress.on_epoch_end(SimpleNamespace(epoch=epoch), record)
+        progress.close()
         time.sleep(1.1)  # file names contain the time in seconds
     events = EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()

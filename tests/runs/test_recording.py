@@ -14,6 +14,7 @@ from ltpll.runs.recording import record_training, rounded, snapshots
 from ltpll.runs.run import Run
 from ltpll.runs.schema import check_record
 from ltpll.training import state as resuming
+from ltpll.training.callbacks import OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
 from support.refusals import refusal
 
@@ -28,7 +29,9 @@ def record(run, *, stop_after=None, checkpoint_every=2, **more):
             raise KeyboardInterrupt
 
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
-    record_training(run, trainer, x, candidates, Evaluate(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept", **more)
+    record_training(
+        run, trainer, x, candidates, Evaluate(x, y, y), checkpoint_every=checkpoint_every, callbacks=[OnEpoch(stop)], note="kept", **more
+    )
     return trainer
 
 

@@ -139,7 +139,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_temporary(tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, fail)
         message = refusal(lambda: write_checkpoint(path, {"weight": torch.zeros(9)}, {}))
-    assert message.startswith(f"{path} cannot be written (No space left on device): make room")
+    assert message.startswith(f"{path} cannot be written (No space left on device): free some space")
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

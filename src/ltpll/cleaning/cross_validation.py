@@ -18,16 +18,15 @@ from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.processes import in_processes
 from ltpll.runs.recording import CHECKPOINT_SECONDS
-from ltpll.runs.run import Record
-from ltpll.training.callbacks import Checkpoint, OnEpoch
+from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
 from ltpll.training.checkpoint import previous_checkpoint, read_checkpoint, write_checkpoint
 from ltpll.training.distributed import current_world
 from ltpll.validation import chosen_device
 
 WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
 INPUT_BYTES = 4 << 30  # for the inputs in all processes together; each process briefly holds about four copies
-TrainingObserver = Callable[[str, int], Callable[[Record], None]]
-"""Called with the name of each training and its number of epochs; returns what to call with the record of each epoch."""
+ProgressOf = Callable[[str, int, float], Progress]
+"""Called with the name of each training, its number of epochs and the epochs that follow it; returns what reports its progress."""
 Rows = npt.NDArray[np.int64]
 Make = Callable[[], PartialLabelClassifier]
 
@@ -40,7 +39,7 @@ def out_of_fold_predictions(
     *,
     folds: int,
     seed: int,
-    watch: TrainingObserver,
+    progress_of: ProgressOf,
     workers: int | None = None,
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was not trained on it.
@@ -59,18 +58,26 @@ def out_of_fold_predictions(
     missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
     parallel = _parallel_folds(make(), x, len(splits), workers) if world.alone else 1
     if parallel > 1 and missing:
-        _train_in_processes(folder, make, x, sets, splits, missing, parallel, watch)
+        _train_in_processes(folder, make, x, sets, splits, missing, parallel, progress_of)
     else:
         for k in missing:
             others, rows = splits[k]
-            on_epoch = watch(f"fold {k + 1} of {len(splits)}", make().schedule(len(others)).epochs)
-            _train(folder, make(), x, sets, k, others, rows, on_epoch)
+            epochs = make().schedule(len(others)).epochs
+            later = sum(after > k for after in missing) * epochs
+            _train(folder, make(), x, sets, k, others, rows, progress_of(f"fold {k + 1} of {len(splits)}", epochs, later))
     if not world.first:
         return None
     found = SetPredictions.empty(len(x))
     for k, (_, rows) in enumerate(splits):
         found.put(rows, SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0]))
     return found
+
+
+def epochs_of_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> float:
+    """The time that all folds take, in epochs of the whole table."""
+    folds = min(folds, len(x))
+    parallel = _parallel_folds(classifier, x, folds, workers) if current_world().alone else 1
+    return classifier.schedule(len(x) - len(x) // folds).epochs * (folds - 1) / parallel
 
 
 def _fold_file(folder: Path, k: int) -> Path:
@@ -105,15 +112,14 @@ def _train(
     k: int,
     others: Rows,
     rows: Rows,
-    on_epoch: Callable[[Record], None],
-    on_resume: Callable[[int], None] | None = None,
+    progress: Callback,
 ) -> None:
     """Train on the other rows, and store the predictions for these rows."""
     checkpoint = folder / f"checkpoint-fold-{k + 1}.safetensors"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
         trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
-        trainer.fit(inputs, candidates, [OnEpoch(on_epoch, on_resume), Checkpoint(checkpoint, min_seconds=CHECKPOINT_SECONDS)])
+        trainer.fit(inputs, candidates, [progress, Checkpoint(checkpoint, min_seconds=CHECKPOINT_SECONDS)])
     if trainer.world.first:
         classifier.finish(trainer)
         found = predict_sets(classifier.predict_proba, x[rows], sets.select(rows))
@@ -133,10 +139,10 @@ def _train_in_processes(
     splits: list[tuple[Rows, Rows]],
     missing: list[int],
     workers: int,
-    watch: TrainingObserver,
+    progress_of: ProgressOf,
 ) -> None:
     counts = {k: folder / f".epochs-of-fold-{k + 1}" for k in missing}  # files with one byte per finished epoch
-    on_epoch = watch(f"{len(missing)} folds", sum(make().schedule(len(splits[k][0])).epochs for k in missing))
+    progress = progress_of(f"{len(missing)} folds", sum(make().schedule(len(splits[k][0])).epochs for k in missing), 0)
     for path in counts.values():
         path.unlink(missing_ok=True)  # left by a process that was killed
     shown = 0
@@ -146,7 +152,7 @@ def _train_in_processes(
         done = sum(path.stat().st_size for path in counts.values() if path.exists())
         if done > shown:
             shown = done
-            on_epoch({"epoch": done})
+            progress.update(done)
 
     # As plain arrays: tensors are passed as open files, and there may be too many.
     flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes)
@@ -173,8 +179,7 @@ def _train_elsewhere(
             k,
             others,
             rows,
-            on_epoch=lambda record: _count(file, 1),
-            on_resume=lambda epochs: _count(file, epochs),
+            OnEpoch(lambda record: _count(file, 1), lambda epochs: _count(file, epochs)),
         )
 
 

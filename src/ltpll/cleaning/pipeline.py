@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.cross_validation import TrainingObserver, out_of_fold_predictions
+from ltpll.cleaning.cross_validation import ProgressOf, epochs_of_folds, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.results import CleanedLabels
@@ -21,6 +21,7 @@ from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
 from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, locked_for_training, rounded, train_logged
 from ltpll.runs.run import Record, Run
+from ltpll.training.callbacks import Progress
 from ltpll.training.compatibility import check_data
 from ltpll.validation import check_setting
 
@@ -103,7 +104,7 @@ def train_table_run(
     device: str = "auto",
     on_nan: str = "stop",
     threads: int | str = "auto",
-    watch: TrainingObserver = lambda name, epochs: lambda record: None,
+    progress_of: ProgressOf = lambda name, epochs, later: Progress(name=name, write=lambda line: None),
     workers: int | None = None,
 ) -> None:
     """Train a run to its end and store everything that cleaning, prediction and reports need; an interrupted run is resumed.
@@ -116,7 +117,7 @@ def train_table_run(
         device: "cpu", "cuda" or "auto".
         on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
         threads: The number of threads on a CPU, or "auto".
-        watch: Observes the trainings, the one on all rows and those of the folds.
+        progress_of: Reports the progress of the trainings, the one on all rows and those of the folds.
         workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
 
     Raises:
@@ -150,6 +151,7 @@ def train_table_run(
         every=max(1, trainer.epochs // MEASURED),
     )
     check_data(inputs, candidates, trainer.head)
+    later = epochs_of_folds(classifier, x, settings.folds, workers) if settings.folds > 1 else 0.0
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
             return
@@ -161,7 +163,7 @@ def train_table_run(
             evaluation,
             checkpoint_every=1,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            on_epoch=watch("training", trainer.epochs),
+            callbacks=[progress_of("training", trainer.epochs, later)],
         )
         classifier.finish(trainer)
         if trainer.world.first:
@@ -170,7 +172,7 @@ def train_table_run(
         if settings.folds > 1:
             make = partial(settings.classifier, device, on_nan, threads)
             plan: Record = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-            from_folds = out_of_fold_predictions(run.folder, make, x, sets, watch=watch, **plan)
+            from_folds = out_of_fold_predictions(run.folder, make, x, sets, progress_of=progress_of, **plan)
         if not trainer.world.first:
             return
         predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)

@@ -10,7 +10,6 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import console, print_line
-from ltpll.cli.progress import epoch_progress
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError
 from ltpll.registry import unknown_name
@@ -52,6 +51,7 @@ def benchmark(
     ] = False,
 ) -> None:
     """Train one benchmark experiment on an image set, by default with the RECORDS paper's protocol. Rerun the command to resume."""
+    from ltpll.cli.progress import ProgressBar
     from ltpll.data.benchmarks.image_sets import load_image_set
     from ltpll.experiments.benchmark import Experiment, experiment_run
     from ltpll.experiments.benchmark import train as train_run
@@ -74,10 +74,10 @@ def benchmark(
         else:
             processes = "" if world.alone else f" in {world.size} processes"
             print_line(f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; {run.folder}")
-            on_epoch, close = epoch_progress(run, experiment.epochs, tensorboard=tensorboard and world.first)
+            progress = ProgressBar(run, experiment.epochs, tensorboard=tensorboard and world.first)
             how: dict[str, Any] = {"device": own_device, "engine": engine, "threads": threads or "auto", "sync_batch_norm": sync_batch_norm}
-            with exit_on_interrupt(run, close):
-                train_run(run, images, measure_every=measure_every, on_epoch=on_epoch, on_nan=on_nan, **how)
+            with exit_on_interrupt(run, progress.close):
+                train_run(run, images, measure_every=measure_every, callbacks=[progress], on_nan=on_nan, **how)
             world.leave()
             world.wait()
         _print_result(run)

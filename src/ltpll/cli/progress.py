@@ -2,71 +2,59 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.progress import BarColumn, Progress, TextColumn
+from rich import progress as rich_progress
+from rich.progress import BarColumn, TextColumn
 
-from ltpll.cli.console import console
+from ltpll.cli.console import console, print_line
 from ltpll.errors import required_by
 from ltpll.runs.run import Record, Run
+from ltpll.training.callbacks import Progress
 
-OnEpoch = Callable[[Record], None]
 
-
-def epoch_progress(run: Run, epochs: int, *, tensorboard: bool = False, name: str = "") -> tuple[OnEpoch, Callable[[], None]]:
-    """Start a progress bar for a training.
+class ProgressBar(Progress):
+    """The progress of a training as a bar on a terminal, or as lines in a log file.
 
     Args:
-        run: The run that is trained; if it resumes, the bar starts at the epochs that its log holds.
+        run: The run that is trained.
         epochs: The epochs of the whole training.
+        later_epochs: Epochs of other trainings of the same run that follow.
         tensorboard: Whether to write every record to TensorBoard too.
-        name: What is trained, where one run has several trainings.
-
-    Returns:
-        A function to call with the record of every epoch, and one that closes the bar; closing it twice does no harm.
+        name: What is trained, if one run has several trainings.
     """
-    progress = Progress(
-        *([TextColumn(name)] if name else []),
-        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[status]}"),
-        console=console,
-    )
-    finished = min(run.epochs_logged(), epochs) if name in ("", "training") else 0
-    task = progress.add_task("", total=epochs, completed=finished, status="resuming" if finished else "starting")
-    write_events = _event_writer(run) if tensorboard else None
-    first, started = 0, time.perf_counter()
-    figures: dict[str, str] = {}
-    progress.start()
 
-    def on_epoch(record: Record) -> None:
-        nonlocal first, started
-        epoch = record["epoch"]
-        if not first:
-            first, started = epoch, time.perf_counter()  # the first epoch includes compilation
-        test = record.get("test", {})
-        if "balanced_accuracy" in test:
-            figures["accuracy"] = f"accuracy {test['balanced_accuracy']:.1%}"
-        elif "covering_rate" in test:
-            figures["accuracy"] = f"inside sets {test['covering_rate']:.1%}"
-        if "target_recovery" in record:
-            figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
-        if epoch > first:
-            seconds_per_epoch = (time.perf_counter() - started) / (epoch - first)
-            figures["left"] = f"{(epochs - epoch) * seconds_per_epoch:.0f} s left"
-        if "views_per_second" in record:
-            figures["speed"] = f"{record['views_per_second']:,} views/s"
-        progress.update(task, completed=epoch, status=" · ".join(figures.values()))
-        if write_events:
-            write_events(record)
+    def __init__(self, run: Run, epochs: int, *, later_epochs: float = 0.0, tensorboard: bool = False, name: str = "") -> None:
+        super().__init__(10.0, print_line, epochs=epochs, later_epochs=later_epochs, name=name)
+        self._write_events = _event_writer(run) if tensorboard else None
+        self._bar = rich_progress.Progress(
+            *([TextColumn(name)] if name else []),
+            TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[status]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=epochs, status="starting")
+        self._bar.start()
 
-    return on_epoch, progress.stop
+    def on_epoch_end(self, trainer: Any, record: Record) -> None:
+        super().on_epoch_end(trainer, record)
+        if self._write_events:
+            self._write_events(record)
+
+    def show(self, done: float) -> None:
+        self._bar.update(self._task, completed=done, status=self.text)
+        if not console.is_terminal:
+            super().show(done)
+
+    def close(self) -> None:
+        self._bar.stop()
 
 
-def _event_writer(run: Run) -> OnEpoch:
+def _event_writer(run: Run) -> Callable[[Record], None]:
     with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
         from torch.utils.tensorboard import SummaryWriter
     writer: Any = None
@@ -89,7 +77,7 @@ def _event_writer(run: Run) -> OnEpoch:
 @contextmanager
 def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar for reading files, which is shown on terminals only."""
-    with Progress(
+    with rich_progress.Progress(
         TextColumn("reading {task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:.0f} %"),

@@ -12,7 +12,6 @@ from rich.table import Table
 
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import DataRoot, Device, hardware_option, output_option, training_option
-from ltpll.cli.progress import OnEpoch, epoch_progress
 from ltpll.errors import InputError
 from ltpll.runs.run import Run
 
@@ -113,13 +112,15 @@ def _train(
     """Train the missing runs, and return how many failed."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ltpll.cli.progress import ProgressBar
     from ltpll.experiments.benchmark import experiment_run
     from ltpll.experiments.paper.launch import launch, launch_in_processes
     from ltpll.experiments.paper.on_ray import launch_on_ray
 
-    def watch(number: int, experiment: Any, run: Run) -> tuple[OnEpoch, Callable[[], None]]:
+    def watch(number: int, experiment: Any, run: Run) -> ProgressBar:
         print_line(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}")
-        return epoch_progress(run, experiment.epochs)
+        later = sum(other.epochs for other in missing[number + 1 :])
+        return ProgressBar(run, experiment.epochs, later_epochs=later)
 
     try:
         if per_gpu > 1 or launcher == "ray":

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ltpll.cli.console import print_line
-from ltpll.cli.progress import reading_progress
 from ltpll.errors import InputError
 from ltpll.runs.run import check_not_of_run
 
@@ -20,6 +19,7 @@ MOST_SHOWN = 8
 def read_table_of(source: TableSource, *, needs_candidates: bool = True) -> Examples:
     """Read the examples of a source, and print which pictures were skipped."""
     from ltpll.cleaning.dataset import read_examples
+    from ltpll.cli.progress import reading_progress
 
     with reading_progress() as on_progress:
         examples = read_examples(source, needs_candidates=needs_candidates, on_progress=on_progress)

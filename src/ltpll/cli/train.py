@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,6 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
-from ltpll.cli.progress import OnEpoch, epoch_progress
 from ltpll.cli.tables import MOST_SHOWN, read_table_of
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
@@ -101,6 +99,7 @@ def train(
     """Train on your own table of candidate labels. Rerun the command to resume an interrupted training."""
     from ltpll.cleaning.dataset import TableSource
     from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+    from ltpll.cli.progress import ProgressBar
     from ltpll.data.readers.tables import Reading
 
     configured = read_config(config)
@@ -125,17 +124,21 @@ def train(
         if finished:
             print_line(f"This run was finished earlier (--fresh trains it again): {out}")
         else:
-            close: Callable[[], None] = lambda: None  # noqa: E731
+            bars: list[ProgressBar] = []
 
-            def watch(name: str, epochs: int) -> OnEpoch:
-                nonlocal close
+            def close() -> None:
+                for bar in bars:
+                    bar.close()
+
+            def progress_of(name: str, epochs: int, later: float) -> ProgressBar:
                 close()
-                on_epoch, close = epoch_progress(run, epochs, tensorboard=tensorboard and world.first and name == "training", name=name)
-                return on_epoch
+                events = tensorboard and world.first and name == "training"
+                bars.append(ProgressBar(run, epochs, later_epochs=later, tensorboard=events, name=name))
+                return bars[-1]
 
             hardware: Record = {"device": own_device, "threads": threads or "auto", "workers": workers}
-            with exit_on_interrupt(run, lambda: close()):
-                train_table_run(run, source, examples, settings, watch=watch, on_nan=on_nan, **hardware)
+            with exit_on_interrupt(run, close):
+                train_table_run(run, source, examples, settings, progress_of=progress_of, on_nan=on_nan, **hardware)
             world.leave()
             world.wait()
         _print_result(run.result(), out)

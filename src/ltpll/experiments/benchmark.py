@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
 from ltpll.runs.run import Record, Run
+from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
@@ -269,7 +270,7 @@ def train(
     device: str = "auto",
     engine: str = "auto",
     measure_every: int = 10,
-    on_epoch: Callable[[Record], None] | None = None,
+    callbacks: Sequence[Callback] = (),
     checkpoint_every: int = 1,
     on_nan: str = "stop",
     threads: int | str = "auto",
@@ -281,7 +282,7 @@ def train(
         run: The run, from `experiment_run`; its folder is locked while it is trained.
         images: The image set that the experiment names, from `load_image_set`.
         measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated.
-        on_epoch: Called with the record of every epoch.
+        callbacks: Further callbacks of the training, such as `Progress`.
         checkpoint_every: The least number of epochs between two checkpoints.
         device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
 
@@ -317,7 +318,7 @@ def train(
             truth,
             checkpoint_every=checkpoint_every,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            on_epoch=on_epoch,
+            callbacks=callbacks,
             **facts,
         )
 

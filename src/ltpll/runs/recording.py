@@ -30,7 +30,7 @@ def record_training(
     before_done: Callable[[], None] = lambda: None,
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
-    on_epoch: Callable[[Record], None] | None = None,
+    callbacks: Sequence[Callback] = (),
     **facts: Any,
 ) -> None:
     """Train in a run folder and write the run's result.
@@ -44,7 +44,7 @@ def record_training(
         before_done: Writes other files of the run; it is called before the marker that says that the run is finished.
         checkpoint_every: Epochs between two checkpoints; 0 writes none, and an unfinished run starts again.
         checkpoint_seconds: The minimum time between two checkpoints.
-        on_epoch: Called with the record of every epoch, including its time and speed.
+        callbacks: Further callbacks, called after the epoch was logged.
         **facts: Further entries of the result.
     """
     train_logged(
@@ -55,7 +55,7 @@ def record_training(
         evaluate,
         checkpoint_every=checkpoint_every,
         checkpoint_seconds=checkpoint_seconds,
-        on_epoch=on_epoch,
+        callbacks=callbacks,
     )
     if not trainer.world.first:
         return
@@ -86,17 +86,15 @@ def train_logged(
     *,
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
-    on_epoch: Callable[[Record], None] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> None:
     """Train with a log of every epoch in the run folder; with `checkpoint_every`, an unfinished run resumes from its checkpoint."""
     path = run.folder / "checkpoint.safetensors"
     if trainer.world.first and not (checkpoint_every and has_checkpoint(path)):
         run.start()
     trainer.world.wait()
-    callbacks = [evaluate, RunLog(run, durable=checkpoint_every > 0, on_epoch=on_epoch)]
-    if checkpoint_every:
-        callbacks.append(Checkpoint(path, checkpoint_every, checkpoint_seconds))
-    trainer.fit(x, candidates, callbacks)
+    checkpoint = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
+    trainer.fit(x, candidates, [evaluate, RunLog(run, durable=checkpoint_every > 0), *callbacks, *checkpoint])
 
 
 @contextmanager
@@ -112,11 +110,10 @@ class RunLog(Callback):
     Args:
         run: The run.
         durable: Whether each line must reach the disk before training continues.
-        on_epoch: Called with each logged record.
     """
 
-    def __init__(self, run: Run, *, durable: bool, on_epoch: Callable[[Record], None] | None = None) -> None:
-        self.run, self.durable, self.on_epoch = run, durable, on_epoch
+    def __init__(self, run: Run, *, durable: bool) -> None:
+        self.run, self.durable = run, durable
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         self._epoch_began = time.perf_counter()
@@ -130,11 +127,9 @@ class RunLog(Callback):
         seconds = now - self._epoch_began + trainer.state.seconds_before
         self._epoch_began = now
         speed = round(trainer.views_per_epoch / seconds)
-        logged = {**without_long_lists(record), "seconds": round(seconds, 4), "views_per_second": speed}
         if trainer.world.first:
+            logged = {**without_long_lists(record), "seconds": round(seconds, 4), "views_per_second": speed}
             self.run.log(logged, durable=self.durable)
-        if self.on_epoch:
-            self.on_epoch(logged)
 
 
 def circumstances(run: Run, trainer: PartialLabelTrainer) -> Record:

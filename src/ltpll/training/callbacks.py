@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,46 +107,90 @@ class Checkpoint(Callback):
 
 
 class Progress(Callback):
-    """Prints the progress of the training, with the time left: a line per epoch, and lines inside long epochs.
+    """Reports the progress of a training with the time left, also inside long epochs; by default as lines on standard error.
+
+    Subclasses override `show` to report in another way.
 
     Args:
-        every_seconds: Print at most one line in this time; the last epoch is always printed.
-        write: A function that gets each line; by default lines go to standard error.
+        every_seconds: Print at most one line in this time; the end is always printed.
+        write: A function that gets each line.
+        epochs: The number of epochs, if it is needed before `fit` is called.
+        later_epochs: Epochs of about the same cost that follow this training; they count for the time left.
+        name: What is trained, if there are several trainings.
 
     Example:
         >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
         epoch 12/100 · loss 0.412 · accuracy 71.3% · 40 s left
     """
 
-    def __init__(self, every_seconds: float = 5.0, write: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        every_seconds: float = 5.0,
+        write: Callable[[str], None] | None = None,
+        *,
+        epochs: int = 0,
+        later_epochs: float = 0.0,
+        name: str = "",
+    ) -> None:
         self.every_seconds = in_range(every_seconds, "every_seconds", 0)
         self.write = write or (lambda line: print(line, file=sys.stderr, flush=True))
-        self._figures = ""
+        self.epochs, self.later_epochs, self.name = epochs, later_epochs, name
+        self.figures = dict.fromkeys(("loss", "accuracy", "recovery", "left", "speed"), "")
+        self._shown = self._started = time.monotonic()
+        self._done_at_start: float | None = None
+        self._views_per_epoch = 0
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        self._last = self._started = time.monotonic()
-        self._first = 0.0
+        self.epochs = trainer.epochs
+        self._views_per_epoch = trainer.views_per_epoch
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
-        self._first = trainer.epochs_done
-        self.write(f"resuming after {trainer.epoch} of {trainer.epochs} epochs")
+        self.update(trainer.epochs_done)
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
-        if time.monotonic() - self._last >= self.every_seconds:
-            self._print(trainer, f"epoch {trainer.epoch + 1}/{trainer.epochs}, step {trainer.step_of_epoch}/{trainer.steps_per_epoch}")
+        # The last step of an epoch is reported with the epoch's figures.
+        if trainer.step_of_epoch < trainer.steps_per_epoch and time.monotonic() - self._shown >= min(self.every_seconds, 0.5):
+            self.update(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        self._figures = f" · loss {record['loss']:.3f}"
-        if "test" in record:
-            self._figures += f" · accuracy {record['test']['accuracy']:.1%}"
-        if trainer.epoch == trainer.epochs or time.monotonic() - self._last >= self.every_seconds:
-            self._print(trainer, f"epoch {trainer.epoch}/{trainer.epochs}")
+        self.update(trainer.epoch, record)
 
-    def _print(self, trainer: PartialLabelTrainer, where: str) -> None:
-        self._last = time.monotonic()
-        done = trainer.epochs_done
-        pace = (self._last - self._started) / max(done - self._first, 1e-9)
-        self.write(f"{where}{self._figures} · {in_words((trainer.epochs - done) * pace)} left")
+    def update(self, done: float, record: Mapping[str, Any] | None = None) -> None:
+        """Report that `done` epochs, with the fraction of the current one, are finished."""
+        now, figures, record = time.monotonic(), self.figures, record or {}
+        test = record.get("test", {})
+        if "loss" in record:
+            figures["loss"] = f"loss {record['loss']:.3f}"
+        if "balanced_accuracy" in test:
+            figures["accuracy"] = f"accuracy {test['balanced_accuracy']:.1%}"
+        elif "covering_rate" in test:
+            figures["accuracy"] = f"inside sets {test['covering_rate']:.1%}"
+        if "target_recovery" in record:
+            figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
+        if self._done_at_start is None or (record.get("epoch") == 1 and done == 1):
+            self._done_at_start, self._started = done, now  # the first steps, and the first epoch, include compilation
+        elif done > self._done_at_start:
+            pace = (now - self._started) / (done - self._done_at_start)
+            figures["left"] = f"{in_words((self.epochs - done + self.later_epochs) * pace)} left"
+            if self._views_per_epoch:
+                figures["speed"] = f"{self._views_per_epoch / max(pace, 1e-9):,.0f} views/s"
+        self.show(done)
+
+    @property
+    def text(self) -> str:
+        """The current figures."""
+        return " · ".join(filter(None, self.figures.values()))
+
+    def show(self, done: float) -> None:
+        """Print a line, unless the last one was printed a moment ago."""
+        if done >= self.epochs or time.monotonic() - self._shown >= self.every_seconds:
+            self._shown = time.monotonic()
+            epoch = f"{done:.0f}" if done == int(done) else f"{done:.2f}"
+            name = f"{self.name}: " if self.name else ""
+            self.write(" · ".join(filter(None, [f"{name}epoch {epoch}/{self.epochs}", self.text])))
+
+    def close(self) -> None:
+        """Called when nothing follows; closing twice does no harm."""
 
 
 def in_words(seconds: float) -> str:

@@ -12,7 +12,8 @@ from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
 from ltpll.errors import BusyError, InputError
 from ltpll.experiments.benchmark import Experiment, experiment_run, train
 from ltpll.processes import in_processes
-from ltpll.runs.run import Record, Run
+from ltpll.runs.run import Run
+from ltpll.training.callbacks import Progress
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Outcome:
     reason: str = ""
 
 
-RunStart = Callable[[int, Experiment, Run], tuple[Callable[[Record], None] | None, Callable[[], None]]]
-"""Called with a run's place in the grid when it starts; returns what to call after every epoch and when the run has ended."""
+RunStart = Callable[[int, Experiment, Run], Progress]
+"""Called with a run's place in the grid when it starts; returns what reports its progress."""
 
 
 def launch(
@@ -51,11 +52,11 @@ def launch(
             continue
         if run.done:
             continue
-        on_epoch, close = on_start(number, experiment, run) if on_start else (None, lambda: None)
+        progress = on_start(number, experiment, run) if on_start else None
         try:
             if experiment.data not in images:
                 images = {experiment.data: load_image_set(experiment.data, data_root)}  # keep only one set in memory
-            train(run, images[experiment.data], device=device, measure_every=measure_every, on_epoch=on_epoch)
+            train(run, images[experiment.data], device=device, measure_every=measure_every, callbacks=[progress] if progress else [])
             outcomes.append(Outcome(experiment, run))
         except BusyError:
             continue
@@ -64,7 +65,8 @@ def launch(
             _write_reason(run, reason)
             outcomes.append(Outcome(experiment, run, reason))
         finally:
-            close()
+            if progress:
+                progress.close()
     return outcomes
 
 
