@@ -1,9 +1,9 @@
-"""How well `clean` finds sets whose true label is missing, with the classifier's own opinion of its rows and with that of held-out folds.
+"""Measures how well `clean` finds candidate sets that lack the true label, with in-sample and with out-of-fold predictions.
 
     python benchmarks/cleaning.py PACK --out results/bench/cleaning-cpu.json
 
-Digits (long-tailed, wrong labels joining at random) and the tables of PACK (see benchmarks/tabular.py); the true label is taken out of a
-tenth of the sets. A row is flagged where the classifier prefers a label outside its set.
+It uses digits (long-tailed, with random wrong labels) and the tables of PACK (see benchmarks/tabular.py), and removes the true label from
+a tenth of the sets. A row is flagged if the classifier prefers a label outside its set.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for seed in range(options.seeds):
         for name, x, y, sets in problems(options.pack, seed):
-            without = lose_truth(sets, y, seed)
+            without = remove_truth(sets, y, seed)
             missing = ~without[np.arange(len(y)), y]
             for rebalancer in ("none", "records"):
                 fitted = PartialLabelClassifier(rebalancer=rebalancer, random_state=seed).fit(x, without)
                 recovered = float((fitted.transduce().labels == y)[~missing].mean())
-                for how, probabilities in (("own", fitted.predict_proba(x)), ("folds", held_out(x, without, rebalancer, seed))):
+                for how, probabilities in (("own", fitted.predict_proba(x)), ("folds", out_of_fold(x, without, rebalancer, seed))):
                     row = {"problem": name, "seed": seed, "rebalancer": rebalancer, "opinion": how, "n": len(y), "recovered": recovered}
-                    rows.append(row | judged(probabilities, without, missing, y))
+                    rows.append(row | detection_figures(probabilities, without, missing, y))
                     print(rows[-1], flush=True)
     if options.out:
         found = {"environment": environment("cpu"), "missing": MISSING, "folds": FOLDS, "rows": rows}
@@ -66,18 +66,18 @@ def problems(pack: Path, seed: int) -> Iterator[tuple[str, Any, Any, Any]]:
             yield name, tables[f"{name}_X"].astype(np.float32), tables[f"{name}_y"].astype(np.int64), sets
 
 
-def lose_truth(sets: Any, y: Any, seed: int) -> Any:
-    """A tenth of the sets without the true label; one that would be empty gets a wrong label instead."""
+def remove_truth(sets: Any, y: Any, seed: int) -> Any:
+    """Remove the true label from a tenth of the sets; a set that becomes empty gets a wrong label."""
     rng = np.random.default_rng(seed)
-    lost = sets.copy()
+    changed = sets.copy()
     chosen = np.flatnonzero(rng.random(len(y)) < MISSING)
-    lost[chosen, y[chosen]] = False
-    for i in np.flatnonzero(~lost.any(1)):
-        lost[i, rng.choice(np.delete(np.arange(sets.shape[1]), y[i]))] = True
-    return lost
+    changed[chosen, y[chosen]] = False
+    for i in np.flatnonzero(~changed.any(1)):
+        changed[i, rng.choice(np.delete(np.arange(sets.shape[1]), y[i]))] = True
+    return changed
 
 
-def held_out(x: Any, sets: Any, rebalancer: str, seed: int) -> Any:
+def out_of_fold(x: Any, sets: Any, rebalancer: str, seed: int) -> Any:
     probabilities = np.zeros(sets.shape, dtype=np.float32)
     for train, test in KFold(FOLDS, shuffle=True, random_state=seed).split(x):
         fitted = PartialLabelClassifier(rebalancer=rebalancer, random_state=seed).fit(x[train], sets[train])
@@ -85,7 +85,7 @@ def held_out(x: Any, sets: Any, rebalancer: str, seed: int) -> Any:
     return probabilities
 
 
-def judged(probabilities: Any, sets: Any, missing: Any, y: Any) -> dict[str, Any]:
+def detection_figures(probabilities: Any, sets: Any, missing: Any, y: Any) -> dict[str, Any]:
     flagged = ~sets[np.arange(len(y)), probabilities.argmax(1)]
     outside, inside = np.where(sets, 0, probabilities).max(1), np.where(sets, probabilities, 0).max(1)
     return {

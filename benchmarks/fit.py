@@ -1,4 +1,4 @@
-"""Fitting 100,000 × 512 features with 100 classes: time of an epoch beside a DataLoader of single rows, and memory beside the features.
+"""Measures `fit` on 100,000 × 512 features with 100 classes: epoch time compared with a DataLoader, and memory relative to the features.
 
 python benchmarks/fit.py --out results/bench/fit-cpu.json
 """
@@ -40,9 +40,7 @@ def main() -> None:
         for method in ("proden", "corr"):
             rows.append(alone(measure, how, method, options.epochs))
             print(rows[-1], flush=True)
-    rows.append(
-        {"how": "the network alone, on one batch again and again", "method": "proden", "seconds": alone(network_alone, options.epochs)}
-    )
+    rows.append({"how": "the network alone, on a single batch", "method": "proden", "seconds": alone(network_alone, options.epochs)})
     rows += [
         {"how": f"{how}, without the network", "method": "corr", "seconds": alone(feeding, how, options.epochs)}
         for how in ("ours", "loader of single rows")
@@ -56,7 +54,7 @@ def main() -> None:
 
 
 def alone(work: Any, *arguments: Any) -> Any:
-    """In a process of its own, whose memory is nobody else's."""
+    """Run in a separate process, so that its memory can be measured."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 
@@ -64,7 +62,7 @@ def alone(work: Any, *arguments: Any) -> Any:
 def problem() -> tuple[Any, Candidates]:
     rng = np.random.default_rng(0)
     x = np.empty((ROWS, FEATURES), dtype=np.float32)
-    for start in range(0, ROWS, 1000):  # in parts: random numbers are drawn in double precision
+    for start in range(0, ROWS, 1000):  # in parts, since random numbers are drawn in double precision
         x[start : start + 1000] = rng.standard_normal((1000, FEATURES))
     sizes = rng.integers(1, 2 * SET_SIZE, ROWS)
     indptr = np.concatenate([[0], np.cumsum(sizes)])
@@ -72,7 +70,7 @@ def problem() -> tuple[Any, Candidates]:
 
 
 def measure(how: str, method: str, epochs: int) -> dict[str, Any]:
-    # What is loaded with the first step of any training is no part of this one.
+    # The first training loads libraries, which must not count.
     few = np.random.default_rng(0).normal(size=(50, 3))
     PartialLabelClassifier(epochs=2, device="cpu").fit(few, np.arange(50) % 3)
     before = resident()
@@ -101,7 +99,7 @@ def measure(how: str, method: str, epochs: int) -> dict[str, Any]:
 
 
 class Rows(Dataset[tuple[Any, ...]]):
-    """Single examples, as data sets usually give them: their views, their candidates and their number."""
+    """Single examples, as in most datasets: views, candidates and index."""
 
     def __init__(self, x: Any, allowed: Tensor, n_views: int) -> None:
         self.x, self.allowed, self.n_views = torch.from_numpy(x), allowed, n_views
@@ -119,7 +117,7 @@ class Rows(Dataset[tuple[Any, ...]]):
 
 
 def loader_epochs(x: Any, candidates: Candidates, method: str, epochs: int, workers: int) -> list[float]:
-    """The same network, loss and targets, through a loader that collates single rows."""
+    """Train the same network with the same loss and targets, through a DataLoader that collates single rows."""
     torch.manual_seed(0)
     model = build_model("mlp", 0, n_inputs=FEATURES, n_classes=CLASSES)
     part = METHODS[method]()
@@ -144,7 +142,7 @@ def loader_epochs(x: Any, candidates: Candidates, method: str, epochs: int, work
 
 
 def network_alone(epochs: int) -> list[float]:
-    """What no way of feeding it could go below."""
+    """The lower bound: the network without any data loading."""
     model = build_model("mlp", 0, n_inputs=FEATURES, n_classes=CLASSES)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
     x, targets = torch.randn(BATCH, FEATURES), torch.full((BATCH, CLASSES), 1 / CLASSES)
@@ -161,7 +159,7 @@ def network_alone(epochs: int) -> list[float]:
 
 
 def feeding(how: str, epochs: int) -> list[float]:
-    """Views, candidates and targets of every batch, and nothing done with them."""
+    """Load the views, candidates and targets of every batch, without the network."""
     x, candidates = problem()
     model = PartialLabelClassifier("corr", "none", epochs=epochs, batch_size=BATCH, device="cpu")
     inputs = model._inputs(x, reset=True)
@@ -174,8 +172,8 @@ def feeding(how: str, epochs: int) -> list[float]:
     for _ in range(epochs + 1):
         started = time.perf_counter()
         if how == "ours":
-            trainer._feed.restart()
-            for index, _ in trainer._feed.batches(trainer._draw):
+            trainer.state.batches.restart()
+            for index, _ in trainer.state.batches.batches(trainer._runner.draw):
                 trainer.targets[index] = trainer.targets[index] * trainer.candidates[index]
         else:
             for *_, sets, index in loader:
@@ -185,12 +183,12 @@ def feeding(how: str, epochs: int) -> list[float]:
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """The resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 class Peak:
-    """The most memory that the process had, looked at a hundred times a second."""
+    """The peak memory of the process, sampled a hundred times per second."""
 
     def __init__(self) -> None:
         self.most, self._going = resident(), True

@@ -1,8 +1,8 @@
-"""Whether fast steps learn as well as exact ones: the same short trainings in float32, one operation at a time, and in bfloat16, replayed.
+"""Compares the accuracy of bfloat16 with CUDA graphs and of eager float32 in short runs.
 
     python benchmarks/precision.py cifar100 --data-root DIR --out results/bench/precision-h200.json
 
-Both trainings of a seed see the same images, candidates and first weights, so that the difference is taken seed by seed.
+Both runs of a seed share images, candidates and initial weights, so the difference is taken per seed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from scipy import stats
 
 from ltpll.data.benchmarks.image_sets import load_image_set
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.runs.environment import environment
 
@@ -46,7 +46,7 @@ def main() -> None:
                 engine = "eager"
             trainer = build_trainer(replace(experiment, precision=precision), problem, device=options.device, engine=engine)
             truth = Evaluate(problem.x_test, problem.y_test, problem.y)
-            trainer.fit(problem.x, problem.candidates, measure=truth, measure_every=options.epochs)
+            trainer.fit(problem.x, problem.candidates, callbacks=[truth])
             figures = {name: float(100 * read(trainer.history[-1])) for name, read in FIGURES.items()}
             runs.append({"seed": seed, "way": way, **figures})
             print(runs[-1], flush=True)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def compare(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each figure the mean of both ways, their difference over seeds, and half the width of its 95 % interval."""
+    """The means of both variants, their difference over seeds, and half the width of its 95 % confidence interval."""
     exact, fast = ([run for run in runs if run["way"] == way] for way in WAYS)
     found: dict[str, Any] = {"n": len(fast)}
     for name in FIGURES:

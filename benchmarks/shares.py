@@ -1,9 +1,8 @@
-"""What a step costs a process that has a share of each batch: smaller and smaller ones, recorded and eager, alone and talking to itself.
+"""Measures a training step on a share of a batch, for smaller and smaller shares: captured and eager, with and without communication.
 
     python benchmarks/shares.py --out results/bench/shares-h200.json
 
-With one GPU nothing is sent anywhere, so this is the least that a step of several processes takes: their work, and the launching
-of messages.
+With one GPU nothing is really sent, so this is a lower bound for several processes: their work and the launching of messages.
 """
 
 from __future__ import annotations
@@ -16,18 +15,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import random_images
+from ltpll.experiments.engine_speed import random_images
 from ltpll.runs.environment import environment
 from ltpll.training.distributed import World
 
 
-class TalksToItself(World):
-    """One process that behaves as one of several."""
+class SelfMessaging(World):
+    """A single process that communicates as if it were one of several."""
 
     alone = False
 
@@ -35,23 +35,24 @@ class TalksToItself(World):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", nargs="*", type=int, default=[256, 128, 64, 32], help="rows of a share, each with two views")
+    parser.add_argument("--rows", nargs="*", type=int, default=[256, 128, 64, 32], help="rows per process, each with two views")
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("error: there is no CUDA device here.")
+        sys.exit("error: no CUDA device was found.")
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29577", "RANK": "0", "WORLD_SIZE": "1"}
     dist.init_process_group("nccl")
-    several = TalksToItself(0, 1, dist.new_group(backend="gloo"))
+    several = SelfMessaging(0, 1, dist.new_group(backend="gloo"))
     experiment = Experiment("noise", method="corr", rebalancer="records", precision="bfloat16", epochs=100)
     problem = draw_problem(experiment, random_images(500, 100, 10))
     rows: list[dict[str, Any]] = []
     for size in options.rows:
         for engine in ("captured", "eager"):
             for world in (None, several):
-                trainer = build_trainer(replace(experiment, batch_size=size), problem, device="cuda", engine=engine, world=world)
+                with patch("ltpll.training.trainer.current_world", lambda world=world: world or World()):
+                    trainer = build_trainer(replace(experiment, batch_size=size), problem, device="cuda", engine=engine)
                 trainer.prepare(problem.x, problem.candidates)
                 epochs = 2 if engine == "captured" else 1
-                for _ in range(epochs + 1):  # the first ones record
+                for _ in range(epochs + 1):  # the first steps record CUDA graphs
                     trainer.train_epoch()
                 torch.cuda.synchronize()
                 began = time.perf_counter()
@@ -62,7 +63,7 @@ def main() -> None:
                 rows.append({"rows": size, "engine": engine, "messages": world is not None, "step_milliseconds": 1000 * step})
                 print(rows[-1], flush=True)
                 if engine == "captured":
-                    trainer._recorded.forget()  # NCCL ends only after them
+                    trainer._runner.graphed_step.clear()  # NCCL cannot shut down while they exist
                 if options.out:
                     options.out.parent.mkdir(parents=True, exist_ok=True)
                     options.out.write_text(json.dumps({"environment": environment("cuda"), "rows": rows}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Whether several trainings share one GPU better than they follow each other: recorded steps on streams, processes, processes with MPS.
+"""Measures the speed of several runs that share one GPU: CUDA graphs on streams, processes, and processes with MPS.
 
 python benchmarks/sharing.py --out results/bench/sharing-h200.json
 """
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import random_images
+from ltpll.experiments.engine_speed import random_images
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -32,18 +32,18 @@ MPS = "nvidia-cuda-mps-control"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--runs", nargs="*", type=int, default=[1, 2, 3], help="how many trainings at once")
-    parser.add_argument("--epochs", type=int, default=20, help="timed epochs of each training")
+    parser.add_argument("--runs", nargs="*", type=int, default=[1, 2, 3], help="numbers of simultaneous runs")
+    parser.add_argument("--epochs", type=int, default=20, help="timed epochs per run")
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("error: there is no CUDA device here.")
+        sys.exit("error: no CUDA device was found.")
     rows: list[dict[str, Any]] = []
     for how in ("streams", "processes", "processes with MPS"):
         for runs in options.runs:
             row: dict[str, Any] = {"how": how, "runs": runs, "views_per_second": None}
             try:
                 row["views_per_second"] = on_streams(runs) if how == "streams" else in_processes(runs, options.epochs, "MPS" in how)
-            except Exception as error:  # one way that fails here must not hide the others
+            except Exception as error:  # one failure must not hide the other results
                 row["failed"] = f"{type(error).__name__}: {error}"
             rows.append(row)
             print(row, flush=True)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def trained() -> PartialLabelTrainer:
-    """A trainer whose steps are recorded."""
+    """A trainer whose CUDA graphs are recorded."""
     experiment = Experiment("noise", precision="bfloat16")
     problem = draw_problem(experiment, random_images(500, 100, 100))
     trainer = build_trainer(experiment, problem, device="cuda")
@@ -64,9 +64,9 @@ def trained() -> PartialLabelTrainer:
 
 
 def on_streams(runs: int, steps: int = 200) -> float:
-    """Recorded steps alone, each training's on its own stream: the most that trainings inside one process could reach."""
+    """Replay only the captured steps, one stream per run: the upper bound for several runs inside one process."""
     trainers = [trained() for _ in range(runs)]
-    graphs = [list(trainer._recorded._recordings.values())[-1].graph for trainer in trainers]
+    graphs = [list(trainer._runner.graphed_step.recordings.values())[-1].graph for trainer in trainers]
     streams = [torch.cuda.Stream() for _ in graphs]
     for timed in (False, True):
         torch.cuda.synchronize()
@@ -80,7 +80,7 @@ def on_streams(runs: int, steps: int = 200) -> float:
 
 
 def in_processes(runs: int, epochs: int, with_mps: bool) -> float:
-    """Whole epochs, from when the first starts to when the last ends."""
+    """Train whole epochs, timed from the start of the first process to the end of the last."""
     with mps_server() if with_mps else no_server():
         context = multiprocessing.get_context("spawn")
         start, results = context.Barrier(runs), context.Queue()
@@ -111,7 +111,7 @@ def no_server() -> Iterator[None]:
 
 @contextmanager
 def mps_server() -> Iterator[None]:
-    """NVIDIA's server through which the kernels of several processes run at the same time."""
+    """Start NVIDIA's MPS server, which lets the kernels of several processes run at the same time."""
     if shutil.which(MPS) is None:
         raise RuntimeError(f"{MPS} is not installed")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""What each measure gained: the same training on a GPU, from one operation at a time to everything that the engine does.
+"""Measures the effect of each optimisation on a GPU, from eager float32 to the complete engine.
 
     python benchmarks/steps.py --out results/bench/steps-h200.json
 
-Every line of the ladder adds one thing to the line before; the lines behind it add or take away one thing at the end of the ladder.
+Each line adds one optimisation to the previous one; the lines after the complete engine each change one thing about it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import _end_to_end, _milliseconds, random_images
+from ltpll.experiments.engine_speed import end_to_end_speed, random_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -37,7 +37,6 @@ class Variant:
     engine: str = "captured"
     kernels: tuple[str, ...] = tuple(KERNELS)
     low_weights: bool = True
-    beside: bool = True
     cudnn: dict[str, Any] | None = None
     change: Callable[[PartialLabelTrainer], None] | None = None
 
@@ -45,12 +44,12 @@ class Variant:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--epochs", type=int, default=10, help="epochs of one timed pass; there are three, and an evaluation in each")
-    parser.add_argument("--only", nargs="*", type=int, help="numbers of lines")
-    parser.add_argument("--profile", type=Path, help="a text file for the kernels of a replayed step of the last line")
+    parser.add_argument("--epochs", type=int, default=10, help="epochs per timed pass; there are three passes, each with an evaluation")
+    parser.add_argument("--only", nargs="*", type=int, help="numbers of the lines to measure")
+    parser.add_argument("--profile", type=Path, help="text file for a profile of the kernels in a replayed step of the last line")
     options = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("error: there is no CUDA device here.")
+        sys.exit("error: no CUDA device was found.")
     rows = []
     for number, variant in enumerate(VARIANTS):
         if options.only is None or number in options.only:
@@ -72,22 +71,20 @@ def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabel
     with settings(variant):
         trainer = build_trainer(experiment, problem, device="cuda", engine=variant.engine)
         if not variant.low_weights and variant.engine == "captured":
-            trainer.passes.network = trainer.model
-        if not variant.beside:
-            trainer._side = None
+            trainer.forward_pass.network = trainer.model
         if variant.change:
             variant.change(trainer)
-        speed = _end_to_end(trainer, problem, epochs, measure_every=epochs)
+        speed = end_to_end_speed(trainer, problem, epochs, measure_every=epochs)
         step = None
         if trainer.engine != "eager":
-            held = list(trainer._recorded._recordings.values())[-1]
-            step = _milliseconds(trainer, held.graph.replay, repeats=30)
+            held = list(trainer._runner.graphed_step.recordings.values())[-1]
+            step = time_milliseconds(trainer, held.graph.replay, repeats=30)
     return {"what": variant.what, **speed, "step_milliseconds": step}, trainer
 
 
 @contextmanager
 def settings(variant: Variant) -> Iterator[None]:
-    """Our kernels only where the variant has them, and cuDNN's settings put back afterwards."""
+    """Enable the kernels and cuDNN settings of a variant, and restore the settings afterwards."""
     before = {name: getattr(torch.backends.cudnn, name) for name in variant.cudnn or {}}
     torch._dynamo.reset()
     with ExitStack() as stack:
@@ -104,7 +101,7 @@ def settings(variant: Variant) -> Iterator[None]:
 
 
 def profile(trainer: PartialLabelTrainer, path: Path, times: int = 5) -> None:
-    held = list(trainer._recorded._recordings.values())[-1]
+    held = list(trainer._runner.graphed_step.recordings.values())[-1]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as watched:
         for _ in range(times):
             held.graph.replay()
@@ -113,8 +110,8 @@ def profile(trainer: PartialLabelTrainer, path: Path, times: int = 5) -> None:
     path.write_text("\n".join(f"{e.self_device_time_total / times:9.1f} us {e.count / times:6.1f} x {e.key}" for e in events))
 
 
-class _WeightsBeside(torch.autograd.Function):
-    """A convolution whose weights' gradient is worked out on a stream of its own."""
+class _ParallelWeightGradients(torch.autograd.Function):
+    """A convolution that computes the gradient of its weights on a separate stream."""
 
     stream: torch.cuda.Stream
     held: list[Any] = []  # noqa: RUF012
@@ -134,44 +131,43 @@ class _WeightsBeside(torch.autograd.Function):
             rest = (None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1, wanted)
             return torch.ops.aten.convolution_backward(grads[0], x, weight, *rest)
 
-        own = _WeightsBeside.stream
+        own = _ParallelWeightGradients.stream
         own.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(own):
             grad_weight = gradient(False, True, False)[1]
-        _WeightsBeside.held.append((grads[0], x))
+        _ParallelWeightGradients.held.append((grads[0], x))
         return gradient(True, False, False)[0], grad_weight, None, None
 
 
-def weights_beside(trainer: PartialLabelTrainer) -> None:
-    _WeightsBeside.stream = torch.cuda.Stream()
+def parallel_weight_gradients(trainer: PartialLabelTrainer) -> None:
+    _ParallelWeightGradients.stream = torch.cuda.Stream()
     for module in trainer.model.modules():
         if type(module) is nn.Conv2d:
             module.forward = types.MethodType(  # type: ignore[method-assign]
-                lambda self, x: _WeightsBeside.apply(x, self.weight, self.stride[0], self.padding[0]), module
+                lambda self, x: _ParallelWeightGradients.apply(x, self.weight, self.stride[0], self.padding[0]), module
             )
-    hand_over = trainer.passes.network.hand_over  # type: ignore[attr-defined]
+    transfer_gradients = trainer.forward_pass.network.transfer_gradients  # type: ignore[attr-defined]
 
     def joined() -> None:
-        torch.cuda.current_stream().wait_stream(_WeightsBeside.stream)
-        _WeightsBeside.held.clear()
-        hand_over()
+        torch.cuda.current_stream().wait_stream(_ParallelWeightGradients.stream)
+        _ParallelWeightGradients.held.clear()
+        transfer_gradients()
 
-    trainer.passes.network.hand_over = joined  # type: ignore[attr-defined]
+    trainer.forward_pass.network.transfer_gradients = joined  # type: ignore[attr-defined]
 
 
-ALL = Variant("targets worked out beside the backward pass")
+ALL = Variant("all weights cast to bfloat16 at once")
 VARIANTS = [
-    replace(ALL, what="torch, float32, one operation at a time", precision="float32", engine="eager", kernels=(), beside=False),
-    replace(ALL, what="bfloat16", engine="eager", kernels=(), beside=False),
-    replace(ALL, what="the step replayed as a CUDA graph", kernels=(), low_weights=False, beside=False),
-    replace(ALL, what="views by our kernels", kernels=("views",), low_weights=False, beside=False),
-    replace(ALL, what="batch norm, shortcut and ReLU by our kernels", kernels=("views", "batch norm"), low_weights=False, beside=False),
-    replace(ALL, what="first and 1×1 convolutions as matrix products", low_weights=False, beside=False),
-    replace(ALL, what="all weights cast to bfloat16 at once", beside=False),
+    replace(ALL, what="torch, float32, one operation at a time", precision="float32", engine="eager", kernels=()),
+    replace(ALL, what="bfloat16", engine="eager", kernels=()),
+    replace(ALL, what="the step replayed as a CUDA graph", kernels=(), low_weights=False),
+    replace(ALL, what="views by our kernels", kernels=("views",), low_weights=False),
+    replace(ALL, what="batch norm, shortcut and ReLU by our kernels", kernels=("views", "batch norm"), low_weights=False),
+    replace(ALL, what="first and 1×1 convolutions as matrix products", low_weights=False),
     ALL,
     replace(ALL, what="instead: torch.compile of the network, torch's views", engine="compiled", kernels=(), low_weights=False),
     replace(ALL, what="instead: torch.compile of the network, our views", engine="compiled", kernels=("views",), low_weights=False),
-    replace(ALL, what="also: weights' gradients on a stream of their own", change=weights_beside),
+    replace(ALL, what="also: weight gradients on a separate stream", change=parallel_weight_gradients),
     replace(ALL, what="also: cudnn.benchmark", cudnn={"benchmark": True}),
     replace(ALL, what="also: cudnn.benchmark among all algorithms", cudnn={"benchmark": True, "benchmark_limit": 0}),
     replace(ALL, what="also: cudnn.deterministic", cudnn={"deterministic": True}),

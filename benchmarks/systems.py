@@ -1,4 +1,4 @@
-"""What a training step of each system costs beside one of CORR with RECORDS: same data, batch and engine.
+"""Measures the training step of each system, compared with CORR and RECORDS on the same data, batch size and engine.
 
 python benchmarks/systems.py --out results/bench/systems-h200.json
 """
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import _milliseconds, random_images
+from ltpll.experiments.engine_speed import random_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.validation import chosen_device
 
@@ -37,7 +37,7 @@ SYSTEMS: list[tuple[str, str, tuple[str, ...]]] = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--width", type=int, default=64, help="of the ResNet-18")
+    parser.add_argument("--width", type=int, default=64, help="width of the ResNet-18")
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -45,7 +45,7 @@ def main() -> None:
         row: dict[str, Any] = {"method": method, "rebalancer": rebalancer, "extras": list(extras), "milliseconds": None}
         try:
             row["milliseconds"], row["gib"] = measure(method, rebalancer, extras, options.width, options.device)
-        except Exception as error:  # one system that fails here must not hide the others
+        except Exception as error:  # one failure must not hide the other results
             row["failed"] = f"{type(error).__name__}: {error}"
         rows.append(row)
         print(row, flush=True)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def measure(method: str, rebalancer: str, extras: tuple[str, ...], width: int, device: str) -> tuple[float, float | None]:
-    """Milliseconds of a step with refined targets and everything that takes part in it, and memory at its peak."""
+    """Milliseconds per step as late in training, with refined targets and full queues, and the peak memory."""
     experiment = Experiment(
         "noise", method=method, rebalancer=rebalancer, extras=extras, ambiguity=0.5, width=width, precision="bfloat16", epochs=10
     )
@@ -71,7 +71,7 @@ def measure(method: str, rebalancer: str, extras: tuple[str, ...], width: int, d
         trainer.train_epoch()
     rows = torch.arange(experiment.batch_size, device=trainer.device)
     views = trainer.draw(rows)
-    milliseconds = _milliseconds(trainer, lambda: trainer._step(rows, views), repeats=30 if on_cuda else 1)
+    milliseconds = time_milliseconds(trainer, lambda: trainer._runner.step(rows, views), repeats=30 if on_cuda else 1)
     return milliseconds, torch.cuda.max_memory_allocated() / 2**30 if on_cuda else None
 
 

@@ -1,9 +1,9 @@
-"""Ten-fold accuracy on small real partial-label tables, of our methods and of two simple rivals, one record a table and row.
+"""Measures ten-fold accuracy on small real partial-label tables, for our methods and two simple baselines.
 
     python benchmarks/tabular.py PACK --out results/tabular
 
 The pack is an .npz file with, for every table NAME, NAME_X (rows × features), NAME_S (candidates, bits packed by row), NAME_C (the number
-of classes) and NAME_y (true labels, used for judging alone). A record that is there already is left alone.
+of classes) and NAME_y (true labels, used only for evaluation). Each table and method has a record; existing records are kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
         names = sorted(key.removesuffix("_X") for key in pack.files if key.endswith("_X"))
     missing = [(name, row) for row in ROWS for name in names if not (options.out / f"{name}-{row}.json").exists()]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(judge, options.pack, name, row): (name, row) for name, row in missing}
+        waiting = {pool.submit(evaluate, options.pack, name, row): (name, row) for name, row in missing}
         for done in as_completed(waiting):
             name, row = waiting[done]
             record = done.result()
@@ -55,20 +55,20 @@ def main() -> None:
             )
 
 
-def judge(path: Path, name: str, row: str) -> dict[str, Any]:
+def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore", InputWarning)  # of classes that no training row of a fold has
+    warnings.simplefilter("ignore", InputWarning)  # about classes that no training row of a fold has
     with np.load(path) as pack:
         x, y = pack[f"{name}_X"].astype(np.float32), pack[f"{name}_y"].astype(np.int64)
         sets = np.unpackbits(pack[f"{name}_S"], axis=1)[:, : int(pack[f"{name}_C"])]
     figures: dict[str, list[float]] = {"accuracy": [], "balanced_accuracy": [], "recovery": []}
     started = time.perf_counter()
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(x):
-        predicted, believed = answer(row, x[train], sets[train], x[test])
+        predicted, identified = fit_and_predict(row, x[train], sets[train], x[test])
         figures["accuracy"].append(float((predicted == y[test]).mean()))
-        # Over the classes of the test rows; scikit-learn would warn of predicted classes that these do not have.
+        # Averaged over the classes of the test rows; scikit-learn would warn about predicted classes that are not among them.
         figures["balanced_accuracy"].append(float(np.mean([(predicted[y[test] == k] == k).mean() for k in np.unique(y[test])])))
-        figures["recovery"].append(float((believed == y[train]).mean()))
+        figures["recovery"].append(float((identified == y[train]).mean()))
     return {
         "table": name,
         "row": row,
@@ -83,8 +83,8 @@ def judge(path: Path, name: str, row: str) -> dict[str, Any]:
     }
 
 
-def answer(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any]:
-    """Predictions for the test rows, and the label believed in each training row."""
+def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any]:
+    """Predictions for the test rows, and the identified labels of the training rows."""
     if "+" in row:
         method, rebalancer = row.split("+")
         model = PartialLabelClassifier(method, rebalancer, device="cpu").fit(x, sets)
@@ -92,7 +92,7 @@ def answer(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any]:
     scaler = StandardScaler().fit(x)
     x, x_test = scaler.transform(x), scaler.transform(x_test)
     if row == "neighbours":
-        # The sets of the nearest rows vote, a set of k labels with 1/k for each.
+        # The nearest rows vote; a set of k labels gives 1/k to each.
         search = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(x)
         votes = sets / sets.sum(1, keepdims=True)
         own = search.kneighbors(return_distance=False)  # without the row itself

@@ -1,9 +1,8 @@
-"""How fast a small network trains on a CPU beside other jobs: with all threads, with one, and with what is chosen.
+"""Measures how fast a small network trains on a CPU while other jobs run: with all threads, with one, and with the number `fit` chooses.
 
     python benchmarks/threads.py --out results/bench/threads-cpu.json
 
-The other jobs are loops that compute without end. On a machine that others use too there are more of them; the load of the minute before is
-recorded.
+The other jobs are endless loops. On a shared machine there is further load; the average of the last minute is recorded.
 """
 
 from __future__ import annotations
@@ -62,17 +61,17 @@ def main() -> None:
 
 
 def measured(waiting: str, repeats: int) -> dict[str, list[int]]:
-    """In a process of its own: how threads wait is settled when torch is imported."""
-    surroundings = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "OMP_WAIT_POLICY")}
+    """Run in a separate process, since the waiting policy is fixed when torch is imported."""
+    variables = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "OMP_WAIT_POLICY")}
     if waiting == "sleeping":
-        surroundings["OMP_WAIT_POLICY"] = "PASSIVE"
+        variables["OMP_WAIT_POLICY"] = "PASSIVE"
     command = [sys.executable, __file__, "--child", "--repeats", str(repeats)]
-    found: dict[str, list[int]] = json.loads(subprocess.run(command, env=surroundings, check=True, stdout=subprocess.PIPE).stdout)
+    found: dict[str, list[int]] = json.loads(subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE).stdout)
     return found
 
 
 def speed(how: str) -> int:
-    """Views per second of three epochs behind the first, in which torch loads what it needs and threads are chosen."""
+    """Views per second of three epochs after the first, which loads libraries and chooses the number of threads."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, ROWS)
     x = (rng.normal(size=(CLASSES, FEATURES))[labels] + rng.normal(size=(ROWS, FEATURES))).astype(np.float32)

@@ -1,6 +1,6 @@
-"""Unpack measuring packs (images of the three sets, encoded, in one .npz file each) into image sets under a data root.
+"""Converts benchmark packs (the encoded images of a set in one .npz file) into image sets under a data root.
 
-A CIFAR pack holds the test images and only those training images that an imbalance of 50 or more needs, class by class.
+A CIFAR pack holds the test images and, class by class, only those training images that an imbalance of 50 or more needs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.benchmarks.archives import Archive, md5_of
+from ltpll.data.benchmarks.archives import LocalArchive, md5_of
 from ltpll.data.benchmarks.image_sets import ImageSet, write_image_set
 from ltpll.errors import InputError
 
 
 def images(pack: Mapping[str, npt.NDArray[Any]], split: str, side: int) -> npt.NDArray[np.uint8]:
-    """All images of a split; an encoded image is one image, or a strip of many below each other."""
+    """All images of a split; an encoded picture is one image or a vertical strip of several."""
     from PIL import Image
 
     encoded, offsets = pack[f"{split}_buf"], pack[f"{split}_off"]
@@ -36,7 +36,7 @@ def images(pack: Mapping[str, npt.NDArray[Any]], split: str, side: int) -> npt.N
 
 
 def read_pack(path: Path) -> ImageSet:
-    """A pack as an image set; which set it is follows from what it holds."""
+    """Read a pack as an image set, whose name follows from its content."""
     try:
         with np.load(path, allow_pickle=False) as file:
             pack = {key: file[key] for key in file.files}
@@ -46,7 +46,7 @@ def read_pack(path: Path) -> ImageSet:
         labels = [pack[f"y_{split}"].astype(np.int64) for split in ("train", "test")]
         arrays = [images(pack, split, side) for split in ("train", "test")]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is no measuring pack ({type(error).__name__}: {error}).") from None
+        raise InputError(f"{path} is not a benchmark pack ({type(error).__name__}: {error}).") from None
     for split, x, y in zip(("train", "test"), arrays, labels, strict=True):
         if len(x) != len(y):
             raise InputError(f"{path} has {len(x)} {split} images for {len(y)} labels.")
@@ -60,7 +60,7 @@ def read_pack(path: Path) -> ImageSet:
         classes,
         None if coarse is None else coarse.astype(np.int64),
         Candidates.from_matrix(pack["candidates"], classes=classes) if "candidates" in pack else None,
-        None if coarse_names is None else tuple(str(one) for one in coarse_names),
+        None if coarse_names is None else tuple(str(name) for name in coarse_names),
     )
 
 
@@ -72,7 +72,7 @@ def main() -> None:
     try:
         for path in arguments.packs:
             image_set = read_pack(path)
-            folder = write_image_set(image_set, arguments.data_root, [Archive(path, md5_of(path))])
+            folder = write_image_set(image_set, arguments.data_root, [LocalArchive(path, md5_of(path))])
             print(f"{image_set.name}: {len(image_set.y_train)} training and {len(image_set.y_test)} test images in {folder}")
     except InputError as error:
         sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""Views per second of the batched image views, and on a CPU of the same policies as a loop over images with Pillow."""
+"""Measures the speed of the batched image views, compared on a CPU with a loop over Pillow images."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def pillow_views(images: np.ndarray, kind: str, policy: str) -> np.ndarray:
 
 
 def seconds(function: Callable[[], object], device: torch.device, at_least: float) -> float:
-    """The shortest time of one call, after three that warm up: the one that other work on the machine disturbed least."""
+    """The shortest time of one call after a warm-up, which is the one least disturbed by other work on the machine."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -139,20 +139,20 @@ def seconds(function: Callable[[], object], device: torch.device, at_least: floa
 
 
 def draw(views: ImageViews, apply: Callable[..., Tensor], x: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
-    """One view, as `ImageViews.draw` does it, with its pure part compiled or not."""
+    """Draw one view like `ImageViews.draw`; `apply` is its deterministic part, compiled or not."""
     return apply(x, views.parameters(kind, len(x), (x.shape[2], x.shape[3]), x.device, generator))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true", help="compile the pure part of drawing a view")
+    parser.add_argument("--compile", action="store_true", help="compile the deterministic part of drawing a view")
     parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--batch", type=int, nargs="+", default=[256, 4096])
     parser.add_argument("--policy", choices=POLICIES, nargs="+", default=POLICIES)
     parser.add_argument("--bfloat16", action="store_true", help="bfloat16, channels last")
     parser.add_argument("--seconds", type=float, default=1.0, help="time spent on each measurement")
-    parser.add_argument("--out", type=Path, help="write the figures to this JSON file too")
+    parser.add_argument("--out", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args()
     device = torch.device(options.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

@@ -1,1 +1,1 @@
-"""Fuzzing: everything that reads a file, given damaged and hostile ones by the million (README.md says how)."""
+"""Fuzzing: feeds damaged and hostile files to everything that reads a file (see README.md)."""

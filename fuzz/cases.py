@@ -1,4 +1,4 @@
-"""Cases: one input run under guard, what came of it, and what is kept of it if it should not have."""
+"""Runs one case under guard, and saves and minimises the case if it is a finding."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PACKAGE = str(Path(ltpll.__file__).parent)
 
 @dataclass(frozen=True)
 class Finding:
-    """A case that a reader should have read or refused with a sentence."""
+    """A case that a reader neither read nor rejected with a proper message."""
 
     target: str
-    kind: str  # the error's type, "slow", "forbidden" or how the process died
-    where: str  # tells findings apart: the last line of the package that was at work
+    kind: str  # the type of the error, "slow", "forbidden", "message", or how the process died
+    where: str  # the innermost line of the package, which tells findings apart
     message: str
     case: bytes
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the case, and beside it how to run it again."""
+        """Write the case and, next to it, a description with the command that runs it again."""
         folder.mkdir(parents=True, exist_ok=True)
         name = f"{self.target}-{self.kind}-{hashlib.sha256(self.case).hexdigest()[:12]}"
         (folder / f"{name}.bin").write_bytes(self.case)
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`place` is where the package refused the case; `finding` is set if it did anything but read or refuse it."""
+    """`place` is the line that rejected the case; `finding` is set if it was neither read nor rejected properly."""
 
     read: bool
     place: str
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Runner:
-    """Runs cases of one target in a folder that is emptied when something was left in it."""
+    """Runs cases of one target in a folder that is emptied now and then."""
 
     def __init__(self, target: Target, folder: Path, guard: Guard, seconds: float) -> None:
         self.target, self.guard, self.seconds = target, guard, seconds
@@ -76,7 +76,7 @@ class Runner:
             return Outcome(False, place)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # whatever it is, it should not have come out
+        except BaseException as error:  # any other error is a finding
             kind = {SlowError: "slow", ForbiddenError: "forbidden"}.get(type(error), type(error).__name__)
             place = _last_line(error.__traceback__)
             message = "".join(traceback.format_exception(error)[-6:])[-1500:]
@@ -89,7 +89,7 @@ class Runner:
 
 
 def _last_line(trace: TracebackType | None) -> str:
-    """The innermost line of the package in a traceback."""
+    """The innermost line of ltpll in a traceback."""
     place = "outside"
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -100,10 +100,10 @@ def _last_line(trace: TracebackType | None) -> str:
 
 
 def smaller(runner: Runner, finding: Finding, tries: int = 400) -> Finding:
-    """The same finding with as much of its case cut out as can be without losing it."""
+    """Remove as much of a finding's case as possible while it stays the same finding."""
     best, step = finding, max(len(finding.case) // 2, 1)
     while step and tries > 0:
-        position = 1  # the first byte says how to read
+        position = 1  # keep the first byte, which selects the options
         while position < len(best.case) and tries > 0:
             tries -= 1
             shorter = best.case[:position] + best.case[position + step :]

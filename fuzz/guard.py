@@ -1,4 +1,4 @@
-"""Guards: what no reader may do, whatever it is given (write elsewhere, start a process, call somebody, unpickle, take all memory)."""
+"""Guards against what no reader may do: write elsewhere, start a process, open a connection, unpickle, or use all memory."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-MEMORY = 2 << 30  # bytes beyond what the imports have taken
+MEMORY = 2 << 30  # bytes, in addition to what the imports use
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {"os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.utime"}
 _NEVER = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "socket.connect", "pickle.find_class")
 
 
 class ForbiddenError(BaseException):
-    """A reader has done what none may do; no `except Exception` hides it."""
+    """A reader did something forbidden; not an Exception, so that `except Exception` does not catch it."""
 
 
 class SlowError(BaseException):
-    """A case has taken longer than it may."""
+    """A case exceeded the time limit."""
 
 
 class Guard:
-    """Watches this process from `start` on; what is seen once cannot be unseen, so that swallowed errors count as well."""
+    """Watches this process from `start` on; a violation is reported even if the reader catches the error."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder.resolve())
-        self.seen: str | None = None
+        self.violation: str | None = None
         self.active = False
 
     def start(self) -> None:
         sys.dont_write_bytecode = True
-        sys.addaudithook(self._look)
+        sys.addaudithook(self._audit)
         signal.signal(signal.SIGPROF, _too_slow)
 
-    def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.active or event in ("import", "compile", "exec", "object.__getattr__"):
             return
         if event in _NEVER or (event == "open" and self._is_write(*arguments)) or (event in _CHANGES and self._is_outside(arguments[0])):
-            self.seen = f"{event} {str(arguments)[:200]}"
-            raise ForbiddenError(self.seen)
+            self.violation = f"{event} {str(arguments)[:200]}"
+            raise ForbiddenError(self.violation)
 
     def _is_write(self, path: Any, mode: Any, flags: Any) -> bool:
         writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(int(flags or 0) & _WRITES)
@@ -58,15 +58,15 @@ class Guard:
 
     @contextmanager
     def watching(self, seconds: float) -> Iterator[None]:
-        self.active, self.seen = True, None
+        self.active, self.violation = True, None
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             self.active = False
-        if self.seen:
-            raise ForbiddenError(self.seen)
+        if self.violation:
+            raise ForbiddenError(self.violation)
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:
@@ -74,7 +74,7 @@ def _too_slow(number: int, frame: FrameType | None) -> None:
 
 
 def limit_memory(extra: int = MEMORY) -> None:
-    """Let this process have so much more than it has now; what asks for more fails instead of taking the machine with it."""
+    """Limit this process to `extra` bytes more than it uses now; allocating more raises MemoryError."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + extra
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,4 +1,4 @@
-"""The guided engine: atheris (libFuzzer for Python) looks for cases that reach new lines of the package; needs `pip install atheris`."""
+"""The guided engine: atheris (libFuzzer for Python) searches for cases that reach new lines of ltpll; needs `pip install atheris`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 from fuzz.guard import MEMORY
 
 GRACE = 120.0  # seconds for imports and seeds
-KEEP_EVERY = 500  # cases between two looks at the counters; libFuzzer ends the process without asking
+KEEP_EVERY = 500  # cases between two writes of the counters; libFuzzer ends the process without warning
 
 
 def fuzz_guided(name: str, seconds: float, cases: int, seed: int, limit: float, findings: Path) -> dict[str, Any]:
-    """Run in processes of their own, started again whenever one dies, until time or cases are used up."""
+    """Run in a separate process, restarted whenever it dies, until the time or the number of cases is used up."""
     started = time.monotonic()
     total: dict[str, Any] = {"cases": 0, "read": 0, "refused": 0}
     places: set[str] = set()
@@ -35,13 +35,13 @@ def fuzz_guided(name: str, seconds: float, cases: int, seed: int, limit: float, 
                     command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=left + 2 * limit + GRACE
                 )
             except subprocess.TimeoutExpired as late:
-                done = subprocess.CompletedProcess(command, -9, stderr=late.stderr or b"it did not come back")
+                done = subprocess.CompletedProcess(command, -9, stderr=late.stderr or b"the process did not return")
             counted = json.loads((home / "counters.json").read_text()) if (home / "counters.json").exists() else {}
             for key in ("cases", "read", "refused"):
                 total[key] += counted.get(key, 0)
             places |= set(counted.get("places", ()))
-            for one in counted.get("findings", ()):
-                found[(one["kind"], one["where"])] = one
+            for finding in counted.get("findings", ()):
+                found[(finding["kind"], finding["where"])] = finding
             (home / "counters.json").unlink(missing_ok=True)
             if done.returncode == 0:
                 break
@@ -50,7 +50,7 @@ def fuzz_guided(name: str, seconds: float, cases: int, seed: int, limit: float, 
 
 
 def _keep_death(name: str, home: Path, findings: Path, found: dict[tuple[str, str], dict[str, Any]], done: Any) -> None:
-    """What libFuzzer wrote when the process died: the case that it was at."""
+    """Save the case that libFuzzer wrote when the process died."""
     from fuzz.cases import Finding
 
     left = [path for path in home.iterdir() if path.name.startswith(("crash-", "timeout-", "oom-"))]
@@ -66,7 +66,7 @@ def _keep_death(name: str, home: Path, findings: Path, found: dict[tuple[str, st
 
 
 def main() -> None:
-    """Inside the process that may die."""
+    """The process that runs cases and may die."""
     import atheris  # type: ignore[import-not-found]
 
     state = json.loads(sys.argv[1])
@@ -95,7 +95,7 @@ def main() -> None:
         temporary.write_text(json.dumps(counted | {"places": sorted(places)}))
         temporary.replace(home / "counters.json")
 
-    def one(case: bytes) -> None:
+    def run_case(case: bytes) -> None:
         outcome = runner(case)
         counted["cases"] += 1
         counted["read"] += outcome.read
@@ -111,21 +111,21 @@ def main() -> None:
         if ended or counted["cases"] % KEEP_EVERY == 0:
             keep()
         if ended:
-            os._exit(0)  # libFuzzer's own end waits for threads of pyarrow's that wait for this one
+            os._exit(0)  # libFuzzer would wait for pyarrow threads that wait for this one
 
     def mutate(case: bytes, most: int, seed: int) -> bytes:
         kind = rng.random()
         if kind < 0.4:
             return bytes(atheris.Mutate(case, most))[:most]
-        # From a valid file now and then: cases that reach a new line mostly do so by being refused, and so do those derived from them.
+        # Often start from a valid file: most cases that reach a new line are rejected, and so are cases derived from them.
         return target.mutate(random.Random(seed), case if kind < 0.65 else rng.choice(seeds), seeds)[:most]
 
     options = [f"-artifact_prefix={home}/", "-max_len=65536", "-len_control=0", "-mutate_depth=2", "-verbosity=0"]
-    # Memory is limited by the guard, as in the plain engine.
+    # The guard limits memory, as in the plain engine.
     options += ["-rss_limit_mb=0", "-malloc_limit_mb=0", f"-seed={state['seed'] % 2**31 or 1}"]
-    atheris.Setup([sys.argv[0], *options, *sys.argv[2:], str(corpus)], one, custom_mutator=mutate)
+    atheris.Setup([sys.argv[0], *options, *sys.argv[2:], str(corpus)], run_case, custom_mutator=mutate)
     guard.start()
-    limit_memory(MEMORY + (1 << 30))  # libFuzzer's own tables beside what a case may take
+    limit_memory(MEMORY + (1 << 30))  # plus libFuzzer's own tables
     keep()
     atheris.Fuzz()
 

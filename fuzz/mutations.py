@@ -1,4 +1,4 @@
-"""Mutations: files that are almost valid, from files that are."""
+"""Mutations turn valid files into almost valid ones."""
 
 from __future__ import annotations
 
@@ -13,35 +13,15 @@ from typing import Any
 
 Mutation = Callable[[random.Random, bytes], bytes]
 INTEGERS = (
-    0,
-    1,
-    2,
-    4,
-    7,
-    8,
-    15,
-    16,
-    32,
-    100,
-    127,
-    128,
-    255,
-    256,
-    2**15,
-    2**16 - 1,
-    2**20,
-    2**31 - 1,
-    2**31,
-    2**32 - 1,
-    2**63 - 1,
-    2**64 - 1,
+    *(0, 1, 2, 4, 7, 8, 15, 16, 32, 100, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**20),
+    *(2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1),
 )
 NUMBERS = (b"0", b"1", b"-1", b"2147483648", b"-9223372036854775809", b"1e999", b"-0.0", b"nan", b"0.30000000000000004", b"9" * 40)
-MOST = 1 << 16  # bytes of a case
+MOST = 1 << 16  # maximum bytes of a case
 
 
 def mutated(rng: random.Random, data: bytes, others: Sequence[bytes], tokens: Sequence[bytes]) -> bytes:
-    """Bytes flipped, cut out, put in, repeated, moved, replaced by tokens or by parts of another file; a few such changes at once."""
+    """Flip, delete, insert, repeat, move or replace bytes, also by tokens or parts of another file; one or a few changes at once."""
     content = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4, 8))):
         position = rng.randrange(len(content) + 1)
@@ -79,7 +59,7 @@ def mutated(rng: random.Random, data: bytes, others: Sequence[bytes], tokens: Se
     return bytes(content[:MOST])
 
 
-# ---- mutations that know the format, so that what they make gets past the first look ---------------------------------
+# ---- mutations that know the format, so that cases get past the first checks -----------------------------------------
 
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 2, 3, 0.5, 1e308, -1e308, 2**31, 2**63, 10**30, float("nan"), float("inf")),
@@ -89,7 +69,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def mutated_tree(rng: random.Random, tree: Any) -> Any:
-    """JSON-like content with a few entries replaced, removed, repeated, renamed or exchanged."""
+    """Replace, remove, repeat, rename or exchange a few entries of JSON-like content."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         tree = _changed(rng, tree)
     return tree
@@ -133,7 +113,7 @@ def json_mutation(rng: random.Random, data: bytes) -> bytes:
 
 
 def safetensors_mutation(rng: random.Random, data: bytes) -> bytes:
-    """The header's JSON changed, with its length put right."""
+    """Change the JSON header and correct its length."""
     (size,) = struct.unpack("<Q", data[:8].ljust(8, b"\0"))
     try:
         header = json.loads(data[8 : 8 + size])
@@ -150,11 +130,11 @@ def safetensors_mutation(rng: random.Random, data: bytes) -> bytes:
 
 
 def zip_mutation(rng: random.Random, data: bytes) -> bytes:
-    """A member changed, with sums and lengths put right."""
+    """Change a member and correct checksums and lengths."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = {name: archive.read(name) for name in archive.namelist()}
-    except Exception:  # whatever is wrong with it, it is not for this mutation
+    except Exception:  # not a zip file that this mutation can change
         return data
     if not members:
         return data
@@ -168,7 +148,7 @@ def zip_mutation(rng: random.Random, data: bytes) -> bytes:
 
 
 def compressed_mutation(rng: random.Random, data: bytes) -> bytes:
-    """In a MATLAB file of version 7: what is inside a compressed part changed, and packed again."""
+    """Change the content of a compressed part of a MATLAB file (version 7) and compress it again."""
     position, parts = 128, []
     while position + 8 <= len(data):
         kind, size = struct.unpack("<II", data[position : position + 8])

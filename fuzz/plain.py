@@ -1,4 +1,4 @@
-"""The plain engine: mutated cases in a process of its own, which may die; needs nothing beyond the package."""
+"""The plain engine: runs mutated cases in a child process, which may die; needs no other package."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fuzz.cases import Finding, Runner, smaller
 from fuzz.guard import Guard, limit_memory
 from fuzz.targets import Target
 
-ROOM = 1 << 20  # bytes shared with the process that runs cases: counters, and the case it is at
-COUNTERS = struct.Struct("<QQQQI")  # cases, read, refused, places, length of the case
-CORPUS = 3000
-GRACE = 5.0
+SHARED_BYTES = 1 << 20  # memory shared with the child process: counters and the current case
+COUNTERS = struct.Struct("<QQQQI")  # cases, read, rejected, places, length of the case
+MOST_CORPUS = 3000
+GRACE = 5.0  # seconds
 
 
 def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: float, findings: Path) -> dict[str, Any]:
-    """Run until time or cases are used up; whenever the process that runs them dies, its case is kept and another one goes on."""
+    """Run until the time or the number of cases is used up; if the child process dies, save its case and start another one."""
     started = time.monotonic()
-    shared = mmap.mmap(-1, ROOM)
+    shared = mmap.mmap(-1, SHARED_BYTES)
     found: dict[tuple[str, str], Finding] = {}
     times: dict[tuple[str, str], int] = {}
     total = {"cases": 0, "read": 0, "refused": 0}
@@ -44,7 +44,7 @@ def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: f
                 os.close(reading)
                 status, errors = 1, os.dup(2)
                 try:
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # decoders written in C talk about what they are given
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # decoders written in C print warnings
                     faulthandler.disable()
                     _run(target, Path(folder), shared, writing, left, cases - total["cases"], f"{seed}/{total['cases']}", limit)
                     status = 0
@@ -71,7 +71,7 @@ def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: f
                 deaths += 1
                 case = bytes(shared[COUNTERS.size : COUNTERS.size + length])
                 kind = f"died-{signal.Signals(-status).name}" if status < 0 else f"exit-{status}"
-                item = Finding(target.name, kind, f"death {deaths}", "the process ended", case)
+                item = Finding(target.name, kind, f"death {deaths}", "the process died", case)
                 found[(kind, item.where)] = item
                 if deaths > 50:
                     break
@@ -82,7 +82,7 @@ def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: f
 
 
 def _watch(child: int, reading: int, shared: mmap.mmap, limit: float) -> tuple[int, list[Any]]:
-    """Wait for the process, end it if it does not come back from a case, and collect what it sends."""
+    """Wait for the child process, kill it if a case does not return, and collect what it sends."""
     os.set_blocking(reading, False)
     received = bytearray()
     last, since = -1, time.monotonic()
@@ -99,7 +99,7 @@ def _watch(child: int, reading: int, shared: mmap.mmap, limit: float) -> tuple[i
         if now != last:
             last, since = now, time.monotonic()
         elif last > 0 and time.monotonic() - since > 2 * limit + GRACE:
-            os.kill(child, signal.SIGKILL)  # inside native code, where no signal handler of Python's runs
+            os.kill(child, signal.SIGKILL)  # it hangs in native code, where Python runs no signal handlers
         time.sleep(0.05)
     os.close(reading)
     return os.waitstatus_to_exitcode(status), _items(bytes(received))
@@ -117,7 +117,7 @@ def _items(received: bytes) -> list[Any]:
 
 
 def _run(target: Target, folder: Path, shared: mmap.mmap, writing: int, seconds: float, cases: int, seed: str, limit: float) -> None:
-    """The process that runs cases; those that are refused in a new place join the files that others are derived from."""
+    """Run cases in the child process; cases that are rejected in a new place join the corpus."""
     until = time.monotonic() + seconds
     rng = random.Random(seed)
     corpus = target.cases()
@@ -144,7 +144,7 @@ def _run(target: Target, folder: Path, shared: mmap.mmap, writing: int, seconds:
         if outcome.place not in known and outcome.finding is None:
             known.add(outcome.place)
             send(outcome.place)
-            if len(corpus) < CORPUS:
+            if len(corpus) < MOST_CORPUS:
                 corpus.append(case)
         if outcome.finding is not None and (outcome.finding.kind, outcome.finding.where) not in seen:
             seen.add((outcome.finding.kind, outcome.finding.where))

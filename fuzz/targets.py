@@ -1,4 +1,4 @@
-"""Targets: each reader of the package as a function of bytes, with its valid files and what its errors may be."""
+"""Targets: every reader of the package as a function of bytes, with its seeds and mutations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONGEST_SENTENCE = 2000
 
 @dataclass(frozen=True)
 class Target:
-    """`run` reads the bytes after writing them into a folder of its own; the first byte of a case says with which options."""
+    """A reader; `run` writes the bytes to a file and reads it, with options selected by the first byte of the case."""
 
     name: str
     run: Callable[[bytes, Path], None]
@@ -42,7 +42,7 @@ class Target:
     mutations: Sequence[Mutation] = ()
 
     def cases(self) -> list[bytes]:
-        """Every valid file with every choice of options."""
+        """Every seed with every choice of options."""
         return [bytes([option]) + content for content in self.seeds() for option in range(self.options)]
 
     def mutate(self, rng: random.Random, case: bytes, others: Sequence[bytes]) -> bytes:
@@ -58,11 +58,11 @@ class Target:
 
 
 def check_sentence(error: InputError) -> None:
-    """What the user reads is one line that ends as a sentence does, and is short enough to be read."""
+    """Check that a message is one printable, reasonably short line that ends with a full stop."""
     text = str(error)
-    assert text.endswith("."), f"no sentence: {text[-200:]!r}"
-    assert len(text) <= LONGEST_SENTENCE, f"{len(text)} letters: {text[:300]!r}"
-    assert text.isprintable(), f"not to be printed: {text[:300]!r}"
+    assert text.endswith("."), f"not a sentence: {text[-200:]!r}"
+    assert len(text) <= LONGEST_SENTENCE, f"{len(text)} characters: {text[:300]!r}"
+    assert text.isprintable(), f"not printable: {text[:300]!r}"
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def run_mat(case: bytes, folder: Path) -> None:
 
 
 def run_strings(case: bytes, folder: Path) -> None:
-    """What a program hands over: series of strings, lists of anything, labels."""
+    """Read what a program may pass: series of strings, lists, labels."""
     import pandas as pd
 
     from ltpll.candidates.labels import read_labels
@@ -175,12 +175,10 @@ def run_arrays(case: bytes, folder: Path) -> None:
 
 
 def run_config(case: bytes, folder: Path) -> None:
-    """A config file up to the parts that it asks for."""
+    """Read a config file and build the parts that it names."""
     from ltpll.cli.config_file import read_config
     from ltpll.experiments.benchmark import Experiment
-    from ltpll.extras import EXTRAS
-    from ltpll.methods import METHODS
-    from ltpll.rebalancers import REBALANCERS
+    from ltpll.parts import build_parts
     from ltpll.runs.run import config_hash
 
     path = folder / "c.yaml"
@@ -190,11 +188,8 @@ def run_config(case: bytes, folder: Path) -> None:
     assert Experiment.from_config(json.loads(json.dumps(experiment.config()))) == replace(
         experiment, options=experiment.config()["options"]
     )
-    context = {"n_features": 2, "n_classes": 3, "class_frequencies": np.asarray([3, 2, 1])}
-    METHODS.create(experiment.method, **experiment.part_options(experiment.method))
-    REBALANCERS.create(experiment.rebalancer, context, **experiment.part_options(experiment.rebalancer))
-    for name in experiment.extras:
-        EXTRAS.create(name, **experiment.part_options(name))
+    counts = np.asarray([3, 2, 1])
+    build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.used_options(), class_frequencies=counts)
 
 
 def config_mutation(rng: random.Random, data: bytes) -> bytes:
@@ -202,12 +197,12 @@ def config_mutation(rng: random.Random, data: bytes) -> bytes:
 
     try:
         return yaml.safe_dump(mutated_tree(rng, yaml.safe_load(data))).encode("utf-8", "replace")
-    except Exception:  # whatever is wrong with it, it is not for this mutation
+    except Exception:  # not YAML that this mutation can change
         return data
 
 
 def checkpoint_mutation(rng: random.Random, data: bytes) -> bytes:
-    """The header or the numbers changed, mostly with the checksum put right."""
+    """Change the header or the numbers, and usually correct the checksum."""
     from safetensors.torch import load
 
     from ltpll.training.checkpoint import _checksum
@@ -224,7 +219,7 @@ def checkpoint_mutation(rng: random.Random, data: bytes) -> bytes:
         header = json.loads(data[8 : 8 + size])
         header["__metadata__"]["checksum"] = _checksum(load(data), header["__metadata__"]["values"])
         text = json.dumps(header).encode()
-    except Exception:  # whatever is wrong with it, it has no checksum
+    except Exception:  # too damaged to have a checksum
         return data
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data[8 + size :]
@@ -242,7 +237,7 @@ def small_trainer() -> Any:
 
     x, sets = _problem()
     model = build_model("mlp", seed=0, n_inputs=2, n_classes=3, hidden=(2,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](n_features=2), epochs=3, lr=0.1, device="cpu")
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=3, lr=0.1, device="cpu")
     trainer.prepare(x, sets)
     return trainer
 
@@ -267,14 +262,14 @@ def run_checkpoint(case: bytes, folder: Path) -> None:
 
 
 def run_record(case: bytes, folder: Path) -> None:
-    """A result file up to the page that shows it, without the page's own scripts."""
+    """Read a result file and render its page."""
     import plotly.offline
 
     from ltpll.experiments.paper.grid import Finished
     from ltpll.report.study_page import render_page
     from ltpll.runs.run import read_result
 
-    plotly.offline.get_plotlyjs = str  # empty: five megabytes that no record changes
+    plotly.offline.get_plotlyjs = str  # leaves out five megabytes that do not depend on the record
 
     path = folder / "result.json"
     path.write_bytes(case[1:])
@@ -299,7 +294,7 @@ def run_picture(case: bytes, folder: Path) -> None:
 
 
 def run_paths(case: bytes, folder: Path) -> None:
-    """Paths as a table names them, inside a folder whose neighbour must not be read."""
+    """Read pictures from paths in a table; the file outside their folder must not be read."""
     from ltpll.data.readers.pictures import read_pictures
 
     inner = folder / "inner"
@@ -307,14 +302,14 @@ def run_paths(case: bytes, folder: Path) -> None:
     (folder / "secret.png").write_bytes(seeds.picture_seeds()[3])
     names = case[1:].decode("utf-8", "surrogateescape").split("\n")[:4]
     read_pictures(inner, names, 2, on_error="skip")
-    raise AssertionError(f"a picture was read that is in no folder: {names}")
+    raise AssertionError(f"a picture outside the folder was read: {names}")
 
 
 def run_annotation(case: bytes, folder: Path) -> None:
     from ltpll.data.benchmarks.voc import read_annotation
 
-    for thing in read_annotation(case[1:], "000001"):
-        assert 0 <= thing.label < 20
+    for found in read_annotation(case[1:], "000001"):
+        assert 0 <= found.label < 20
 
 
 def run_archive(case: bytes, folder: Path) -> None:
@@ -332,7 +327,7 @@ def run_archive(case: bytes, folder: Path) -> None:
 
 
 class Bundle:
-    """A folder of files as one case: all of them one after the other, each with its length in front."""
+    """A folder of files as one case: all files in a row, each preceded by its length."""
 
     def __init__(self, files: Callable[[], dict[str, bytes]], mutations: dict[str, Sequence[Mutation]]) -> None:
         self.files, self.mutations = files, mutations
@@ -352,7 +347,7 @@ class Bundle:
         return files
 
     def mutate(self, rng: random.Random, data: bytes) -> bytes:
-        """One file changed, in a way that knows what it is or not."""
+        """Change one file, with or without knowledge of its format."""
         files = self.split(data)
         name = rng.choice(sorted(files))
         known = self.mutations.get(Path(name).suffix, ())
@@ -371,7 +366,7 @@ def run_image_set(case: bytes, folder: Path) -> None:
     home = folder / "voc2007"
     home.mkdir(exist_ok=True)
     files = IMAGE_SET.split(case[1:])
-    if case[:1] != b"\1":  # sizes as they are, so that reading goes on to the arrays
+    if case[:1] != b"\1":  # correct the sizes, so that the arrays are read
         try:
             meta = json.loads(files["meta.json"])
             for name, about in meta["files"].items():
@@ -390,10 +385,11 @@ def run_image_set(case: bytes, folder: Path) -> None:
 
 
 def run_own(case: bytes, folder: Path) -> None:
-    """A finished run's folder, up to the tables and the page that are made of it, and how its table would be read again."""
+    """Read the folder of a finished run, make its tables and its page, and restore how its table was read."""
     from ltpll.cleaning.prediction import source_like
-    from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns, read_cleaned
-    from ltpll.report.cleaning_page import page_of, render_own_page
+    from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
+    from ltpll.cleaning.stored_tables import read_cleaned
+    from ltpll.report.cleaning_page import page_contents, render_cleaning_page
     from ltpll.runs.checksums import MARKER, marker_of
 
     home = folder / "run"
@@ -401,6 +397,7 @@ def run_own(case: bytes, folder: Path) -> None:
     files = OWN_RUN.split(case[1:])
     for name, content in files.items():
         (home / name).write_bytes(content)
+    (home / "config.json").write_text('{"experiment": "own"}')
     (home / MARKER).write_bytes(marker_of(home, files))  # whoever forges files can forge their checksums too
     found = read_cleaned(home)
     if case[:1] == b"\1":
@@ -410,19 +407,19 @@ def run_own(case: bytes, folder: Path) -> None:
     class_columns(found)
     if found.votes is not None:
         annotator_columns(found)
-    shown = render_own_page(page_of(home))
+    shown = render_cleaning_page(page_contents(home))
     assert shown.count("<script") == shown.count("</script>") == 2
 
 
 def run_features(case: bytes, folder: Path) -> None:
-    from ltpll.cleaning.dataset import Source, read_examples
+    from ltpll.cleaning.dataset import TableSource, read_examples
 
     table = folder / "t.csv"
     table.write_bytes(b"id,candidates\na,cat|dog\nb,dog\n")
     start = case[1:3]
     path = folder / ("f.npz" if start == b"PK" else "f.npy" if start == b"\x93N" else "f.csv")
     path.write_bytes(case[1:])
-    found = read_examples(Source(table, Reading(), features=path))
+    found = read_examples(TableSource(table, Reading(), features=path))
     assert found.x.shape[0] == 2
     assert np.isfinite(found.x).all()
 

@@ -1,11 +1,6 @@
-"""Facts about looking pinned versions up (tools/audit.py)."""
+"""Security advisories of the pinned versions (tools/audit.py)."""
 
-import importlib.util
-from pathlib import Path
-
-spec = importlib.util.spec_from_file_location("audit", Path(__file__).parents[1] / "tools" / "audit.py")
-audit = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(audit)
+import audit
 
 
 def entry(version, *advisories):
@@ -17,18 +12,18 @@ def test_every_pin_is_found():
 
 
 def test_advisories_of_the_version_itself_count_wherever_the_index_has_them():
-    assert audit.judged("a", "1", {"a/1": entry("1", "X-1"), "a": entry("2")}.get)["advisories"] == ["X-1"]
-    assert audit.judged("a", "2", {"a": entry("2", "X-2")}.get)["advisories"] == ["X-2"]
+    assert audit.advisories_of("a", "1", {"a/1": entry("1", "X-1"), "a": entry("2")}.get)["advisories"] == ["X-1"]
+    assert audit.advisories_of("a", "2", {"a": entry("2", "X-2")}.get)["advisories"] == ["X-2"]
 
 
-def test_what_is_said_of_another_version_says_nothing():
-    found = audit.judged("a", "1", {"a": entry("2", "X-2")}.get)
+def test_advisories_of_another_version_do_not_count():
+    found = audit.advisories_of("a", "1", {"a": entry("2", "X-2")}.get)
     assert not found["known"]
     assert found["newest"] == "2"
     assert found["advisories"] == []
-    assert not audit.judged("a", "1", {}.get)["known"]
+    assert not audit.advisories_of("a", "1", {}.get)["known"]
 
 
 def test_withdrawn_advisories_do_not_count():
     withdrawn = {"info": {"version": "1"}, "vulnerabilities": [{"id": "X-1", "withdrawn": "2026-01-01T00:00:00Z"}]}
-    assert audit.judged("a", "1", {"a/1": withdrawn}.get) == {"version": "1", "known": True, "newest": "1", "advisories": []}
+    assert audit.advisories_of("a", "1", {"a/1": withdrawn}.get) == {"version": "1", "known": True, "newest": "1", "advisories": []}

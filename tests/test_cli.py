@@ -1,4 +1,4 @@
-"""The command line as users see it: real processes, real files, exit statuses."""
+"""The command line as a user sees it: real processes, real files, exit statuses."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ltpll import __version__
-from ltpll.parts import parts
+from ltpll.parts import describe_parts
 from support.commands import ltpll
 from support.fork_server import shared_fork_server
 
@@ -23,19 +23,19 @@ def toy(*options, cwd):
     return ltpll("toy", "--seeds", "1", *options, cwd=cwd, called=("short_study", 5))
 
 
-def test_without_arguments_it_explains_itself():
+def test_without_arguments_it_prints_help():
     result = subprocess.run([sys.executable, "-m", "ltpll"], capture_output=True, text=True, check=False)  # as a shell starts it
     assert "demo" in result.stdout + result.stderr
     assert "toy" in result.stdout + result.stderr
 
 
-def test_version_is_the_packages():
+def test_version_is_that_of_the_package():
     assert ltpll("--version").stdout.strip() == f"ltpll {__version__}"
 
 
 def test_list_shows_every_registered_part():
     shown = ltpll("list").stdout
-    for part in parts():
+    for part in describe_parts():
         assert re.search(rf"{part.kind}\s+{re.escape(part.name)}\s", shown), part
 
 
@@ -88,7 +88,7 @@ def test_a_damaged_result_is_named_and_trained_again(copied):
     damaged.write_text("{")
     shown = ltpll("report", damaged.parent, "--out", "page.html", cwd=copied)
     assert shown.returncode == 2
-    assert str(damaged) in shown.stderr
+    assert f"{damaged.parent} cannot be read (its file {damaged.name}" in shown.stderr
     result = toy("--workers", "0", cwd=copied)  # as that message says
     assert result.returncode == 0
     assert f"{damaged.parent.name} has lost or damaged files (result.json)" in result.stderr
@@ -108,10 +108,10 @@ def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_train_can_be_started_by_torchrun(tmp_path):
+def test_only_train_and_benchmark_can_be_started_by_torchrun(tmp_path):
     result = ltpll("toy", cwd=tmp_path, TORCHELASTIC_RUN_ID="none", RANK="0", WORLD_SIZE="2")
     assert result.returncode == 2
-    assert "only train shares its work" in result.stderr
+    assert "only train and benchmark support it" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

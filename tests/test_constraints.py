@@ -1,6 +1,5 @@
-"""The pinned versions agree with each other, with pyproject.toml, and with torch as it is published (tools/constraints.py)."""
+"""The pinned versions agree with each other, with pyproject.toml, and with the published torch (tools/constraints.py)."""
 
-import importlib.util
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -10,10 +9,9 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import constraints
+
 ROOT = Path(__file__).parents[1]
-spec = importlib.util.spec_from_file_location("constraints", ROOT / "tools" / "constraints.py")
-constraints = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(constraints)
 
 TEXT = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 PINS = constraints.pins_of(TEXT)
@@ -41,18 +39,18 @@ REPORT = {
 # ---- the pins of this repository --------------------------------------------------------------------------------------
 
 
-def test_the_pins_are_what_torch_as_published_requires():
-    required = constraints.recorded(TEXT)
+def test_the_pins_satisfy_the_published_torch():
+    required = constraints.torch_requirements(TEXT)
     assert {"triton", "sympy", "networkx"} <= {Requirement(one).name for one in required}
     assert constraints.contradictions(PINS, required, LINUX) == []
 
 
-def test_the_record_is_of_the_torch_that_is_pinned():
+def test_the_recorded_requirements_belong_to_the_pinned_torch():
     assert f"# What torch {PINS['torch']} as published requires" in TEXT
 
 
 @pytest.mark.parametrize("name", sorted(PINS))
-def test_the_pins_are_what_an_installed_package_requires(name):
+def test_the_pins_satisfy_every_installed_package(name):
     try:
         required = metadata.requires(name) or []
     except metadata.PackageNotFoundError:
@@ -71,29 +69,29 @@ def test_every_requirement_of_the_package_has_a_pin_that_satisfies_it(group):
 # ---- the check itself -------------------------------------------------------------------------------------------------
 
 
-def test_another_triton_than_the_published_torch_requires_is_found():
+def test_a_triton_that_the_published_torch_does_not_allow_is_found():
     assert constraints.contradictions({"triton": "3.9.0"}, [TRITON], LINUX) == [f"{TRITON} is required, but 3.9.0 is pinned"]
     assert constraints.contradictions({"triton": "3.7.1"}, [TRITON], LINUX) == []
 
 
-def test_requirements_that_apply_nowhere_and_packages_without_a_pin_are_passed_over():
+def test_requirements_that_apply_nowhere_and_packages_without_a_pin_are_ignored():
     assert constraints.contradictions({"a": "1"}, ['A>=2; platform_system == "Windows"', 'a>=2; extra == "more"', "b>=2"], LINUX) == []
     assert constraints.contradictions({"a": "1"}, ['A>=2; python_version >= "3.14"'], LINUX) != []
     assert constraints.contradictions({"a": "1"}, ['A>=2; python_version >= "3.14"'], LINUX[:1]) == []
 
 
-def test_a_report_is_written_sorted_without_cuda_libraries_and_with_what_torch_requires():
-    text = constraints.written(REPORT)
+def test_constraints_are_sorted_without_cuda_libraries_and_with_the_requirements_of_torch():
+    text = constraints.constraints_text(REPORT)
     assert text.startswith("# The versions that the tests have passed with")
-    assert constraints.recorded(text) == ["Zeta>=1", TRITON]
+    assert constraints.torch_requirements(text) == ["Zeta>=1", TRITON]
     assert [line for line in text.splitlines() if "#" not in line] == ["alpha_beta==2.0", "torch==2.13.0", "triton==3.7.1", "Zeta==1.2"]
 
 
-def test_what_a_newer_python_would_add_is_named():
+def test_packages_that_a_newer_python_adds_are_named():
     assert constraints.unpinned(REPORT, {"torch": "2.13.0", "triton": "3.7.1", "zeta": "1.2"}) == ["alpha-beta"]
 
 
-def test_this_repository_names_no_place_to_get_packages_from():
+def test_this_repository_names_no_package_index():
     files = [ROOT / "Makefile", ROOT / "constraints.txt", ROOT / "pyproject.toml", *(ROOT / "tools").glob("*.py")]
     for path in files:
         text = path.read_text(encoding="utf-8")

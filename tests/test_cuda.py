@@ -14,15 +14,16 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.speed.engine import random_images
+from ltpll.experiments.engine_speed import random_images
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
-from ltpll.training.batches import Feed
+from ltpll.training.batches import BatchSampler
+from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 from support.interrupted_runs import outcome
@@ -31,11 +32,26 @@ from support.processes import environment_of_tests
 pytestmark = pytest.mark.gpu
 
 
-def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_size=10_000, engine="auto", precision="float32", **options):
+def train(
+    method,
+    rebalancer,
+    device,
+    *,
+    extras=(),
+    views=None,
+    epochs=4,
+    batch_size=10_000,
+    engine="auto",
+    precision="float32",
+    double=False,
+    callbacks=(),
+):
     x, y = four_squares([20, 40, 80, 160], seed=0)
     x_test, y_test = four_squares([50] * 4, seed=1)
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
+    if double:
+        model.double()
     context = {"n_features": 16, "n_classes": 4, "class_frequencies": np.bincount(y)}
     trainer = PartialLabelTrainer(
         model,
@@ -51,7 +67,7 @@ def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_
         precision=precision,
     )
     posthoc = {"oracle-la-posthoc": REBALANCERS["oracle-la-posthoc"](np.bincount(y))}
-    return trainer.fit(x, candidates, measure=Evaluate(x_test, y_test, y, posthoc=posthoc), **options)
+    return trainer.fit(x, candidates, [Evaluate(x_test, y_test, y, posthoc=posthoc), *callbacks])
 
 
 @pytest.mark.parametrize(
@@ -60,7 +76,7 @@ def train(method, rebalancer, device, *, extras=(), views=None, epochs=4, batch_
 )
 def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalancer, monkeypatch):
     """With the rows in one order, since a GPU would draw another one, and PiCo's prototypes follow one row after the other."""
-    monkeypatch.setattr(Feed, "_order", lambda feed: torch.arange(feed.rows, device=feed.generator.device))
+    monkeypatch.setattr(BatchSampler, "_draw_order", lambda batches: torch.arange(batches.rows, device=batches.generator.device))
     cpu, cuda = (train(method, rebalancer, device) for device in ("cpu", "cuda"))
     torch.testing.assert_close(cuda.targets.values.cpu(), cpu.targets.values, atol=1e-3, rtol=1e-2)
     ours, theirs = cuda.history[-1], cpu.history[-1]
@@ -70,7 +86,7 @@ def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalance
 
 
 # Steps that add in another order differ by rounding, which training makes larger with every step: in double precision it stays small.
-EXACTLY = {"precision": "float64", "views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)), "batch_size": 32}
+EXACTLY = {"double": True, "views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)), "batch_size": 32}
 SMALL = {"atol": 1e-7, "rtol": 1e-6}
 
 
@@ -80,7 +96,7 @@ def test_a_replayed_step_trains_like_an_eager_one(engine):
     eager, replayed = (
         train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], engine=each, epochs=6, **EXACTLY) for each in ("eager", engine)
     )
-    assert {key[:2] for key in replayed._recorded._recordings} == {((False, False), (32,)), ((True, True), (32,))}
+    assert {key[:2] for key in replayed._runner.graphed_step.recordings} == {((False, False), (32,)), ((True, True), (32,))}
     assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-6)
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, **SMALL)
     torch.testing.assert_close(replayed.rebalancer.mean_feature, eager.rebalancer.mean_feature, **SMALL)
@@ -130,8 +146,8 @@ def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_
             raise StopError
 
     with pytest.raises(StopError):
-        train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, on_epoch=stop, **options)
-    again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], checkpoint=first, **options)
+        train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], callbacks=[OnEpoch(stop), Checkpoint(first)], **options)
+    again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], callbacks=[Checkpoint(first)], **options)
     torch.testing.assert_close(again.targets.values, whole.targets.values, atol=1e-4, rtol=1e-3)
     assert torch.equal(before, torch.cuda.get_rng_state())
 
@@ -160,7 +176,7 @@ def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="
 
 
 # In double precision, since rounding that differs from run to run would be as large as the losses after a few epochs.
-KILLED = {"epochs": 15, "device": "cuda", "precision": "float64"}
+KILLED = {"epochs": 15, "device": "cuda", "double": True}
 
 
 def run_in_a_process(root, *, killed_once=None):
@@ -219,10 +235,10 @@ def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one
 
     while taken < steps:
         record = first.train_epoch(pause)
-        first.history += [record] if record else []
+        first.history.extend([record] if record else [])
     first.save(tmp_path / "checkpoint")
     second, *_ = points_trainer(method, rebalancer, extras, engine)
-    second.fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    second.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     while first.epoch < first.epochs:  # the same trainer can go on, too
         first.history.append(first.train_epoch())
     for other in (second, first):
@@ -263,7 +279,7 @@ def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, 
     eager, replayed = trained
     assert [r["skipped"] for r in replayed.history] == [r["skipped"] for r in eager.history] == [1] * 6
     assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
-    for name, tensor in replayed._state().items():
+    for name, tensor in replayed.state.tensors().items():
         if not name.startswith(("random", "generator")) and tensor.is_floating_point():
             assert not torch.isnan(tensor).any(), name
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, atol=2e-3, rtol=1e-2)
@@ -275,7 +291,7 @@ def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, 
 def test_numbers_that_are_not_finite_stop_training_after_the_epoch_and_the_last_checkpoint_is_kept(tmp_path, engine):
     one, x, candidates = points_trainer("proden", "records", (), engine, encoder=Squares())
     with pytest.raises(NotFiniteError, match=r"not finite in epoch 1, step \d, for rows .*: lower the learning rate") as error:
-        one.fit(far_away(x), candidates, checkpoint=tmp_path / "checkpoint")
+        one.fit(far_away(x), candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert 7 in error.value.rows
     assert len(error.value.rows) <= 50  # those of one step
     assert not (tmp_path / "checkpoint").exists()
@@ -312,7 +328,7 @@ def test_garbage_of_an_earlier_training_does_not_end_a_recording():
     for _ in range(3):
         model = Classifier(Careless(), torch.nn.Linear(2, 4))
         trained = PartialLabelTrainer(model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine="captured")
-        assert trained.fit(x, candidates)._recorded._recordings
+        assert trained.fit(x, candidates)._runner.graphed_step.recordings
         del trained
     assert gc.isenabled()
 
@@ -328,7 +344,7 @@ def test_a_resnet_learns_real_digits_with_image_views_and_mixup():
     trainer = PartialLabelTrainer(
         model,
         METHODS["corr"](),
-        REBALANCERS["records"](n_features=model.head.in_features),
+        REBALANCERS["records"](),
         [EXTRAS["mixup"]()],
         views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.2), Cutout(2))),
         epochs=15,
@@ -336,7 +352,7 @@ def test_a_resnet_learns_real_digits_with_image_views_and_mixup():
         lr=0.05,
         device="cuda",
     )
-    trainer.fit(x[:1400], candidates, measure=Evaluate(x[1400:], y[1400:], y[:1400]))
+    trainer.fit(x[:1400], candidates, [Evaluate(x[1400:], y[1400:], y[:1400])])
     assert trainer.history[-1]["test"]["accuracy"] > 0.9
 
 
@@ -383,7 +399,7 @@ def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
         rows = torch.arange(64, device="cuda")
         views = trainer.views.draw(trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0))
         trainer.epoch = 1  # with targets refined
-        losses.append([float(trainer._step(rows, views)) for _ in range(12)])
+        losses.append([float(trainer._runner.step(rows, views)) for _ in range(12)])
     assert losses[0][-1] < 0.7 * losses[0][0]
     assert losses[1] == pytest.approx(losses[0], rel=0.03)
 

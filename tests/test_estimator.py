@@ -17,8 +17,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from ltpll import Candidates, PartialLabelClassifier, PartialLabelTrainer, approximated_accuracy, covering_rate
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
-from ltpll.methods import METHODS
+from ltpll.extras import Mixup
+from ltpll.methods import CORR, METHODS, PRODEN
 from ltpll.models import build_model
+from ltpll.rebalancers import RECORDS, OracleLA
 from ltpll.training.checkpoint import read_checkpoint, write_checkpoint
 from support.refusals import refusal
 
@@ -45,7 +47,7 @@ def test_scikit_learns_own_checks_pass(check):
         check(clone(CHECKED))
 
 
-# ---- what y may be ---------------------------------------------------------------------------------------------------
+# ---- forms of y ------------------------------------------------------------------------------------------------------
 
 
 def forms(candidates):
@@ -90,7 +92,7 @@ def test_columns_of_a_table_keep_their_order():
     assert fitted.score(x, table) > 0.9
 
 
-def test_one_label_a_row_is_a_set_of_one():
+def test_a_single_label_per_row_is_a_set_of_one():
     x, y, _ = squares()
     names = np.asarray(NAMES)[y]
     plain = quick(epochs=2).fit(x, names)
@@ -101,7 +103,7 @@ def test_one_label_a_row_is_a_set_of_one():
     assert (plain.transduce().runner_up == names).all()
 
 
-# ---- what it learns --------------------------------------------------------------------------------------------------
+# ---- learning --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -172,7 +174,7 @@ def test_images_may_have_their_channels_first_or_last_and_grey_ones_are_coloured
     forms = [np.repeat(levels[..., None], 3, axis=3), np.repeat(levels[:, None], 3, axis=1), levels[..., None], levels[:, None]]
     fitted = [quick(epochs=1).fit(x, candidates.select(np.arange(50))) for x in forms]
     for other in fitted[1:]:
-        for x in forms[:2]:  # whichever way the fitted ones had them
+        for x in forms[:2]:  # in whichever layout the classifier was fitted
             np.testing.assert_array_equal(other.predict_proba(x), fitted[0].predict_proba(forms[0]))
 
 
@@ -184,7 +186,7 @@ def test_images_without_one_or_three_channels_are_refused():
 # ---- models ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_network_of_ones_own_is_copied_and_a_function_builds_one():
+def test_a_custom_network_is_copied_and_a_function_builds_one():
     x, _, candidates = squares(ambiguity=0.2)
     own = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
     before = own.head.weight.clone()
@@ -210,7 +212,96 @@ def test_batches_and_epochs_follow_the_number_of_rows(n, batch_size, epochs):
     assert PartialLabelClassifier(epochs=3, batch_size=7).schedule(n) == (3, 7)
 
 
-# ---- scikit-learn's habits -------------------------------------------------------------------------------------------
+# ---- parts as objects ------------------------------------------------------------------------------------------------
+
+
+def test_a_part_is_given_by_name_or_as_an_object():
+    x, _, candidates = squares()
+    options = {"corr": {"weight": 0.5}, "records": {"momentum": 0.99}, "mixup": {"alpha": 2}}
+    by_name = quick(method="corr", rebalancer="records", extras=["mixup"], options=options, steps=60).fit(x, candidates)
+    objects = quick(method=CORR(weight=0.5), rebalancer=RECORDS(momentum=0.99), extras=[Mixup(alpha=2)], steps=60).fit(x, candidates)
+    assert np.array_equal(objects.predict_proba(x), by_name.predict_proba(x))
+    assert not np.array_equal(quick(steps=60).fit(x, candidates).predict_proba(x), by_name.predict_proba(x))
+
+
+def test_fit_leaves_the_given_parts_alone_and_starts_from_fresh_ones_every_time():
+    x, _, candidates = squares()
+    method, rebalancer, extra = CORR(form="original", ramp_epochs=2), RECORDS(), Mixup()
+    classifier = quick(method=method, rebalancer=rebalancer, extras=[extra], steps=60)
+    first = classifier.fit(x, candidates).predict_proba(x)
+    assert (classifier.method, classifier.rebalancer, classifier.extras) == (method, rebalancer, [extra])
+    assert not hasattr(rebalancer, "mean_feature")
+    assert float(method.ramp) == 0
+    assert np.array_equal(classifier.fit(x, candidates).predict_proba(x), first)
+    assert np.array_equal(clone(classifier).fit(x, candidates).predict_proba(x), first)
+
+
+def test_options_of_parts_are_parameters_of_the_classifier():
+    classifier = quick(method=CORR(), rebalancer=RECORDS(), extras=[Mixup(), "bcl"])
+    deep = classifier.get_params()
+    assert (deep["method__form"], deep["rebalancer__momentum"], deep["extras__mixup__alpha"]) == ("records", 0.9, 4)
+    assert not any("__" in key for key in classifier.get_params(deep=False))
+    copy = clone(classifier).set_params(method__form="original", rebalancer__momentum=0.5, extras__mixup__alpha=2, extras__bcl__width=8)
+    assert (copy.method.form, copy.rebalancer.momentum, copy.extras[0].alpha, copy.extras[1].width) == ("original", 0.5, 2, 8)
+    assert classifier.get_params() == deep  # a clone has its own parts
+    assert "no option 'speed'" in refusal(lambda: copy.set_params(rebalancer__speed=1), InputError)
+    assert "no extra 'sfn'" in refusal(lambda: copy.set_params(extras__sfn__weight=1), InputError)
+    with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
+        copy.set_params(speed__weight=1)
+
+
+def test_setting_an_option_of_a_part_given_by_name_makes_it_an_object_with_its_other_options():
+    classifier = quick(method="corr", rebalancer="records", options={"corr": {"weight": 0.5}})
+    classifier.set_params(rebalancer__momentum=0.99)
+    assert classifier.rebalancer.get_params() == {"momentum": 0.99}
+    assert (classifier.method, classifier.options) == ("corr", {"corr": {"weight": 0.5}})
+    classifier.set_params(method__ramp_epochs=3)
+    assert classifier.method.get_params() == {"form": "records", "weight": 0.5, "ramp_epochs": 3}
+    assert classifier.options is None
+    assert quick().set_params(rebalancer="oracle-la", rebalancer__class_frequencies=[3, 2, 1, 1]).rebalancer.class_frequencies[0] == 3
+
+
+@pytest.mark.parametrize("rebalancer", ["records", RECORDS(momentum=0.3)], ids=["name", "object"])
+def test_a_grid_search_over_an_option_scores_each_value_as_a_classifier_with_that_value(rebalancer):
+    x, _, candidates = squares(n=30)
+    y, folds = forms(candidates)["an array of lists"], KFold(2, shuffle=True, random_state=0)
+    values = [0.0, 0.9]
+    grid = GridSearchCV(quick(rebalancer=rebalancer, steps=30), {"rebalancer__momentum": values}, scoring=approximated_accuracy, cv=folds)
+    found = grid.fit(x, y).cv_results_["mean_test_score"]
+    for score, momentum in zip(found, values, strict=True):
+        alone = cross_val_score(quick(rebalancer=RECORDS(momentum=momentum), steps=30), x, y, scoring=approximated_accuracy, cv=folds)
+        assert score == pytest.approx(alone.mean(), abs=1e-12)
+    assert found[0] != found[1]
+    assert grid.best_estimator_.rebalancer.momentum == grid.best_params_["rebalancer__momentum"]
+
+
+def test_a_classifier_with_objects_is_saved_with_their_options(tmp_path):
+    x, y, candidates = squares(n=20)
+    given = {"method": CORR(weight=0.5), "rebalancer": OracleLA(np.bincount(y)), "extras": [Mixup(alpha=2), "sfn"]}
+    fitted = quick(**given, options={"sfn": {"weight": 0.1}}, steps=20).fit(x, candidates)
+    fitted.save(tmp_path / "classifier")
+    loaded = PartialLabelClassifier.load(tmp_path / "classifier", device="cpu")
+    assert np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+    assert loaded.method.get_params() == fitted.method.get_params()
+    assert loaded.rebalancer.class_frequencies == np.bincount(y).tolist()
+    assert (loaded.extras[0].alpha, loaded.extras[1], loaded.options) == (2, "sfn", {"sfn": {"weight": 0.1}})
+
+
+def test_a_part_that_is_not_registered_can_be_fitted_and_pickled_but_not_saved(tmp_path):
+    x, _, candidates = squares(n=20)
+    fitted = quick(method=Halved(), rebalancer=RECORDS(), steps=20).fit(x, candidates)
+    assert "Halved is not registered" in refusal(lambda: fitted.save(tmp_path / "classifier"), InputError)
+    assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(x), fitted.predict_proba(x))
+
+
+class Halved(PRODEN):
+    name = "halved"
+
+    def loss(self, outputs, targets, candidates):
+        return super().loss(outputs, targets, candidates) / 2
+
+
+# ---- scikit-learn conventions ----------------------------------------------------------------------------------------
 
 
 def test_a_clone_is_unfitted_and_a_pickle_predicts_the_same():
@@ -316,8 +407,8 @@ def test_progress_can_be_watched():
         ({"method": "prodden"}, "Did you mean 'proden'"),
         ({"rebalancer": "oracle-la"}, "class_frequencies"),
         ({"options": {"lw": {"beta": 2}}}, "options for 'lw'"),
-        ({"method": "solar"}, "cannot take the rebalancer"),
-        ({"views": "paper"}, "images of bytes"),
+        ({"method": "solar"}, "cannot be combined with the rebalancer"),
+        ({"views": "paper"}, "8-bit images"),
         ({"model": "resnet19"}, "no model 'resnet19'"),
         ({"epochs": 0}, "epochs is 0"),
     ],
@@ -333,7 +424,7 @@ def test_sample_weights_are_refused_by_name():
     assert "no sample_weight" in refusal(lambda: quick().fit(x, candidates, sample_weight=np.ones(len(x))), InputError)
 
 
-def test_an_oracle_can_be_told_what_it_knows():
+def test_an_oracle_takes_the_class_frequencies_as_an_option():
     x, y, candidates = squares(ambiguity=0.2)
     fitted = quick(rebalancer="oracle-la-posthoc", options={"oracle-la-posthoc": {"class_frequencies": np.bincount(y).tolist()}})
     assert fitted.fit(x, candidates).score(x, y) > 0.85
@@ -350,18 +441,23 @@ def saved(tmp_path_factory):
 @pytest.mark.parametrize(
     ("change", "fragment"),
     [
-        (lambda tensors, values: values.update(shape=[10**12], n_features_in=10**12), "of another shape than (256, 1000000000000)"),
+        (lambda tensors, values: values.update(shape=[10**12], n_features_in=10**12), "does not have the shape (256, 1000000000000)"),
         (lambda tensors, values: values.update(shape=[2.5]), "not one of a fitted classifier"),
         (lambda tensors, values: values.update(n_features_in=math.inf), "not one of a fitted classifier"),
-        (lambda tensors, values: values.update(classes=["a", "b"]), "of another shape than (2, 256)"),
+        (lambda tensors, values: values.update(classes=["a", "b"]), "does not have the shape (2, 256)"),
         (lambda tensors, values: values.update(feature_names_in=["x"]), "not one of a fitted classifier"),
         (lambda tensors, values: values["params"].update(method="nothing"), "There is no method 'nothing'"),
         (lambda tensors, values: values["params"].update(method="pico", options={"pico": {"queue": 10**12}}), "is damaged"),
         (lambda tensors, values: values["params"].update(model={}), "is damaged"),
+        (lambda tensors, values: values["params"].update(method={"name": "nothing", "params": {}}), "There is no method 'nothing'"),
+        (lambda tensors, values: values["params"].update(method={"name": "pico", "params": {"queue": 10**12}}), "is damaged"),
+        (lambda tensors, values: values["params"].update(method={"name": "corr", "params": {"form": "x"}}), "CORR has no form 'x'"),
+        (lambda tensors, values: values["params"].update(rebalancer={"name": "records", "params": 3}), "not one of a fitted classifier"),
+        (lambda tensors, values: values["params"].update(extras=[{}]), "not one of a fitted classifier"),
         (lambda tensors, values: values.update(policy="x" * 5000), "There is no view policy 'xxx"),
         (lambda tensors, values: tensors.pop("views.mean"), "is damaged ('views.mean')"),
-        (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"] + 7}), "believes in classes that it does not have"),
-        (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"].double()}), "its labels are no class numbers"),
+        (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"] + 7}), "labels are outside its classes"),
+        (lambda tensors, values: tensors.update({"believed.0": tensors["believed.0"].double()}), "its labels are not class numbers"),
         (lambda tensors, values: tensors.update({"class_prior": tensors["class_prior"][:1]}), "other inputs or classes"),
     ],
 )
@@ -373,7 +469,7 @@ def test_a_saved_classifier_that_was_changed_is_refused(tmp_path, saved, change,
     assert fragment in refusal(lambda: PartialLabelClassifier.load(tmp_path / "c.safetensors", device="cpu"), kind)
 
 
-def test_figures_of_another_precision_or_shape_predict_the_same(tmp_path, saved):
+def test_statistics_of_another_precision_or_shape_predict_the_same(tmp_path, saved):
     tensors, values = read_checkpoint(saved)
     tensors |= {name: tensors[name].double()[:, None] for name in ("views.mean", "views.std")}
     write_checkpoint(tmp_path / "c.safetensors", tensors, values)

@@ -1,4 +1,4 @@
-"""The fuzzing harness finds what it looks for, and every reader passes a first round of it."""
+"""The fuzzing harness finds misbehaving readers, and every reader passes a short round of it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from fuzz.plain import fuzz_plainly
 from fuzz.targets import TARGETS, Target
 from ltpll.errors import InputError
 
-SLOW_SEEDS = {"checkpoint"}  # trained, which takes longer than all the rest
+SLOW_SEEDS = {"checkpoint"}  # they are trained, which takes longer than everything else
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW_SEEDS])
-def test_a_valid_file_of_every_form_is_read_and_damaged_ones_are_read_or_refused(tmp_path, name):
-    """Without valid files that are read, a fuzzer would only ever see the first check of a reader."""
+def test_valid_files_are_read_and_damaged_ones_are_read_or_rejected(tmp_path, name):
+    """If no valid file were read, a fuzzer would only reach the first checks of a reader."""
     target = TARGETS[name]
     guard = Guard(tmp_path)
     runner = Runner(target, tmp_path, guard, 5.0)
-    runner.guard = _NoGuard()  # its hook would stay in this process for good; the engines use it in processes of their own
+    runner.guard = _NoGuard()  # its hook cannot be removed from this process; the engines use it in child processes
     corpus = target.cases()
     outcomes = [runner(case) for case in corpus]
     assert name == "paths" or sum(outcome.read for outcome in outcomes) >= len(target.seeds()) / 2
@@ -42,7 +42,7 @@ class _NoGuard:
         return contextlib.nullcontext()
 
 
-# ---- readers that do what none may ------------------------------------------------------------------------------------
+# ---- misbehaving readers -----------------------------------------------------------------------------------------------
 
 
 def refuse(case, folder):
@@ -70,7 +70,7 @@ def die(folder):
 
 
 def write_outside(folder):
-    with contextlib.suppress(BaseException):  # what swallows the error does not hide the deed
+    with contextlib.suppress(BaseException):  # catching the error does not hide the violation
         (folder.parent.parent / "outside").write_bytes(b"")
 
 
@@ -82,7 +82,7 @@ def take_memory(folder):
     bytearray(1 << 40)
 
 
-def say_too_much(folder):
+def raise_two_lines(folder):
     raise InputError("one line\nand another")
 
 
@@ -95,11 +95,11 @@ def say_too_much(folder):
         (write_outside, "forbidden"),
         (start_a_process, "forbidden"),
         (take_memory, "MemoryError"),
-        (say_too_much, "message"),
+        (raise_two_lines, "message"),
     ],
     ids=["error", "hang", "crash", "write", "process", "memory", "message"],
 )
-def test_a_reader_that_does_what_none_may_is_found_and_its_case_kept(tmp_path, how, kind):
+def test_a_misbehaving_reader_is_found_and_its_case_saved(tmp_path, how, kind):
     found = fuzz_plainly(misbehaving(how), 5.0, 4, seed=0, limit=0.2, findings=tmp_path / "kept")
     assert kind in {finding["kind"] for finding in found["findings"]}
     finding = next(finding for finding in found["findings"] if finding["kind"] == kind)
@@ -114,7 +114,7 @@ def test_a_reader_that_behaves_gives_no_findings_and_every_case_is_counted(tmp_p
     assert (found["cases"], found["read"], found["refused"], found["findings"]) == (300, 0, 300, [])
 
 
-def test_a_case_is_cut_down_to_what_matters(tmp_path):
+def test_a_case_is_minimised(tmp_path):
     target = misbehaving(lambda folder: {}["nothing"])
     runner = Runner(target, tmp_path, Guard(tmp_path), 1.0)
     runner.guard = _NoGuard()
@@ -134,7 +134,7 @@ def test_the_same_seed_gives_the_same_cases():
 
 
 def in_child(arguments):
-    """The command's exit status, in a process of its own: guards stay with the process they were started in."""
+    """Run the command in a child process, since guards cannot be removed, and return its exit status."""
     child = os.fork()
     if child == 0:
         status = 99
@@ -147,7 +147,7 @@ def in_child(arguments):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_the_command_writes_its_summary_and_runs_a_kept_case_again(tmp_path, capfd):
+def test_the_command_writes_its_summary_and_replays_a_saved_case(tmp_path, capfd):
     common = ["annotation", "--engine", "plain", "--findings", tmp_path / "f"]
     assert in_child([*common, "--cases", 200, "--json", tmp_path / "s.json"]) == 0
     assert "200 cases, 0 findings" in capfd.readouterr().out
@@ -159,4 +159,4 @@ def test_the_command_writes_its_summary_and_runs_a_kept_case_again(tmp_path, cap
     assert capfd.readouterr().out == "read\n"
     (tmp_path / "case").write_bytes(b"\0<annotation>")
     assert in_child(["annotation", "--replay", tmp_path / "case"]) == 0
-    assert "refused at data/benchmarks/voc.py" in capfd.readouterr().out
+    assert "rejected at data/benchmarks/voc.py" in capfd.readouterr().out

@@ -1,6 +1,5 @@
-"""Which torch `make demo` and `make test` use, and what is installed beside it (tools/install.py)."""
+"""Which torch `make demo` and `make test` use, and which versions are installed with it (tools/install.py)."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import install
+
 ROOT = Path(__file__).parents[1]
-spec = importlib.util.spec_from_file_location("install", ROOT / "tools" / "install.py")
-install = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(install)
 
 PIN = "2.13.0"
 SAME, OTHER, OLD = (install.Torch(version, Path("/elsewhere")) for version in ("2.13.0+cpu", "2.9.1+cu130", "2.5.1"))
@@ -36,26 +34,26 @@ def test_the_demo_uses_any_torch_that_is_new_enough_and_tests_only_the_pinned_ve
     assert choose(existing=OLD) == PINNED
 
 
-def test_the_pinned_torch_stays_where_it_is_installed_already():
+def test_a_pinned_torch_that_is_already_installed_is_kept():
     assert choose(existing=OTHER, own="2.13.0") == PINNED
     assert choose(existing=OTHER, own="2.12.0") == install.Choice(OTHER)
 
 
-def test_what_is_asked_for_is_used():
+def test_the_requested_torch_is_used():
     assert choose("pinned", existing=SAME) == PINNED
     assert choose("dist/torch.whl", existing=SAME) == install.Choice(requirement="dist/torch.whl")
     assert choose("existing", existing=OTHER, own=PIN) == install.Choice(OTHER)
 
 
 @pytest.mark.parametrize(
-    ("existing", "dev", "said"), [(None, False, "has no torch"), (OLD, False, "2.6 or newer"), (OTHER, True, "2.13 or")]
+    ("existing", "dev", "message"), [(None, False, "has no torch"), (OLD, False, "2.6 or newer"), (OTHER, True, "2.13 or")]
 )
-def test_an_existing_torch_that_cannot_be_used_is_refused_if_it_was_asked_for(existing, dev, said):
-    with pytest.raises(install.InstallError, match=said):
+def test_a_requested_existing_torch_that_cannot_be_used_is_refused(existing, dev, message):
+    with pytest.raises(install.InstallError, match=message):
         choose("existing", existing=existing, dev=dev)
 
 
-def test_the_oldest_torch_is_that_of_pyproject():
+def test_the_oldest_torch_comes_from_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (install.lowest_torch(project, dev=False), install.lowest_torch(project, dev=True)) == ("2.6", "2.13")
 
@@ -63,13 +61,13 @@ def test_the_oldest_torch_is_that_of_pyproject():
 CONSTRAINTS = "# torch==1\n#   triton==3.7.1\nsympy==1.14.0\nruff==0.17\nTorch==2.13.0\ntriton==3.7.1\n"
 
 
-def test_the_pins_hold_for_a_build_of_the_pinned_torch_which_is_kept():
+def test_the_pins_also_apply_to_another_build_of_the_pinned_torch():
     assert install.kept_constraints(CONSTRAINTS, None, ()) == CONSTRAINTS
     kept = install.kept_constraints(CONSTRAINTS, SAME, ["sympy>=1.13"])
     assert install.pins_of(kept) == {"sympy": "1.14.0", "ruff": "0.17", "triton": "3.7.1", "torch": "2.13.0+cpu"}
 
 
-def test_another_torch_brings_what_it_requires_in_versions_of_its_own():
+def test_another_torch_removes_the_pins_of_its_requirements():
     kept = install.kept_constraints(CONSTRAINTS, OTHER, ["sympy==1.13.1", "triton==3.5.1; platform_system == 'Linux'"])
     assert install.pins_of(kept) == {"ruff": "0.17", "torch": "2.9.1+cu130"}
 
@@ -78,7 +76,7 @@ def test_another_torch_brings_what_it_requires_in_versions_of_its_own():
 
 
 def put_torch(folder, version, code=""):
-    """A package named torch, as pip leaves it."""
+    """Create a package named torch, as pip installs it."""
     (folder / "torch").mkdir(parents=True)
     (folder / "torch" / "__init__.py").write_text(f"__version__ = {version!r}\n{code}")
     (folder / f"torch-{version}.dist-info").mkdir()
@@ -87,7 +85,7 @@ def put_torch(folder, version, code=""):
     return install.Torch(version, folder.resolve())
 
 
-def test_the_torch_of_a_python_is_found_outside_the_environment_that_is_made(tmp_path, monkeypatch):
+def test_the_torch_of_a_python_is_found_outside_the_new_environment(tmp_path, monkeypatch):
     venv = tmp_path / ".venv"
     monkeypatch.setattr(sys, "path", [str(venv / "lib")])
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
@@ -109,7 +107,7 @@ def test_a_torch_that_cannot_be_imported_is_not_used(tmp_path, monkeypatch, caps
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    """An environment without pip, which would take seconds to put there."""
+    """An environment without pip, which would take seconds to install."""
     venv = tmp_path_factory.mktemp("made") / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     site = next(venv.glob("lib/python*/site-packages"))
@@ -121,27 +119,27 @@ def imported_from(venv):
     return subprocess.run([str(venv / "bin" / "python"), "-c", code], capture_output=True, text=True, check=False).stdout.strip()
 
 
-def test_an_existing_torch_is_imported_through_a_link_behind_what_the_environment_has(environment, tmp_path):
+def test_an_existing_torch_is_imported_through_a_link_unless_the_environment_has_one(environment, tmp_path):
     venv, site = environment
     there = put_torch(tmp_path / "other", "2.9.1")
-    assert install.take_torch(venv, site, install.Choice(there), None, PIN) == there
+    assert install.provide_torch(venv, site, install.Choice(there), None, PIN) == there
     assert imported_from(venv) == "2.9.1"
     put_torch(site, "2.13.0")
     assert imported_from(venv) == "2.13.0"
-    assert install.take_torch(venv, site, PINNED, None, PIN) is None
+    assert install.provide_torch(venv, site, PINNED, None, PIN) is None
     assert not (site / install.LINK).exists()
 
 
-def test_an_environment_of_another_python_is_refused_rather_than_mixed(environment, monkeypatch):
+def test_an_environment_of_another_python_is_refused(environment, monkeypatch):
     venv, _ = environment
     monkeypatch.setattr(sys, "version_info", (3, 99, 0))
     with pytest.raises(install.InstallError, match=r"\.venv is made for Python 3\.\d+, not 3\.99: `make clean`"):
         install.make_environment(venv)
 
 
-def test_a_python_that_cannot_make_environments_is_named(tmp_path, monkeypatch):
+def test_a_python_that_cannot_create_environments_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(install.InstallError, match="cannot make a virtual environment: on Debian or Ubuntu install python3-venv"):
+    with pytest.raises(install.InstallError, match="cannot create a virtual environment: on Debian or Ubuntu install python3-venv"):
         install.make_environment(tmp_path / ".venv")
 
 
@@ -152,23 +150,23 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 
 def make(*arguments, folder):
-    """What make would do in an environment of its own, whatever the make around this test was told."""
-    told = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "TORCH", "PYTHON")
-    environment = {name: value for name, value in os.environ.items() if name not in told}
+    """Run make in another environment, without the variables of a make that runs this test."""
+    variables = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "TORCH", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
     command = ["make", "-C", str(ROOT), f"VENV={folder}", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @needs_make
 @pytest.mark.parametrize("python", ["", "/bin/false", "/no/such/python"])
-def test_make_says_in_one_sentence_that_there_is_no_python(python, tmp_path):
+def test_make_reports_a_missing_python_in_one_sentence(python, tmp_path):
     result = make("demo", f"PYTHON={python}", folder=tmp_path)
     assert result.returncode == 2
     assert "error: Python 3.11 or newer was not found; install it or give PYTHON=/path/to/python." in result.stderr
 
 
 @needs_make
-def test_the_demo_needs_less_than_the_tests_and_another_torch_installs_again(tmp_path):
+def test_the_demo_needs_no_development_tools_and_another_torch_installs_again(tmp_path):
     assert "--dev" not in make("-n", "demo", folder=tmp_path).stdout
     assert "tools/install.py --dev" in make("-n", "lint", folder=tmp_path).stdout
     for name, text in {"installed": "", "installed-dev": "", "torch-asked-for": "pinned\n"}.items():

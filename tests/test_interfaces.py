@@ -12,6 +12,7 @@ from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.models import Classifier
 from ltpll.rebalancers import REBALANCERS
+from ltpll.training.callbacks import Checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.problems import N_CLASSES, N_FEATURES, every_method, label, make_rebalancer, problem, step_of
@@ -207,14 +208,14 @@ def test_every_combination_trains_checkpoints_and_resumes_identically(method, re
     first = trainer()
     first.prepare(x, candidates)
     first.history.append(first.train_epoch())
-    assert first.train_epoch(pause=lambda: True) is None  # after one of two steps
+    assert first.train_epoch(interrupted=lambda: True) is None  # after one of two steps
     first.save(tmp_path / "in the middle")
     between = trainer()
     between.prepare(x, candidates)
     between.load(tmp_path / "in the middle")
     between.history.append(between.train_epoch())
     between.save(tmp_path / "at the end")
-    second = trainer().fit(x, candidates, checkpoint=tmp_path / "at the end")
+    second = trainer().fit(x, candidates, [Checkpoint(tmp_path / "at the end")])
 
     assert second.history == whole.history
     assert torch.equal(second.targets.values, whole.targets.values)
@@ -222,8 +223,8 @@ def test_every_combination_trains_checkpoints_and_resumes_identically(method, re
         assert torch.equal(second.model.state_dict()[name], value)
     assert torch.equal(second.rebalancer.log_prior(second.head), whole.rebalancer.log_prior(whole.head))
     for part in ("method", "extras"):
-        for name, value in getattr(whole, part).state_dict().items():
-            assert torch.equal(getattr(second, part).state_dict()[name], value), name
+        for name, value in whole.state.modules[part].state_dict().items():
+            assert torch.equal(second.state.modules[part].state_dict()[name], value), name
     assert torch.equal(second.logits(x), whole.logits(x))
     everything = torch.arange(40)
     assert_are_targets(method, whole.targets[everything], candidates[everything])

@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from ltpll.inference.predictor import at_once
+from ltpll.inference.predictor import prediction_batch_size
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
+from support.processes import environment_of_tests
 
 MEASURED = """
 import json, sys
 from pathlib import Path
 import numpy as np, torch
-from ltpll.experiments.speed.targets import draw_sets
+from benchmarks.targets import draw_sets
 from ltpll.candidates import Candidates
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -47,10 +48,10 @@ def trained(n, n_classes):
     y = sets[1][sets[0][:-1]].astype(np.int64)
     model = build_model("mlp", 0, n_inputs=16, n_classes=n_classes, hidden=(16,))
     trainer = PartialLabelTrainer(
-        model, METHODS["proden"](), REBALANCERS["records"](n_features=16),
+        model, METHODS["proden"](), REBALANCERS["records"](),
         epochs=1, warmup_epochs=0, batch_size=min(256, n), lr=0.1, device="cpu",
     )
-    trainer.fit(x, Candidates.from_flat(*sets, n_classes), measure=Evaluate(x[:1000], y[:1000], y))
+    trainer.fit(x, Candidates.from_flat(*sets, n_classes), callbacks=[Evaluate(x[:1000], y[:1000], y)])
     return trainer, transduce(trainer.targets, trainer.candidates), trainer.predict(x[: n // 4])
 
 def inaturalist():
@@ -74,7 +75,7 @@ print(json.dumps({"stored": stored, "training": training}))
 def measured():
     if not Path("/proc/self/status").exists():
         pytest.skip("this system does not say how much memory a process has")
-    result = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=False, env=environment_of_tests())
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
@@ -89,17 +90,17 @@ def test_training_judging_cleaning_and_predicting_take_far_less_than_a_matrix_of
 
 @pytest.mark.parametrize(("n_classes", "expected"), [(10, 2048), (1024, 2048), (8192, 256), (10**7, 1)])
 def test_fewer_examples_are_predicted_at_once_when_there_are_many_classes(n_classes, expected):
-    assert at_once(torch.zeros(5, 16), n_classes) == expected
+    assert prediction_batch_size(torch.zeros(5, 16), n_classes) == expected
 
 
 def test_predictions_in_parts_are_those_of_all_logits_at_once(monkeypatch):
     g = torch.Generator().manual_seed(0)
     x = as_inputs(torch.randn(50, 4, generator=g), "test")
     model = build_model("mlp", 0, n_inputs=4, n_classes=6, hidden=(8,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](n_features=8), epochs=2, batch_size=16, device="cpu")
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=2, batch_size=16, device="cpu")
     trainer.fit(x, [{i % 6, (i + i // 6) % 6} for i in range(50)])
     whole = trainer.logits(x)
-    monkeypatch.setattr("ltpll.inference.predictor.PREDICTED_LOGITS", 7 * 6)
-    assert [len(part.logits[0]) for part in trainer.predictor.parts(x)] == [7] * 7 + [1]
+    monkeypatch.setattr("ltpll.inference.predictor.MAX_LOGITS", 7 * 6)
+    assert [len(part.logits[0]) for part in trainer.predictor.chunks(x)] == [7] * 7 + [1]
     torch.testing.assert_close(trainer.logits(x), whole)
     assert trainer.predict(x).tolist() == whole.argmax(1).tolist()

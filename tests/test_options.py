@@ -1,4 +1,4 @@
-"""Whatever the options of `train` are: the command succeeds, or says in one sentence what is wrong and has written nothing."""
+"""Whatever the options of `train` and `benchmark` are: the command succeeds, or fails with one sentence and writes nothing."""
 
 import shutil
 import tempfile
@@ -17,7 +17,7 @@ from support.pictures import coloured_images
 from support.user_tables import feature_rows, write_csv
 
 WHOLE = st.sampled_from(["-1", "0", "1", "2", "7", "1.5", "many", "99999999999999999999", ""])
-SHORT = st.sampled_from(["-1", "0", "1", "2", "some", "1.5"])  # numbers of what takes time
+SHORT = st.sampled_from(["-1", "0", "1", "2", "some", "1.5"])  # for what takes time
 NUMBER = st.sampled_from(["-1", "0", "-0.0", "1e-3", "0.5", "1", "1e30", "1e400", "nan", "inf", "much"])
 NAME = st.sampled_from(["nothing", "", "auto", "../x", "records", "corr", "none"])
 BOTH = {
@@ -64,7 +64,7 @@ BENCHMARK = {
     "--measure-every": WHOLE,
     "--data-root": st.sampled_from(["nowhere"]),
 }
-# What is known to be wrong with one option alone, each of which once was a traceback or trained nonsense.
+# Single wrong options, each of which once caused a traceback or a meaningless training.
 KNOWN = [
     ["--lr", "-1"],
     ["--lr", "nan"],
@@ -80,8 +80,8 @@ KNOWN = [
 
 def some(options):
     """A few of the options, each with a value."""
-    one = st.sampled_from(sorted(options)).flatmap(lambda name: st.tuples(st.just(name), options[name]))
-    return st.lists(one, max_size=4, unique_by=lambda pair: pair[0])
+    option = st.sampled_from(sorted(options)).flatmap(lambda name: st.tuples(st.just(name), options[name]))
+    return st.lists(option, max_size=4, unique_by=lambda pair: pair[0])
 
 
 def flat(drawn):
@@ -89,7 +89,7 @@ def flat(drawn):
 
 
 def outcome(*arguments):
-    """The exit status of a command and what it said; anything but success, or a refusal in one sentence, fails here."""
+    """The exit status and message of a command; anything but success or an error of one sentence fails here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])
@@ -115,16 +115,16 @@ def place(tmp_path_factory):
 
 @settings(max_examples=40)
 @given(drawn=some(BOTH | OWN), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]), folds=st.sampled_from(["0", "1", "2", "-1", "x"]))
-def test_training_on_a_table_succeeds_or_is_refused_unwritten(place, drawn, epochs, folds):
+def test_training_on_a_table_succeeds_or_fails_without_writing(place, drawn, epochs, folds):
     check(place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *flat(drawn)])
 
 
 @settings(max_examples=20)
 @given(drawn=some(BOTH | BENCHMARK), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]))
-def test_training_a_benchmark_succeeds_or_is_refused_unwritten(place, drawn, epochs):
+def test_training_a_benchmark_succeeds_or_fails_without_writing(place, drawn, epochs):
     root = [] if any(name == "--data-root" for name, _ in drawn) else ["--data-root", place / "data"]
     width = [] if any(name == "--width" for name, _ in drawn) else ["--width", "2"]
-    check(place, ["train", "cifar10", "--epochs", epochs, *root, *width, *flat(drawn)])
+    check(place, ["benchmark", "cifar10", "--epochs", epochs, *root, *width, *flat(drawn)])
 
 
 def check(place, command):

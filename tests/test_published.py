@@ -36,7 +36,7 @@ def debiased_targets(views, candidates, log_prior) -> list[list[float]]:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("mixed", [False, True], ids=["CORR+RECORDS", "CORR+RECORDS+mixup"])
 def test_three_updates_equal_the_published_arithmetic(seed, mixed):
-    method, records, mixup = METHODS["corr"](), REBALANCERS["records"](n_features=5), EXTRAS["mixup"]()
+    method, records, mixup = METHODS["corr"](), attached(REBALANCERS["records"]()), EXTRAS["mixup"]()
     mean_feature = [0.0] * 5
     for step in range(3):
         p = problem(method, seed=100 * seed + step)

@@ -1,4 +1,4 @@
-"""A registry is a read-only mapping that knows its own names and says what it would have taken instead."""
+"""A registry is a read-only mapping from names to classes, with helpful errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_near_miss_is_answered_with_the_name_that_was_meant(shapes, name, gues
 
 
 @pytest.mark.parametrize("name", ["zzz", "", 3, None])
-def test_a_name_like_no_other_is_answered_with_the_list_alone(shapes, name):
+def test_a_name_unlike_all_others_is_answered_with_the_list_only(shapes, name):
     assert refusal(lambda: shapes[name], UnknownNameError) == f"There is no shape {name!r}. Available: circle, point, square."
 
 
@@ -75,7 +75,7 @@ def test_an_unknown_name_is_a_key_error_too(shapes):
 
 
 @pytest.mark.parametrize("thing", [int, Circle(), "circle", None])
-def test_registering_what_is_no_subclass_is_refused(shapes, thing):
+def test_registering_anything_but_a_subclass_is_refused(shapes, thing):
     message = refusal(lambda: shapes.register(thing))
     assert "not a Shape" in message
     assert len(shapes) == 3
@@ -94,7 +94,7 @@ class Blank(Shape):
 
 
 @pytest.mark.parametrize("cls", [Nameless, Numbered, Blank])
-def test_a_class_without_a_name_of_its_own_is_refused(shapes, cls):
+def test_a_class_that_does_not_define_a_name_is_refused(shapes, cls):
     assert refusal(lambda: shapes.register(cls)).startswith(f"{cls.__name__} has no name")
     assert shapes["circle"] is Circle
 
@@ -143,6 +143,7 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
         registry = Registry("animal", base.Animal).discover("ltpll_zoo", [str(zoo)])
         assert list(registry) == ["cat", "dog", "pup"]
         assert registry["pup"].__module__ == "ltpll_zoo.dog"
+        assert sys.modules["ltpll_zoo"].Pup is registry["pup"]  # importable from the package without a line in its __init__
     finally:
         for name in [name for name in sys.modules if name.startswith("ltpll_zoo")]:
             del sys.modules[name]
@@ -178,7 +179,7 @@ def test_an_option_for_a_class_that_has_none_is_refused(shapes):
     assert refusal(lambda: shapes.create("point", side=2)) == "The shape 'point' has no option 'side'; its options: none."
 
 
-def test_a_missing_fact_is_named(shapes):
+def test_a_missing_argument_is_named(shapes):
     assert refusal(lambda: shapes.create("square", {"canvas": 1})) == "The shape 'square' needs 'side', which is not known here."
 
 

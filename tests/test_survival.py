@@ -148,9 +148,9 @@ def images(tmp_path_factory):
 
 
 def train(images, out):
-    """A small `ltpll train` whose runs lie in the given folder: two epochs of three steps."""
+    """A small `ltpll benchmark` whose runs lie in the given folder: two epochs of three steps."""
     options = "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu --epochs 2 --measure-every 1"
-    return ("command", "train", "cifar10", *options.split(), "--data-root", str(images), "--out", str(out))
+    return ("command", "benchmark", "cifar10", *options.split(), "--data-root", str(images), "--out", str(out))
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_and_the_tab
     assert "proden + records" in shown
     assert "72.15" not in shown  # imbalance 100
     assert "79.48" in shown
-    assert "Not the paper's protocol: width = 2, batch_size = 16, epochs = 2" in " ".join(shown.split())
+    assert "Deviates from the paper's protocol: width = 2, batch_size = 16, epochs = 2" in " ".join(shown.split())
 
 
 @pytest.mark.reliability
@@ -240,7 +240,7 @@ def test_a_damaged_checkpoint_is_warned_of_in_a_sentence_and_the_one_before_it_g
     newest.write_bytes(newest.read_bytes()[:1000])
     (sentence,) = [line for line in finished(child(*train(images, tmp_path))).splitlines() if line.startswith("warning: ")]
     assert f"The checkpoint {newest} is damaged" in sentence
-    assert sentence.endswith("it now lies in checkpoint.refused.safetensors, and the one before it is used.")
+    assert sentence.endswith("it was renamed to checkpoint.refused.safetensors, and the previous checkpoint is used.")
     assert outcome(tmp_path) == trained[0]
 
 
@@ -268,7 +268,7 @@ def test_a_command_without_room_for_its_checkpoint_says_so_keeps_the_last_one_an
     content = kept.read_bytes()
     said = finished(child("short_of_room", len(content) // 2, *train(images, short)), status=2)
     (sentence,) = sentences(said)
-    assert "checkpoint.safetensors cannot be written (File too large): make room" in sentence
+    assert "checkpoint.safetensors cannot be written (File too large): free some space" in sentence
     assert kept.read_bytes() == content
     assert not list(short.rglob("*.tmp"))
     finished(child(*train(images, short)))
@@ -283,7 +283,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_when_there_is_
     if code == 77:
         pytest.skip("mounting a file system is not allowed here")
     (sentence,) = sentences(finished((code, said), status=2))
-    assert "cannot be written (No space left on device): make room" in sentence
+    assert "cannot be written (No space left on device): free some space" in sentence
     rescued = tmp_path / "rescued" / "out"
     assert last_checkpoint(rescued)["epoch"] == 1
     finished(child(*train(images, rescued)))

@@ -141,7 +141,7 @@ def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(ta
     targets = initial_targets(Candidates.of(sets, n_classes=5), targets_on)
     dense = rng.random((10, 5)).astype(np.float32)
     targets[torch.arange(10)] = torch.from_numpy(dense)
-    monkeypatch.setattr(ltpll.candidates.storage, "VALUES_AT_ONCE", 5 * rows_at_once)
+    monkeypatch.setattr(ltpll.candidates.storage, "VALUES_PER_PASS", 5 * rows_at_once)
     assert targets.labels().tolist() == best_candidates(dense, sets)
     expected = (
         mean_on_candidates(dense, sets) if targets_on == "classes" else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10

@@ -1,7 +1,7 @@
-"""Known weaknesses of the pinned versions, from a package index's own advisories: `python tools/audit.py INDEX --json results/audit.json`.
+"""Looks up security advisories for the pinned versions in a package index: `python tools/audit.py INDEX --json results/audit.json`.
 
-For places where `make audit` (pip-audit) cannot be used, since only the entries of newest versions are served: a version that is not the
-newest one is then not known, and is listed as such.
+Use it where `make audit` (pip-audit) does not work because the index serves only the newest version of each package. Other pinned
+versions are listed as unknown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import re
 import sys
 import urllib.error
 import urllib.request
@@ -18,19 +17,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from pins import parse_pins
+
 ROOT = Path(__file__).parents[1]
 Entry = dict[str, Any]
 Fetch = Callable[[str], Entry | None]
-"""What the index says under a path, or None if there is nothing."""
+"""Returns the entry of the index under a path, or None if there is none."""
 
 
 def pinned(constraints: str) -> list[tuple[str, str]]:
-    """Names and versions; what a build adds behind a plus sign is no version of the index."""
-    return re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;+]+)", constraints, flags=re.M)
+    """The names and public versions of all pins; the index does not know local versions such as 2.0+cpu."""
+    return [(name, version.partition("+")[0]) for name, version in parse_pins(constraints)]
 
 
-def judged(name: str, version: str, fetch: Fetch) -> Entry:
-    """The advisories of one version; `known` is whether the index has said anything about this one."""
+def advisories_of(name: str, version: str, fetch: Fetch) -> Entry:
+    """The advisories of one version; `known` tells whether the index has an entry for this version."""
     entry = fetch(f"{name}/{version}")
     if entry is None:
         entry = fetch(name)
@@ -38,7 +39,7 @@ def judged(name: str, version: str, fetch: Fetch) -> Entry:
         return {"version": version, "known": False, "newest": None, "advisories": []}
     newest = entry["info"]["version"]
     known = newest == version
-    advisories = [one["id"] for one in entry["vulnerabilities"] if not one.get("withdrawn")] if known else []
+    advisories = [advisory["id"] for advisory in entry["vulnerabilities"] if not advisory.get("withdrawn")] if known else []
     return {"version": version, "known": known, "newest": newest, "advisories": advisories}
 
 
@@ -57,25 +58,25 @@ def fetch_from(index: str) -> Fetch:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Look the pinned versions up in a package index's advisories.")
-    parser.add_argument("index", metavar="INDEX", help="address of the index; INDEX/pypi/NAME/json has the entries")
-    parser.add_argument("--json", type=Path, help="where to write what was found")
-    chosen = parser.parse_args()
+    parser = argparse.ArgumentParser(description="Look up security advisories for the pinned versions in a package index.")
+    parser.add_argument("index", metavar="INDEX", help="address of the index, which serves INDEX/pypi/NAME/json")
+    parser.add_argument("--json", type=Path, help="file to write the results to")
+    options = parser.parse_args()
     versions = pinned((ROOT / "constraints.txt").read_text(encoding="utf-8"))
-    fetch = fetch_from(chosen.index)
+    fetch = fetch_from(options.index)
     with ThreadPoolExecutor(8) as pool:
-        found = dict(zip((name for name, _ in versions), pool.map(lambda one: judged(*one, fetch), versions), strict=True))
-    weak = {name: one for name, one in found.items() if one["advisories"]}
-    unknown = {name: one for name, one in found.items() if not one["known"]}
-    for name, one in weak.items():
-        print(f"{name} {one['version']}: {', '.join(one['advisories'])}")
-    for name, one in unknown.items():
-        print(f"{name} {one['version']}: not known; the newest is {one['newest'] or 'not there'}")
-    print(f"{len(found)} packages, {len(weak)} with advisories, {len(unknown)} not known")
-    if chosen.json:
+        found = dict(zip((name for name, _ in versions), pool.map(lambda pin: advisories_of(*pin, fetch), versions), strict=True))
+    vulnerable = {name: entry for name, entry in found.items() if entry["advisories"]}
+    unknown = {name: entry for name, entry in found.items() if not entry["known"]}
+    for name, entry in vulnerable.items():
+        print(f"{name} {entry['version']}: {', '.join(entry['advisories'])}")
+    for name, entry in unknown.items():
+        print(f"{name} {entry['version']}: unknown; the newest version is {entry['newest'] or 'unknown too'}")
+    print(f"{len(found)} packages, {len(vulnerable)} with advisories, {len(unknown)} unknown")
+    if options.json:
         record = {"format": "ltpll-audit-1", "date": datetime.date.today().isoformat(), "packages": found}
-        chosen.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return 1 if weak or unknown else 0
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return 1 if vulnerable or unknown else 0
 
 
 if __name__ == "__main__":

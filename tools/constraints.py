@@ -1,8 +1,8 @@
-"""Resolve the pinned versions anew: `make constraints`, which writes constraints.txt.
+"""Resolves all pinned versions again and writes constraints.txt; `make constraints` runs it.
 
-pip resolves the development extra for the oldest Python supported, with nothing configured, as it would on a fresh machine; torch stays at
-its pinned version. Then the pins are resolved for the newer Pythons. pip evaluates environment markers for the Python that runs it, so
-what all packages require is also compared with the pins for each Python here.
+pip resolves the development extra for the oldest supported Python, ignoring its configuration, as on a fresh machine; torch stays at its
+pinned version. Then the pins are tried with the newer Pythons. pip evaluates environment markers for the Python that runs it, so the
+requirements of all packages are also compared with the pins for each Python here.
 """
 
 from __future__ import annotations
@@ -19,37 +19,33 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from pins import pins_of
+
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 CUDA = ("nvidia-", "cuda-")
-"""Libraries that torch's published build pins by itself, and that its CPU build does without."""
+"""Libraries that the published build of torch pins, and that its CPU build does not need."""
 HEADER = """\
-# The versions that the tests have passed with; installed by make, resolved anew by `make constraints`. Lower bounds are in pyproject.toml.
-# What torch {torch} as published requires, CUDA libraries left out (they are not pinned here):
+# The versions that the tests have passed with; installed by make, updated by `make constraints`. Lower bounds are in pyproject.toml.
+# What torch {torch} as published requires, except CUDA libraries (they are not pinned here):
 """
 MARK = "#   "
 
 
-def pins_of(constraints: str) -> dict[str, str]:
-    """The pinned version of each package, under its normalized name."""
-    lines = [line.split("==") for line in constraints.splitlines() if "==" in line and not line.startswith("#")]
-    return {canonicalize_name(name): version.strip() for name, version in lines}
-
-
-def recorded(constraints: str) -> list[str]:
-    """What the published torch requires, as the comments of constraints.txt say."""
+def torch_requirements(constraints: str) -> list[str]:
+    """The requirements of the published torch, from the comments in constraints.txt."""
     return [line.removeprefix(MARK) for line in constraints.splitlines() if line.startswith(MARK)]
 
 
 def linux(python: str) -> dict[str, str]:
-    """What markers look at, on Linux under a version of Python."""
+    """The environment that markers are evaluated in, on Linux with a version of Python."""
     system = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
     return {**system, "python_version": python, "python_full_version": f"{python}.0", "implementation_name": "cpython", "extra": ""}
 
 
 def contradictions(pins: Mapping[str, str], requirements: Iterable[str], environments: Iterable[Mapping[str, str]]) -> list[str]:
-    """The requirements that apply in any of the environments, and that the pin of their package does not satisfy."""
-    places = [dict(one) for one in environments]
+    """The requirements that apply in any of the environments and that the pin of their package does not satisfy."""
+    places = [dict(environment) for environment in environments]
     found = []
     for text in requirements:
         wanted = Requirement(text)
@@ -60,9 +56,9 @@ def contradictions(pins: Mapping[str, str], requirements: Iterable[str], environ
     return found
 
 
-def written(report: Mapping[str, Any]) -> str:
-    """The text of constraints.txt, from pip's report of what it would install."""
-    packages = {one["metadata"]["name"]: one["metadata"] for one in report["install"]}
+def constraints_text(report: Mapping[str, Any]) -> str:
+    """The content of constraints.txt, from pip's report of what it would install."""
+    packages = {package["metadata"]["name"]: package["metadata"] for package in report["install"]}
     torch = packages["torch"]
     required = [text for text in torch["requires_dist"] if not text.startswith(CUDA) and "extra ==" not in text]
     kept = [name for name in packages if canonicalize_name(name) != "ltpll" and not canonicalize_name(name).startswith(CUDA)]
@@ -70,8 +66,8 @@ def written(report: Mapping[str, Any]) -> str:
     return HEADER.format(torch=torch["version"]) + "".join(f"{MARK}{text}\n" for text in required) + "\n".join(pinned) + "\n"
 
 
-def resolved(python: str, constraints: Path, folder: Path) -> dict[str, Any]:
-    """pip's report for a Python, with nothing configured."""
+def resolve(python: str, constraints: Path, folder: Path) -> dict[str, Any]:
+    """Let pip resolve the development extra for a Python, ignoring pip's configuration; returns its report."""
     report = folder / f"{python}.json"
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PIP_") or name in ("PIP_CERT", "PIP_PROXY")}
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run", "--ignore-installed"]
@@ -83,8 +79,8 @@ def resolved(python: str, constraints: Path, folder: Path) -> dict[str, Any]:
 
 
 def unpinned(report: Mapping[str, Any], pins: Mapping[str, str]) -> list[str]:
-    """Packages that another Python would install besides those pinned."""
-    names = {canonicalize_name(one["metadata"]["name"]) for one in report["install"]}
+    """Packages that another Python would install and that are not pinned."""
+    names = {canonicalize_name(package["metadata"]["name"]) for package in report["install"]}
     return sorted(name for name in names - set(pins) - {"ltpll"} if not name.startswith(CUDA))
 
 
@@ -96,25 +92,29 @@ def main() -> int:
         only_torch = folder / "torch.txt"
         only_torch.write_text(f"torch=={torch}\n", encoding="utf-8")
         try:
-            report = resolved(PYTHONS[0], only_torch, folder)
+            report = resolve(PYTHONS[0], only_torch, folder)
         except subprocess.CalledProcessError:
-            print(f"error: nothing was written, since pip cannot resolve for Python {PYTHONS[0]}; above it says why.", file=sys.stderr)
+            print(
+                f"error: pip cannot resolve Python {PYTHONS[0]} (see its message above); nothing was written.",
+                file=sys.stderr,
+            )
             return 2
-        text = written(report)
+        text = constraints_text(report)
         path.write_text(text, encoding="utf-8")
         pins = pins_of(text)
         print(f"{path.name}: {len(pins)} packages, resolved for Python {PYTHONS[0]}")
         failed = 0
         for python in PYTHONS[1:]:
             try:
-                report = resolved(python, path, folder)
-                required = [
-                    (one["metadata"]["name"], text) for one in report["install"] for text in one["metadata"].get("requires_dist", ())
+                report = resolve(python, path, folder)
+                wrong = [
+                    f"{package['metadata']['name']}: {line}"
+                    for package in report["install"]
+                    for line in contradictions(pins, package["metadata"].get("requires_dist", ()), [linux(python)])
                 ]
-                wrong = [f"{whose}: {line}" for whose, text in required for line in contradictions(pins, [text], [linux(python)])]
-                wrong += [f"{one} is not pinned" for one in unpinned(report, pins)]
+                wrong += [f"{name} is not pinned" for name in unpinned(report, pins)]
             except subprocess.CalledProcessError:
-                wrong = ["above, pip says why"]
+                wrong = ["see pip's message above"]
             failed += bool(wrong)
             print(f"Python {python}: " + ("the pins do not resolve: " + "; ".join(wrong) if wrong else "the pins resolve"))
     return 1 if failed else 0

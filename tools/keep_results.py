@@ -1,4 +1,4 @@
-"""Copy the results of finished runs into results/, one small file a run, in place of the study's older ones.
+"""Copies the results of finished runs to results/, one small file per run, and deletes older results of the same study.
 
 Usage: python tools/keep_results.py RUNS, where RUNS is the `--out` folder of a study.
 """
@@ -16,9 +16,9 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 def main(runs: Path) -> int:
     finished = sorted(marker.parent / "result.json" for marker in runs.glob("*/*/done"))
     if not finished:
-        print(f"error: there are no finished runs under {runs}.", file=sys.stderr)
+        print(f"error: there are no finished runs in {runs}.", file=sys.stderr)
         return 2
-    records = [(path, read_result(path)) for path in finished]  # all are read before anything is deleted
+    records = [(path, read_result(path)) for path in finished]  # read them all before deleting anything
     for study in {record["config"]["study"] for _, record in records}:
         for old in (RESULTS / study).glob("*.json"):
             old.unlink()
@@ -26,7 +26,7 @@ def main(runs: Path) -> int:
         target = RESULTS / record["config"]["study"] / f"{record['key']}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
-    print(f"kept {len(records)} results under {RESULTS.name}/")
+    print(f"copied {len(records)} results to {RESULTS.name}/")
     return 0
 
 

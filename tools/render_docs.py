@@ -1,4 +1,4 @@
-"""Fill the generated blocks of the README and the docs from the registries and from the records under results/.
+"""Fills the generated blocks of the README and the docs from the registries and from the records in results/.
 
 A block stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; nothing in it is typed by hand. `--check` only compares.
 """
@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ltpll.errors import InputError
-from ltpll.experiments.paper.compare import compare, markdown
+from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.compare import compare, markdown_table
 from ltpll.experiments.paper.grid import Finished
-from ltpll.experiments.paper.items import ITEMS
-from ltpll.parts import parts
+from ltpll.parts import describe_parts
 from ltpll.runs.run import Record, results_under
 from ltpll.runs.summary import Figure, Row, difference, rows
 
@@ -25,9 +25,9 @@ PAGES = ["README.md", "docs/own-data.md", "docs/performance.md", "docs/reliabili
 
 
 def parts_table() -> str:
-    """Methods, rebalancers and extras with their source; any of one kind goes with any of another."""
+    """Methods, rebalancers and extras with their source."""
     lines = ["| kind | name | what it does | source | file |", "|---|---|---|---|---|"]
-    for part in parts():
+    for part in describe_parts():
         source = part.source.partition(" (")[2].removesuffix(")") or "–"
         lines.append(f"| {part.kind} | `{part.name}` | {part.idea} | {source} | [`{Path(part.file).name}`](src/{part.file}) |")
     return "\n".join(lines)
@@ -40,7 +40,7 @@ def measured_on(records: Sequence[Record]) -> str:
         return " / ".join(sorted({str(record["environment"][name]) for record in records}))
 
     return (
-        f"*{len(records)} runs on {distinct('hardware')} ({distinct('threads')} thread a run), Python {distinct('python')}, "
+        f"*{len(records)} runs on {distinct('hardware')} ({distinct('threads')} thread per run), Python {distinct('python')}, "
         f"torch {distinct('torch')}, commit {distinct('commit')}.*"
     )
 
@@ -106,13 +106,13 @@ def bench_records(name: str) -> list[Record]:
 
 
 def performance_table() -> str:
-    """The newest record of each device's engine benchmark."""
+    """Speed of training, from `ltpll bench engine`."""
     lines = []
     for found in bench_records("engine"):
         made = found["environment"]
         lines += [
             f"**{made['hardware']}** ({found['engine']} steps, {found['experiment']['precision']}, torch {made['torch']}, "
-            f"commit {made['commit']}; median of 3 passes of {found['epochs_timed']} epochs, test set looked at every "
+            f"commit {made['commit']}; median of 3 passes of {found['epochs_timed']} epochs, evaluated every "
             f"{found['measure_every']}):",
             "",
             "| | |",
@@ -128,27 +128,36 @@ def performance_table() -> str:
     return "\n".join(lines).rstrip()
 
 
+RELABELLED = {  # rows whose name in the record has been improved since
+    "targets worked out beside the backward pass": "targets refined in parallel with the backward pass",
+    "also: weights' gradients on a stream of their own": "also: weight gradients on a separate stream",
+    "the network alone, on one batch again and again": "the network alone, on a single batch",
+}
+
+
 def steps_table() -> str:
-    """What each measure gained, from `benchmarks/steps.py`."""
+    """The effect of each optimisation, from `benchmarks/steps.py`."""
     lines = []
     for found in bench_records("steps"):
         made = found["environment"]
         lines += [
             f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; median of {found['passes']} passes of "
-            f"{found['epochs_timed']} epochs and an evaluation; a cold start compiles what the lines before it have not):",
+            f"{found['epochs_timed']} epochs and an evaluation; start-up compiles what earlier lines have not compiled):",
             "",
             "| | views/s | replayed step, ms | start-up, s |",
             "|---|---:|---:|---:|",
         ]
         for row in found["variants"]:
             step = "–" if row["step_milliseconds"] is None else f"{row['step_milliseconds']:.2f}"
-            lines.append(f"| {row['what']} | {row['views_per_second']:,.0f} | {step} | {row['start_seconds']:.1f} |")
+            lines.append(
+                f"| {RELABELLED.get(row['what'], row['what'])} | {row['views_per_second']:,.0f} | {step} | {row['start_seconds']:.1f} |"
+            )
         lines.append("")
     return "\n".join(lines).rstrip() or "*Not measured yet.*"
 
 
 def precision_table() -> str:
-    """Fast steps against exact ones, from `benchmarks/precision.py`."""
+    """bfloat16 compared with float32, from `benchmarks/precision.py`."""
     lines = []
     for found in bench_records("precision"):
         made, config = found["environment"], found["experiment"]
@@ -156,7 +165,7 @@ def precision_table() -> str:
             f"**{config['data']}**, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + {config['rebalancer']}, "
             f"{config['epochs']} epochs, {found['n']} seeds ({made['hardware']}, torch {made['torch']}, commit {made['commit']}):",
             "",
-            "| | float32, eager (%) | its deviation over seeds | bfloat16, captured (%) | difference, 95 % interval |",
+            "| | float32, eager (%) | its std. deviation over seeds | bfloat16, captured (%) | difference, 95 % interval |",
             "|---|---:|---:|---:|---:|",
         ]
         for name in ("accuracy", "target recovery"):
@@ -170,15 +179,15 @@ def precision_table() -> str:
 
 
 def views_table() -> str:
-    """Batched views against a loop over Pillow images, from `benchmarks/views.py`."""
+    """Batched views compared with a loop over Pillow images, from `benchmarks/views.py`."""
     lines = []
     for found in bench_records("views"):
         made = found["environment"]
         lines += [
             f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; "
-            f"images of {found['side']} × {found['side']}; the shortest of many calls):",
+            f"images of {found['side']} × {found['side']}; fastest of many calls):",
             "",
-            "| policy | view | batch | batched, µs a view | Pillow loop, 1 thread, µs a view | times as fast |",
+            "| policy | view | batch | batched, µs per view | Pillow loop, 1 thread, µs per view | speed-up |",
             "|---|---|---:|---:|---:|---:|",
         ]
         for row in found["rows"]:
@@ -195,7 +204,7 @@ def by_setting(record: Record) -> tuple[object, ...]:
 
 
 def image_runs_table() -> str:
-    """Finished benchmark trainings."""
+    """Finished benchmark runs."""
     lines = [
         "| run | epochs | last epoch (%) | best epoch (%) | target recovery (%) | time | views/s |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -213,7 +222,7 @@ def image_runs_table() -> str:
 
 
 def tabular_table() -> str:
-    """Ten-fold figures on small real tables, from `benchmarks/tabular.py`."""
+    """Ten-fold cross-validation on small real tables, from `benchmarks/tabular.py`."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "tabular").glob("*.json"))]
     tables = sorted({record["table"] for record in records})
     rows = ["neighbours", "logistic", "cc+none", "cc+records", "proden+none", "proden+records", "corr+none", "corr+records"]
@@ -237,16 +246,18 @@ def tabular_table() -> str:
     sizes = [
         f"{t}: {(r := found[t, rows[0]])['n']:,} × {r['features']}, {r['classes']} classes, {r['set_size']:.1f} candidates" for t in tables
     ]
-    return "\n".join([*lines, f"*{'; '.join(sizes)}. Mean and deviation over {records[0]['folds']} folds.*", "", measured_on(records)])
+    return "\n".join(
+        [*lines, f"*{'; '.join(sizes)}. Mean and standard deviation over {records[0]['folds']} folds.*", "", measured_on(records)]
+    )
 
 
 def cleaning_table() -> str:
-    """Sets without their true label, and how many of them are found, from `benchmarks/cleaning.py`."""
+    """How well candidate sets without the true label are found, from `benchmarks/cleaning.py`."""
     lines = []
     for found in bench_records("cleaning"):
         rows, made = found["rows"], found["environment"]
         seeds = len({row["seed"] for row in rows})
-        lines += ["| | judged by | flagged (%) | of them lacking (%) | found of those lacking (%) | suggestion right (%) | ranking (AUC) |"]
+        lines += ["| | predictions | flagged (%) | precision (%) | recall (%) | suggestion right (%) | ranking (AUC) |"]
         lines += ["|---|---|---:|---:|---:|---:|---:|"]
         for key in dict.fromkeys((row["problem"], row["rebalancer"], row["opinion"]) for row in rows):
             mine = [row for row in rows if (row["problem"], row["rebalancer"], row["opinion"]) == key]
@@ -257,17 +268,17 @@ def cleaning_table() -> str:
 
             label = "corr" + ("" if key[1] == "none" else f" + {key[1]}")
             flagged = 100 * statistics.mean(row["flagged"] / row["n"] for row in mine)
-            who = "its own rows' classifier" if key[2] == "own" else f"{found['folds']} folds"
+            who = "in-sample" if key[2] == "own" else f"out-of-fold, {found['folds']} folds"
             lines.append(
                 f"| {key[0]}, {label} | {who} | {flagged:.1f} | {mean('precision')} | {mean('recall')} | {mean('suggested_right')} "
                 f"| {mean('ranking')} |"
             )
-        lines += ["", f"*Means of {seeds} draws; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"]
+        lines += ["", f"*Means over {seeds} seeds; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"]
     return "\n".join(lines)
 
 
 def fit_table() -> str:
-    """Fitting beside a loader of single rows, from `benchmarks/fit.py`."""
+    """`fit` compared with a DataLoader of single rows, from `benchmarks/fit.py`."""
     lines = []
     for found in bench_records("fit"):
         made = found["environment"]
@@ -276,18 +287,20 @@ def fit_table() -> str:
             f"{found['features']} features, {found['classes']} classes, {found['set_size']} candidates on average, "
             f"batches of {found['batch']}:",
             "",
-            "| | method | seconds an epoch, median | memory, times the features |",
+            "| | method | seconds per epoch, median | memory relative to the features |",
             "|---|---|---:|---:|",
         ]
         for row in found["rows"]:
             memory = f"{row['memory_over_features']:.2f}" if "memory_over_features" in row else "–"
-            lines.append(f"| {row['how']} | {row['method']} | {statistics.median(row['seconds']):.2f} | {memory} |")
+            lines.append(
+                f"| {RELABELLED.get(row['how'], row['how'])} | {row['method']} | {statistics.median(row['seconds']):.2f} | {memory} |"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
 def systems_table() -> str:
-    """The step of every system beside that of CORR with RECORDS, from `benchmarks/systems.py`."""
+    """The cost of a step of every system relative to CORR with RECORDS, from `benchmarks/systems.py`."""
     lines = []
     for found in bench_records("systems"):
         made, rows = found["environment"], found["rows"]
@@ -295,7 +308,7 @@ def systems_table() -> str:
         lines += [
             f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), batches of {found['batch']}, bfloat16, replayed:",
             "",
-            "| system | step, ms | times CORR with RECORDS | peak memory, GiB |",
+            "| system | step, ms | relative to CORR with RECORDS | peak memory, GiB |",
             "|---|---:|---:|---:|",
         ]
         for row in rows:
@@ -308,9 +321,9 @@ def systems_table() -> str:
 
 
 def threads_table() -> str:
-    """A small training beside other jobs, from `benchmarks/threads.py`."""
+    """Training a small network while other jobs run, from `benchmarks/threads.py`."""
     lines = []
-    names = {"all": "all threads", "one": "one thread", "chosen": "as chosen"}
+    names = {"all": "all threads", "one": "one thread", "chosen": "chosen by `fit`"}
     for found in bench_records("threads"):
         made, rows = found["environment"], found["rows"]
         loads = [min(row["load"] for row in rows), max(row["load"] for row in rows)]
@@ -318,10 +331,10 @@ def threads_table() -> str:
         jobs = sorted({row["jobs"] for row in rows})
         lines += [
             f"**{made['hardware']}** ({made['threads']} threads, torch {made['torch']}, commit {made['commit']}; {n:,} × {features} "
-            f"features, {classes} classes, CORR; medians of {found['repeats']} trainings of four epochs, with the lowest and the highest; "
-            f"others use the machine too, whose load before each part was {loads[0]:.1f} to {loads[1]:.1f}), views per second:",
+            f"features, {classes} classes, CORR; medians of {found['repeats']} runs of four epochs, with minimum and maximum; "
+            f"on a shared machine, whose load before each part was {loads[0]:.1f} to {loads[1]:.1f}), views per second:",
             "",
-            "| threads | while they wait, they | " + " | ".join(f"beside {k} more job{'s' * (k != 1)}" for k in jobs) + " |",
+            "| threads | waiting threads | " + " | ".join(f"{k} other job{'s' * (k != 1)}" for k in jobs) + " |",
             "|---|---|" + "---:|" * len(jobs),
         ]
         for how, waiting in dict.fromkeys((row["threads"], row["waiting"]) for row in rows):
@@ -333,13 +346,13 @@ def threads_table() -> str:
 
 
 def sharing_table() -> str:
-    """Several trainings on one GPU, from `benchmarks/sharing.py`."""
+    """Several runs on one GPU, from `benchmarks/sharing.py`."""
     lines = []
     for found in bench_records("sharing"):
         made = found["environment"]
-        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), views per second of all together:", ""]
+        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), views per second of all runs together:", ""]
         counts = sorted({row["runs"] for row in found["rows"]})
-        lines += ["| trainings at once | " + " | ".join(map(str, counts)) + " |", "|---|" + "---:|" * len(counts)]
+        lines += ["| runs at once | " + " | ".join(map(str, counts)) + " |", "|---|" + "---:|" * len(counts)]
         for how in dict.fromkeys(row["how"] for row in found["rows"]):
             cells = {row["runs"]: row["views_per_second"] for row in found["rows"] if row["how"] == how}
             lines.append(f"| {how} | " + " | ".join(f"{cells[n]:,.0f}" if cells.get(n) else "–" for n in counts) + " |")
@@ -348,14 +361,14 @@ def sharing_table() -> str:
 
 
 def shares_table() -> str:
-    """A step of a share of a batch, from `benchmarks/shares.py`."""
+    """The time of a step on a share of a batch, from `benchmarks/shares.py`."""
     lines = []
     ways = [(engine, messages) for engine in ("captured", "eager") for messages in (False, True)]
     for found in bench_records("shares"):
         made = found["environment"]
-        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; 1 to 2 epochs), milliseconds of a step:", ""]
-        heads = [f"{'eager' if engine == 'eager' else 'recorded'}, {'as one of several' if each else 'alone'}" for engine, each in ways]
-        lines += ["| rows of a share | " + " | ".join(heads) + " |", "|---:|" + "---:|" * len(heads)]
+        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; 1 to 2 epochs), milliseconds per step:", ""]
+        heads = [f"{engine}, {'with messages' if each else 'alone'}" for engine, each in ways]
+        lines += ["| rows per process | " + " | ".join(heads) + " |", "|---:|" + "---:|" * len(heads)]
         for size in dict.fromkeys(row["rows"] for row in found["rows"]):
             cells = {(row["engine"], row["messages"]): row["step_milliseconds"] for row in found["rows"] if row["rows"] == size}
             lines.append(f"| {size} | " + " | ".join(f"{cells[way]:.2f}" if way in cells else "–" for way in ways) + " |")
@@ -364,7 +377,7 @@ def shares_table() -> str:
 
 
 def targets_table() -> str:
-    """Candidates and targets as examples and classes grow, from `ltpll bench targets`."""
+    """Candidates and targets as examples and classes grow, from `python benchmarks/targets.py`."""
     lines = []
     for found in bench_records("targets"):
         made, large = found["environment"], found["inaturalist"]
@@ -372,7 +385,7 @@ def targets_table() -> str:
             f"**{made['hardware']}** (threads: {made['threads']}, torch {made['torch']}, commit {made['commit']}; batches of "
             f"{found['batch']}, the median batch):",
             "",
-            "| examples | classes | candidates | MB | dense, MB | read, ms | write, ms | times dense | times dense, `index_select` |",
+            "| examples | classes | candidates | MB | dense, MB | read, ms | write, ms | time / dense | time / dense, `index_select` |",
             "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
         ]
         for row in [*found["grid"], *found["uneven"], *([large] if large else [])]:
@@ -388,14 +401,14 @@ def targets_table() -> str:
             return f"{round(value, 2) + 0.0:.2f}"  # never −0.00
 
         grows = [f"{name} as N^{power(one['examples'])} · C^{power(one['classes'])}" for name, one in found["exponents"].items()]
-        lines += ["", f"Fitted over the rows with {found['candidates']} candidates each, growth is: {'; '.join(grows)}.", ""]
+        lines += ["", f"Growth, fitted to the rows with {found['candidates']} candidates each: {'; '.join(grows)}.", ""]
         if large and large["resident_bytes"] is not None:
-            lines += [f"At the size of iNaturalist 2018 (last row) the process grew by {large['resident_bytes'] / 1e6:.0f} MB.", ""]
+            lines += [f"At the size of iNaturalist 2018 (last row), the process grew by {large['resident_bytes'] / 1e6:.0f} MB.", ""]
     return "\n".join(lines).rstrip()
 
 
 def drift_table() -> str:
-    """Where a rebalancer's accuracy and targets go in the course of a training."""
+    """Accuracy and target recovery over the course of training."""
     records = [
         record
         for record in results_under(ROOT / "results" / "images")
@@ -428,9 +441,9 @@ def fuzz_record(name: str) -> Record:
 
 
 def fuzz_table() -> str:
-    """Of each reader, how many cases it was given by both engines and what became of them."""
+    """The number of cases per reader and their outcomes, for both engines."""
     runs = [fuzz_record(path.stem) for path in sorted((ROOT / "results" / "fuzz").glob("*.json")) if path.stem != "findings"]
-    lines = ["| reader | cases | read | refused with a sentence | findings |", "|---|---:|---:|---:|---:|"]
+    lines = ["| reader | cases | read | rejected with a message | findings |", "|---|---:|---:|---:|---:|"]
 
     def row(name: str, results: Sequence[Record]) -> str:
         sums = [sum(result[key] for result in results) for key in ("cases", "read", "refused")]
@@ -441,59 +454,61 @@ def fuzz_table() -> str:
         for name in dict.fromkeys(n for run in runs for n in run["targets"])
     ]
     lines.append(row("all", [result for run in runs for result in run["targets"].values()]))
-    said = " ".join(
+    engines = " ".join(
         f"{run['engine'].capitalize()} engine: {run['cases']:,} cases in {run['seconds'] / 60:.0f} minutes, "
         f"commit {run['environment']['commit']}."
         for run in runs
     )
     made = runs[0]["environment"]
     versions = ", ".join(f"{name} {made[name]}" for name in ("numpy", "pyarrow", "pillow", "safetensors", "PyYAML", "torch"))
-    return "\n".join([*lines, "", f"*{said} {made['hardware']}, one process, Python {made['python']}; {versions}.*"])
+    return "\n".join([*lines, "", f"*{engines} {made['hardware']}, one process, Python {made['python']}; {versions}.*"])
 
 
 def fuzz_findings() -> str:
-    lines = ["| reader | what was found | what became of it | test |", "|---|---|---|---|"]
+    lines = ["| reader | finding | fix | test |", "|---|---|---|---|"]
     lines += [
-        f"| {one['target']} | {one['what']} | {one['mended']} | [`{Path(one['test']).name}`](../{one['test']}) |"
-        for one in fuzz_record("findings")["findings"]
+        f"| {finding['target']} | {finding['what']} | {finding['fix']} | [`{Path(finding['test']).name}`](../{finding['test']}) |"
+        for finding in fuzz_record("findings")["findings"]
     ]
     return "\n".join(lines)
 
 
 def reproduction_tables() -> str:
-    """Every table of the paper of which runs are recorded, beside the published numbers."""
+    """Every table of the paper that has recorded runs, with the published numbers."""
     finished = Finished.under(ROOT / "results" / "images")
     seeds = 1 + max((record["config"]["seed"] for record in finished.all()), default=0)
     parts = []
     for item in ITEMS.values():
-        text = markdown(item, compare(item, finished, seeds, {}))
+        text = markdown_table(item, compare(item, finished, seeds, {}))
         if text.startswith("|"):
             parts.append(f"### {item.where}: {item.title}\n\n{text}")
     return "\n\n".join([*parts, measured_on(finished.all())])
 
 
 def shortened_tables() -> str:
-    """Runs with fewer epochs than the paper's, beside its numbers where there are any."""
+    """Runs with fewer epochs than the paper's, with its numbers where there are any."""
     finished = Finished.under(ROOT / "results" / "images")
     parts = []
     for name, epochs in (("main", 36), ("baselines", 200), ("mixup", 200), ("systems", 200)):
         item = ITEMS[name]
-        text = markdown(item, compare(item, finished, 1, {"epochs": epochs}))
+        text = markdown_table(item, compare(item, finished, 1, {"epochs": epochs}))
         parts.append(f"### {item.title}, {epochs} epochs\n\n{text}")
     return "\n\n".join(parts)
 
 
 def audit_summary() -> str:
-    """What an index's advisories said of the pinned versions."""
+    """Security advisories of the pinned versions, from `tools/audit.py`."""
     record: Record = json.loads((ROOT / "results" / "audit.json").read_text(encoding="utf-8"))
     packages = record["packages"]
-    weak = [f"{name} {one['version']} ({', '.join(one['advisories'])})" for name, one in packages.items() if one["advisories"]]
-    unknown = [f"{name} {one['version']}" for name, one in packages.items() if not one["known"]]
+    vulnerable = [
+        f"{name} {entry['version']} ({', '.join(entry['advisories'])})" for name, entry in packages.items() if entry["advisories"]
+    ]
+    unknown = [f"{name} {entry['version']}" for name, entry in packages.items() if not entry["known"]]
     known = len(packages) - len(unknown)
     return (
         f"*{record['date']}, {len(packages)} packages: {known} looked up, "
-        f"{len(weak) or 'none'} with an advisory{': ' + ', '.join(weak) if weak else ''}. "
-        f"Not the newest and therefore not looked up: {', '.join(unknown) or 'none'}.*"
+        f"{len(vulnerable) or 'none'} with an advisory{': ' + ', '.join(vulnerable) if vulnerable else ''}. "
+        f"Not looked up, since not the newest version: {', '.join(unknown) or 'none'}.*"
     )
 
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from ltpll.errors import InputWarning as InputWarning
     from ltpll.errors import NotFiniteError as NotFiniteError
     from ltpll.estimator import PartialLabelClassifier as PartialLabelClassifier
-    from ltpll.evaluation.metrics import Evaluate as Evaluate
+    from ltpll.evaluation.during_training import Evaluate as Evaluate
+    from ltpll.evaluation.during_training import best_epoch as best_epoch
     from ltpll.evaluation.metrics import Shots as Shots
-    from ltpll.evaluation.metrics import best_epoch as best_epoch
     from ltpll.evaluation.scorers import approximated_accuracy as approximated_accuracy
     from ltpll.evaluation.scorers import covering_rate as covering_rate
     from ltpll.extras import EXTRAS as EXTRAS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do without it.
+# Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do not need it.
 _HOMES = {
     "Batch": "interfaces",
     "Candidates": "candidates",
@@ -55,10 +55,10 @@ _HOMES = {
     "Rebalancer": "interfaces",
     "Shots": "evaluation.metrics",
     "Step": "interfaces",
-    "Evaluate": "evaluation.metrics",
+    "Evaluate": "evaluation.during_training",
     "Views": "views",
     "approximated_accuracy": "evaluation.scorers",
-    "best_epoch": "evaluation.metrics",
+    "best_epoch": "evaluation.during_training",
     "build_model": "models",
     "covering_rate": "evaluation.scorers",
     "initial_targets": "targets",

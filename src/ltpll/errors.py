@@ -1,4 +1,4 @@
-"""The one error type that means "your input", and the one warning type that means "this will train, but look at it"."""
+"""Errors: exceptions and warnings about the user's input, and helpers for writing their messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxset, _SHORT.maxdict,
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
-    """A value in a message: as Python writes it, on one line and not too long, however much a file has put into it."""
+    """Format a value for a message: its repr on one line, shortened if it is long."""
     if isinstance(value, str):
         return repr(value if len(value) <= longest else value[: longest - 1] + "…")
     text = " ".join(_SHORT.repr(value).split())
@@ -20,25 +20,25 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of a file's on its way to a terminal, which would obey some of what cannot be seen."""
+    """Replace control characters, which a terminal would obey."""
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text)
 
 
 def first_line(error: BaseException) -> str:
-    """What a library says of a damaged file, as a piece of a sentence."""
+    """The first line of an exception's message, to be quoted in another message."""
     text = (str(error).splitlines() or [""])[0].strip().rstrip(".")
     return printable(text or type(error).__name__)[:200]
 
 
 class InputError(ValueError):
-    """The input cannot be used; the message is one sentence that says where and what to do.
+    """The input cannot be used; the message is one sentence that says where the problem is and what to do.
 
-    The command line prints the message and exits with 2; anything else that reaches the user as a traceback is our bug.
+    The command line prints the message and exits with status 2. Any other traceback that reaches a user is a bug.
     """
 
 
 class NotFiniteError(InputError):
-    """Training met a NaN or an infinity; `rows` are those known to have one, `epoch` and `step` count from 1, and None is not known."""
+    """Training produced a NaN or an infinity, in `rows` if known; `epoch` and `step` count from 1 and are None if unknown."""
 
     def __init__(self, message: str, *, epoch: int | None = None, step: int | None = None, rows: Sequence[int] = ()) -> None:
         super().__init__(message)
@@ -46,27 +46,27 @@ class NotFiniteError(InputError):
 
 
 class BusyError(InputError):
-    """A run is being trained by another process."""
+    """Another process is training the run."""
 
 
 class UnknownNameError(InputError, KeyError):
     """A name is not in a registry."""
 
-    # KeyError prints the repr of its argument, which would put the sentence in quotes.
+    # KeyError would print the message in quotes.
     __str__ = ValueError.__str__
 
 
 class InputWarning(UserWarning):
-    """The input can be used, but something about it is probably not meant."""
+    """The input can be used, but something about it is probably not intended."""
 
 
 class CheckpointWarning(InputWarning):
-    """A checkpoint was passed over and the one before it is used."""
+    """A checkpoint was skipped and the previous one is used."""
 
 
 @contextmanager
 def required_by(what: str, *, install: str, otherwise: str = "") -> Iterator[None]:
-    """Around imports of a package that may be missing: the user is told what needs it and what to install."""
+    """Wrap imports of an optional package; if it is missing, the error says what needs it and how to install it."""
     try:
         yield
     except ImportError as error:

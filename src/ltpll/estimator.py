@@ -1,4 +1,4 @@
-"""The scikit-learn face: `PartialLabelClassifier`, an estimator that is fitted to candidate sets."""
+"""`PartialLabelClassifier`, a scikit-learn estimator that learns from candidate sets."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ from ltpll.candidates.labels import read_labels
 from ltpll.errors import InputError, first_line
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
-from ltpll.inference.forward import Passes
+from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Predictor
-from ltpll.interfaces import Extra, Method, Rebalancer, linear_head
+from ltpll.interfaces import Extra, Method, Rebalancer
 from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.parts import Options, build_parts
 from ltpll.rebalancers import REBALANCERS
+from ltpll.registry import Configurable, Registry
 from ltpll.targets import Transduced, transduce
+from ltpll.training.callbacks import OnEpoch
 from ltpll.training.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
-from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, at_least, chosen_device, rows_at_once
-from ltpll.views import ImageViews, ViewSource
-from ltpll.views.features import FeatureViews
+from ltpll.views import FeatureViews, ImageViews, ViewSource
 
-FEW_PIXELS = 32 * 32  # up to which a small network does
+SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
 IMAGE_MODELS = ("small-cnn", "resnet18")
+REGISTRIES: Mapping[str, Registry[Any]] = {"method": METHODS, "rebalancer": REBALANCERS, "extras": EXTRAS}
 
 
 class Schedule(NamedTuple):
-    """How long a training is."""
+    """How long a classifier trains."""
 
     epochs: int
     batch_size: int
 
 
 class Fitting(NamedTuple):
-    """A training that has not begun, and what to give to its `fit`."""
+    """A trainer that has not started, and the arguments of its `fit`."""
 
     trainer: PartialLabelTrainer
     x: Tensor
@@ -56,28 +58,57 @@ class Fitting(NamedTuple):
 
 
 class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Learns from examples that carry a set of candidate labels each, one of them true.
+    """A classifier for examples that each have a set of candidate labels, exactly one of which is true.
 
-    `fit(X, y)` takes features (2-D, a DataFrame) or images (4-D: bytes with 1 or 3 channels first or last, or any numbers), and for `y` a
-    0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`, `Candidates`, or one plain label a row.
+    Args:
+        method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
+        rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name.
+        extras: Extras such as `Mixup()`, or their names.
+        options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
+        model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose
+            last linear layer is `.head`, or a function that builds one from the shape of an example and the number of classes.
+        views: "auto", a view policy for 8-bit images ("paper", "flip-crop" or "crop"), or a source of views such as `Views`.
+        epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and 500.
+        steps: The number of training steps that `epochs="auto"` aims at.
+        batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512.
+        lr: The initial learning rate.
+        weight_decay: The weight decay.
+        random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
+        device: "cpu", "cuda" or "auto".
+        precision: "float32" or "bfloat16", for the passes through the network.
+        on_nan: "stop" raises an error if a batch gives numbers that are not finite; "skip" drops the batch.
+        threads: The number of CPU threads for `fit`, or "auto", which measures whether one or all are faster and obeys OMP_NUM_THREADS.
+        on_epoch: A function that is called with the record of each finished epoch.
 
-    `method`, `rebalancer` and `extras` are names (`ltpll list`), `options` their settings by name: {"corr": {"form": "original"}}.
-    `model` is "auto" (a perceptron for features, a convolutional network for images), a name from `ltpll.MODELS`, a network whose last
-    linear layer is `.head`, or a function of the shape of one example and the number of classes that builds one.
-    "auto" for `epochs` and `batch_size` chooses by the number of rows: about `steps` steps in all.
-    `on_nan` is "stop", or "skip": batches whose numbers are not finite are dropped.
-    `threads` is how many `fit` uses on a CPU; "auto" measures whether one or all of them are faster, and obeys OMP_NUM_THREADS.
+    Attributes:
+        classes_: The class labels, (n_classes,).
+        class_prior_: The estimated share of each class, (n_classes,): the estimate of the rebalancer or method, or else the mean target.
+        model_: The trained network.
+        history_: The records of all epochs.
+        n_iter_: The number of epochs trained.
+        n_features_in_: The number of features, or of channels for images.
+        feature_names_in_: The names of the features, if `X` was a DataFrame.
+        input_shape_: The shape of one example.
+        transduced_: The labels of the training examples as class numbers; `transduce` returns them as labels.
+        device_: The device that the classifier was trained on.
 
-    After `fit`: `classes_`, `class_prior_` (how frequent each class seems to be), `model_`, `history_`, `n_features_in_`.
+    Example:
+        >>> from ltpll import PartialLabelClassifier
+        >>> from ltpll.methods import CORR
+        >>> from ltpll.rebalancers import RECORDS
+        >>> classifier = PartialLabelClassifier(CORR(), RECORDS(momentum=0.99)).fit(X, [{"cat", "fox"}, {"dog"}, ...])
+        >>> classifier.predict(X_new)
+        >>> labels, confidence, *_ = classifier.transduce()  # the cleaned labels of the training examples
+        >>> GridSearchCV(classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=covering_rate, cv=KFold(5))
     """
 
     def __init__(
         self,
-        method: str = "corr",
-        rebalancer: str = "records",
-        extras: Sequence[str] = (),
+        method: str | Method = "corr",
+        rebalancer: str | Rebalancer = "records",
+        extras: Sequence[str | Extra] = (),
         *,
-        options: Mapping[str, Mapping[str, Any]] | None = None,
+        options: Options | None = None,
         model: str | nn.Module | Callable[[tuple[int, ...], int], nn.Module] = "auto",
         views: ViewSource | str = "auto",
         epochs: int | str = "auto",
@@ -110,70 +141,110 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.threads = threads
         self.on_epoch = on_epoch
 
+    # ---- parameters -----------------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of this classifier.
+
+        Args:
+            deep: Whether to include the options of parts given as objects: `rebalancer__momentum`, `extras__mixup__alpha`.
+        """
+        params = dict(super().get_params(deep))
+        for extra in self.extras if deep and isinstance(self.extras, Sequence) else ():
+            if isinstance(extra, Extra):
+                params |= {f"extras__{extra.name}__{name}": value for name, value in extra.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of this classifier and, as `rebalancer__momentum` or `extras__mixup__alpha`, options of its parts.
+
+        A part given by name is replaced by an object with its `options` and the new ones.
+        """
+        nested: dict[str, dict[str, Any]] = {}
+        for key in [key for key in params if key.partition("__")[0] in REGISTRIES and "__" in key]:
+            part, _, option = key.rpartition("__")
+            nested.setdefault(part, {})[option] = params.pop(key)
+        super().set_params(**params)
+        for part, options in nested.items():
+            kind, _, name = part.partition("__")
+            if kind != "extras":
+                setattr(self, kind, self._configured(kind, getattr(self, kind), options))
+                continue
+            if name not in [extra if isinstance(extra, str) else extra.name for extra in self.extras]:
+                raise InputError(f"There is no extra {name!r} here to set {next(iter(options))!r} of.")
+            self.extras = [
+                self._configured(kind, extra, options) if name in (extra, getattr(extra, "name", "")) else extra for extra in self.extras
+            ]
+        return self
+
+    def _configured(self, kind: str, part: Any, options: dict[str, Any]) -> Any:
+        if not isinstance(part, str):
+            return part.set_params(**options)
+        by_name = dict(self.options or {})
+        made = REGISTRIES[kind].create(part, **{**by_name.pop(part, {}), **options})
+        self.options = by_name or None
+        return made
+
     # ---- fitting --------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
-        """Train on examples and their candidate sets."""
+        """Train on examples and their candidate sets.
+
+        Args:
+            X: Features (2-D, a DataFrame) or images (4-D: 8-bit with 1 or 3 channels, first or last, or any numbers).
+            y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`, `Candidates`, or a single label per row.
+
+        Returns:
+            The fitted classifier.
+
+        Raises:
+            InputError: If the data cannot be used, or if parts or options do not fit together.
+        """
         if unsupported:
             name = next(iter(unsupported))
-            raise InputError(f"fit takes no {name}: every row counts the same here; repeat rows, or leave {name} out.")
+            raise InputError(f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out.")
         trainer, x, candidates = self.begin(X, y)
-        return self.finish(trainer.fit(x, candidates, on_epoch=self.on_epoch))
+        return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
 
-    def begin(self, X: Any, y: Any, world: World | None = None) -> Fitting:
-        """The training that `fit` would carry out, for those who want to watch it, keep checkpoints or stop; hand it to `finish`.
+    def begin(self, X: Any, y: Any) -> Fitting:
+        """Prepare the training that `fit` would run, for callers that call the trainer's `fit` themselves, and then `finish`.
 
-        With a `world` of several processes, all of them call this with the same data and train together.
+        Under `torchrun`, all processes call this with the same data and train together.
         """
         x = self._inputs(X, reset=True)
         if y is None:
             raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
-        given = read_labels(y)
-        self.classes_ = given.classes
-        return Fitting(self._trainer(x, given.candidates, world or World()), x, given.candidates)
+        labels = read_labels(y)
+        self.classes_ = labels.classes
+        return Fitting(self._trainer(x, labels.candidates), x, labels.candidates)
 
-    def _trainer(self, x: Tensor, candidates: Candidates, world: World) -> PartialLabelTrainer:
-        seed = (
-            int(check_random_state(self.random_state).randint(2**31 - 1)) if not isinstance(self.random_state, int) else self.random_state
-        )
-        seed = world.agreed(seed)
+    def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
+        state = self.random_state
+        seed = state if isinstance(state, int) else int(check_random_state(state).randint(2**31 - 1))
         n = len(x)
         epochs, batch_size = self.schedule(n)
         self.input_shape_ = tuple(x.shape[1:])
         model = self._model(self.input_shape_, candidates.n_classes, seed)
         return PartialLabelTrainer(
             model,
-            *self._parts(model, candidates.n_classes),
+            *build_parts(self.method, self.rebalancer, self.extras, self.options),
             views=self._views(x),
             epochs=epochs,
             batch_size=batch_size,
             lr=self.lr,
             weight_decay=self.weight_decay,
-            drop_last=0 < n % batch_size < world.size or (n >= 2 * batch_size and n % batch_size < batch_size // 2),
+            drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=self.device,
             precision=self.precision,  # type: ignore[arg-type]
             chunk=rows_at_once(x) if x.ndim == 2 else 4096,
             on_nan=self.on_nan,  # type: ignore[arg-type]
             threads=self.threads,  # type: ignore[arg-type]
-            world=world,
-        )
-
-    def _parts(self, model: nn.Module, n_classes: int) -> tuple[Method, Rebalancer, list[Extra]]:
-        options = dict(self.options or {})
-        for name in options:
-            if name not in (self.method, self.rebalancer, *self.extras):
-                raise InputError(f"There are options for {name!r}, which is neither the method, the rebalancer nor an extra here.")
-        context = {"n_features": linear_head(model).in_features, "n_classes": n_classes}
-        return (
-            METHODS.create(self.method, **options.get(self.method, {})),
-            REBALANCERS.create(self.rebalancer, context, **options.get(self.rebalancer, {})),
-            [EXTRAS.create(name, **options.get(name, {})) for name in self.extras],
         )
 
     def schedule(self, n: int) -> Schedule:
-        """How long `fit` trains on n rows, and how many of them are in a batch."""
-        # A step for every thirty-second part of few rows; of many, batches that keep the processor busy.
+        """The number of epochs and the batch size that `fit` uses for n rows."""
+        # About 32 steps per epoch for small tables; larger batches, which keep the processor busy, for large ones.
         chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), 16), 512)
         batch_size = chosen if self.batch_size == "auto" else at_least(self.batch_size, 1, "batch_size")
         epochs = min(max(math.ceil(self.steps * batch_size / n), 10), 500) if self.epochs == "auto" else self.epochs
@@ -186,9 +257,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return self.model(shape, n_classes)
         name = self.model
         if name == "auto":
-            name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= FEW_PIXELS else "resnet18"
+            name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= SMALL_IMAGE else "resnet18"
         if name in IMAGE_MODELS and len(shape) == 1:
-            raise InputError(f"The model {name!r} is for images, and each example has {shape[0]} features: choose 'mlp' or 'auto'.")
+            raise InputError(f"The model {name!r} is for images, but each example has {shape[0]} features: choose 'mlp' or 'auto'.")
         inputs = {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
         return build_model(name, seed, n_classes=n_classes, **inputs)
 
@@ -197,51 +268,68 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return self.views
         if x.dtype != torch.uint8:
             if self.views != "auto":
-                raise InputError(f"The view policy {self.views!r} is for images of bytes: choose 'auto' for other numbers.")
+                raise InputError(f"The view policy {self.views!r} is for 8-bit images: choose 'auto' for other data.")
             return FeatureViews.of(x)
-        mean, std = _channel_figures(x)
+        mean, std = _channel_statistics(x)
         return ImageViews("flip-crop" if self.views == "auto" else self.views, mean, std)
 
     def finish(self, trainer: PartialLabelTrainer) -> Self:
-        """Take over what a training that `begin` gave has learned."""
+        """Take over the results of a trainer that `begin` returned, once its `fit` is done."""
         self.model_ = trainer.model
         self.history_ = trainer.history
         self.n_iter_ = trainer.epoch
         self.device_ = str(trainer.device)
-        # A plain one: a training's own network may be a recording.
-        passes = Passes(trainer.model, trainer.device, self.precision, "eager")
-        self._predictor = Predictor(passes, trainer.method, trainer.rebalancer, trainer.views)
+        # An eager one: the trainer's own network may be a CUDA graph.
+        forward_pass = ForwardPass(trainer.model, trainer.device, self.precision)
+        self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views)
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
         self.transduced_ = transduce(trainer.targets, trainer.candidates)
         return self
 
-    # ---- using ----------------------------------------------------------------------------------------------------
+    # ---- predicting -----------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Debiased class probabilities, (rows, classes), in the order of `classes_`."""
+        """Debiased class probabilities.
+
+        Args:
+            X: Inputs of the kind that the classifier was fitted to.
+
+        Returns:
+            Probabilities, (rows, classes), in the order of `classes_`.
+        """
         return torch.softmax(self._logits(X), dim=1).cpu().numpy()
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
-        """Debiased logits; for two classes, the second's less the first's."""
+        """Debiased logits, (rows, classes); for two classes, the difference of the second and the first, (rows,)."""
         logits = self._logits(X).cpu().numpy()
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The predicted class of each row."""
+        """The predicted class label of each row, (rows,), debiased."""
         check_is_fitted(self)
         predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self._inputs(X, reset=False))]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy where `y` is one label a row; the covering rate (predictions that are candidates) where it holds sets."""
+        """Accuracy if `y` has a single label per row, or else the covering rate: the share of predictions that are candidates.
+
+        Args:
+            X: Inputs of the kind that the classifier was fitted to.
+            y: Labels or candidate sets in any form that `fit` takes.
+            sample_weight: Weights of the rows; with them, `y` must have a single label per row.
+        """
         check_is_fitted(self)
         if sample_weight is None and not read_labels(y).certain:
             return covering_rate(self, X, y)
         return float(super().score(X, y, sample_weight))
 
     def transduce(self) -> Transduced:
-        """The disambiguated labels of the training examples, in their order, and how sure training was of them."""
+        """The disambiguated labels of the training examples, in their order.
+
+        Returns:
+            For each row the label, its confidence (its share of the target), the runner-up, and the margin between the two.
+        """
         check_is_fitted(self)
         first, confidence, second, margin = self.transduced_
         return Transduced(self.classes_[first], confidence, self.classes_[second], margin)
@@ -251,25 +339,30 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self._predictor.logits(self._inputs(X, reset=False))
 
     def _inputs(self, X: Any, *, reset: bool) -> Tensor:
-        """Features as they are, images with channels first; `reset` remembers the number of features and their names."""
+        """Features unchanged, images with channels first; with `reset`, their number and names are stored."""
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         shape = getattr(X, "shape", None)
         least = 2 if reset else 1
         if shape is not None and len(shape) == 4:
             checked = check_array(X, dtype=[np.float32, np.uint8], allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X")
-            images = images_first(checked)
-            validate_data(self, images.numpy(), reset=reset, skip_check_array=True)  # what counts as features are the channels
+            images = channels_first(checked)
+            validate_data(self, images.numpy(), reset=reset, skip_check_array=True)  # the channels count as features
             return images
         return as_inputs(validate_data(self, X, reset=reset, dtype=np.float32, ensure_min_samples=least), "given")
 
-    # ---- keeping --------------------------------------------------------------------------------------------------
+    # ---- saving ---------------------------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
-        """Write the fitted classifier to one file that holds numbers and text alone, so that loading it runs nobody's code."""
+        """Write the fitted classifier to a file of numbers and text, which can be loaded without unpickling.
+
+        Raises:
+            InputError: If the classifier has a custom network, custom views, a part that is not registered, or an option that is not made
+                of numbers and text.
+        """
         check_is_fitted(self)
         if not isinstance(self.model, str) or not isinstance(self.views, str):
-            raise InputError("A network or views of one's own cannot be written as numbers and text: pickle this classifier instead.")
+            raise InputError("A custom network or custom views cannot be saved as numbers and text: pickle this classifier instead.")
         tensors = with_prefix("believed", {str(i): torch.as_tensor(column) for i, column in enumerate(self.transduced_)})
         tensors["class_prior"] = torch.from_numpy(self.class_prior_)
         for name, module in self._modules().items():
@@ -288,13 +381,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             "history": self.history_,
         }
         try:
-            json.dumps(values)
-        except TypeError:
-            raise InputError("Some options or class names are no plain numbers or text: pickle this classifier instead.") from None
+            values = json.loads(json.dumps(values, default=_as_json))
+        except TypeError as error:
+            raise InputError(f"This classifier cannot be saved as numbers and text ({first_line(error)}): pickle it instead.") from None
         write_checkpoint(Path(path), tensors, values)
 
     def to_onnx(self, path: Path | str) -> None:
-        """Write an ONNX model: inputs as `predict` takes them (images with channels first), debiased logits in the order of `classes_`."""
+        """Write an ONNX model that maps inputs of `predict` (images with channels first) to debiased logits in the order of `classes_`."""
         from ltpll.inference.export import export_onnx
 
         check_is_fitted(self)
@@ -302,59 +395,63 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:
-        """A classifier that `save` wrote, ready to predict on `device`."""
+        """Load a classifier that `save` has written, to predict on `device`.
+
+        Raises:
+            InputError: If the file is damaged or was not written by `save`.
+        """
         tensors, values = read_checkpoint(Path(path), advice="save the classifier again")
         try:
-            self = cls(**{**values["params"], "device": device})
+            params = {**values["params"], "device": device}
+            for kind in ("method", "rebalancer"):
+                params[kind] = _from_json(kind, params[kind])
+            params["extras"] = [_from_json("extras", extra) for extra in params["extras"]]
+            self = cls(**params)
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
             self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
             names, policy = list(values["feature_names_in"]), values["policy"]
-            whole = (
-                all(type(size) is int and size > 0 for size in self.input_shape_)
-                and len(self.input_shape_) in (1, 3)
-                and self.classes_.ndim == 1
-            )
-            whole = (
-                whole
-                and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
-                and len(names) in (0, self.n_features_in_)
-            )
-        except (KeyError, TypeError, ValueError, OverflowError):
+            whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(self.input_shape_) in (1, 3)
+            whole = whole and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
+            whole = whole and self.classes_.ndim == 1 and len(names) in (0, self.n_features_in_)
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             whole = False
         if not whole:
             raise InputError(f"{path} is a checkpoint, but not one of a fitted classifier.")
         if names:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         try:
-            with torch.device("meta"):  # parts without memory first: a damaged file may describe larger ones than it holds
+            with torch.device("meta"):  # without memory first, because a damaged file may describe huge parts
                 check_fits(self._built(), tensors)
             self._restore(tensors, policy, chosen_device(device))
         except InputError:
             raise
-        except Exception as error:  # of torch about a state of another shape or kind, or of what is not there
+        except Exception as error:  # torch and safetensors raise many kinds of errors for a state that does not fit
             raise InputError(f"The classifier in {path} is damaged ({first_line(error)}): save it again.") from None
         return self
 
     def _built(self) -> dict[str, nn.Module]:
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
-        method, rebalancer, _ = self._parts(model, len(self.classes_))
+        method, rebalancer, _ = build_parts(self.method, self.rebalancer, self.extras, self.options)
         method.attach(model)
+        rebalancer.attach(model)
         return {"model": model, "method": method, "rebalancer": rebalancer}
 
     def _restore(self, tensors: Mapping[str, Tensor], policy: str | None, where: torch.device) -> None:
-        """Build the parts as they were fitted, and load what they had learned."""
+        """Build the parts and load their state."""
         mean, std = tensors["views.mean"], tensors["views.std"]
         first, confidence, second, margin = (tensors[f"believed.{i}"].numpy() for i in range(4))
         self.class_prior_ = tensors["class_prior"].numpy()
         n_classes, n_rows = len(self.classes_), len(first)
         if self.class_prior_.shape != (n_classes,) or not mean.numel() == std.numel() == self.input_shape_[0]:
-            raise ValueError("its figures are of other inputs or classes")
+            raise ValueError("its statistics belong to other inputs or classes")
         if not first.shape == confidence.shape == second.shape == margin.shape == (n_rows,):
-            raise ValueError("its labels have several lengths")
+            raise ValueError("its labels differ in length")
         if "".join(column.dtype.kind for column in (first, confidence, second, margin)) != "ifif":
-            raise ValueError("its labels are no class numbers, or its confidences no numbers")
+            raise ValueError("its labels are not class numbers, or its confidences are not numbers")
         if n_rows and not 0 <= min(first.min(), second.min()) <= max(first.max(), second.max()) < n_classes:
-            raise ValueError("it believes in classes that it does not have")
+            raise ValueError("its labels are outside its classes")
         self.transduced_ = Transduced(first, confidence, second, margin)
         shape = (-1, *(1,) * (len(self.input_shape_) - 1))
         views: ViewSource = FeatureViews(mean.float().reshape(shape), std.float().reshape(shape))
@@ -363,38 +460,53 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
         for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
-        passes = Passes(parts["model"], where, self.precision, "eager")
-        self._predictor = Predictor(passes, parts["method"], parts["rebalancer"], views)
+        self._predictor = Predictor(ForwardPass(parts["model"], where, self.precision), parts["method"], parts["rebalancer"], views)
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {"model": self.model_, "method": self._predictor.method, "rebalancer": self._predictor.rebalancer}
 
     def __getstate__(self) -> dict[str, Any]:
-        """On the processor, so that a classifier fitted on a GPU can be loaded anywhere."""
+        """With all tensors on the CPU, so that a classifier fitted on a GPU can be unpickled anywhere."""
         state = dict(super().__getstate__())
         if "_predictor" in state:
             predictor = deepcopy(state["_predictor"])
-            for part in (predictor.passes.model, predictor.method, predictor.rebalancer):
+            for part in (predictor.forward_pass.model, predictor.method, predictor.rebalancer):
                 part.cpu()
-            predictor.passes.device = torch.device("cpu")
-            state |= {"_predictor": predictor, "model_": predictor.passes.model, "device_": "cpu"}
+            predictor.forward_pass.device = torch.device("cpu")
+            state |= {"_predictor": predictor, "model_": predictor.forward_pass.model, "device_": "cpu"}
         return state
 
 
-def images_first(images: npt.NDArray[Any]) -> Tensor:
-    """(rows, channels, height, width); of bytes always three channels, which is what image views are made for."""
+def _as_json(value: Any) -> Any:
+    """For `json.dumps`: a part as its name and options, an array as a list."""
+    if isinstance(value, Configurable):
+        name = getattr(value, "name", "")
+        if type(value) not in [registry.get(name) for registry in REGISTRIES.values()]:
+            raise TypeError(f"{type(value).__name__} is not registered")
+        return {"name": name, "params": value.get_params()}
+    if isinstance(value, (np.ndarray, np.generic, Tensor)):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is neither")
+
+
+def _from_json(kind: str, value: Any) -> Any:
+    return REGISTRIES[kind].create(value["name"], **value["params"]) if isinstance(value, dict) else value
+
+
+def channels_first(images: npt.NDArray[Any]) -> Tensor:
+    """Images as (rows, channels, height, width); 8-bit images always get three channels, which image views require."""
     channels_last = images.shape[3] in (1, 3) and images.shape[1] not in (1, 3)
     x = torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if channels_last:
         x = x.permute(0, 3, 1, 2)
     if x.shape[1] not in (1, 3):
-        raise InputError(f"Images need 1 or 3 channels, first or last behind the rows; these have shape {images.shape}.")
+        raise InputError(f"Images need 1 or 3 channels in the second or the last dimension; these have shape {images.shape}.")
     return x.expand(-1, 3, -1, -1) if x.dtype == torch.uint8 and x.shape[1] == 1 else x
 
 
-def _channel_figures(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel of images of bytes, with values from 0 to 1."""
+def _channel_statistics(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and standard deviation of each channel of 8-bit images, scaled to values from 0 to 1."""
     views = FeatureViews.of(x)
     mean, std = (views.mean.flatten() / 255).tolist(), (views.std.flatten() / 255).tolist()
     return tuple(mean), tuple(std)

@@ -1,4 +1,4 @@
-"""Files: writing one so that nobody ever meets half of it, saying why it cannot be written, and JSON that may be anybody's."""
+"""Files: atomic writes, checks that a folder is writable, and parsing of untrusted JSON."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from ltpll.errors import InputError
 
-PROBE = 1 << 16  # bytes: enough for a full disk to say so
+PROBE = 1 << 16  # bytes, enough to fail on a full disk
 
 
 def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> None:
-    """Write a file so that a reader, or a power cut, meets either the old content or the new, never a part.
+    """Write a file so that readers see either the old or the new content, even after a power failure.
 
-    With `keep`, the old file takes that name when the new one is ready; for a moment between the two moves there is only that one.
+    With `keep`, the old file is renamed to that when the new one is ready; between the two renames, `path` does not exist.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -37,11 +37,11 @@ def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> No
 
 
 def cannot_write(path: Path, error: OSError) -> InputError:
-    return InputError(f"{path} cannot be written ({error.strerror or error}): make room there or choose another place, then try again.")
+    return InputError(f"{path} cannot be written ({error.strerror or error}): free some space or choose another place, then try again.")
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder that takes no files, before hours of work are put into what should go there."""
+    """Refuse a folder that cannot be written to, before hours of work are spent on its content."""
     probe = folder / f".probe.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,24 +54,24 @@ def check_writable(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Delete what a process that was killed while it wrote `name` has left; nobody else may be writing it."""
+    """Delete temporary files of a process that was killed while writing `name`; no other process may be writing it."""
     for path in folder.glob(f".{name}.*.tmp"):
         path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name outlive a power cut too; some file systems cannot promise that, which is no reason to stop."""
+    """Make the new name durable; file systems that do not support this are ignored."""
     with suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(number)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
 def parse_json(content: str | bytes) -> Any:
-    """JSON; lists that lie too deep in each other are a ValueError, as all other damage is."""
+    """Parse JSON; lists nested too deeply are a ValueError, like all other errors."""
     try:
         return json.loads(content)
     except RecursionError:
-        raise ValueError("its lists lie too deep in each other") from None
+        raise ValueError("its lists are nested too deeply") from None

@@ -1,13 +1,13 @@
-"""What a method, a rebalancer and an extra are: the three interfaces that the trainer composes and the tests check.
+"""Interfaces: what a method, a rebalancer and an extra are, the three kinds of parts that the trainer composes.
 
 Shapes, stated here once: `batch` is the number of examples in a step, `classes` the number of classes, `dim` the width of the features.
-Targets and candidates are always dense inside a step, (batch, classes); their storage is another matter (`targets.py`, `candidates.py`).
+Inside a step, targets and candidates are always dense, (batch, classes); `targets.py` and `candidates/` store them sparsely.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.errors import InputError
+from ltpll.registry import Configurable
 from ltpll.targets import Targets
 
 Place = Literal["targets", "prediction"]
@@ -22,7 +23,11 @@ ViewKind = Literal["weak", "strong"]
 
 
 def linear_head(model: nn.Module) -> nn.Linear:
-    """The model's last layer, which methods and rebalancers rely on."""
+    """Return the last layer of a model, on which methods and rebalancers rely.
+
+    Raises:
+        InputError: If `model.head` is not a linear layer.
+    """
     head = getattr(model, "head", None)
     if not isinstance(head, nn.Linear):
         raise InputError("The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier.")
@@ -30,21 +35,33 @@ def linear_head(model: nn.Module) -> nn.Linear:
 
 
 class Outputs(NamedTuple):
-    """What the network says of one batch, one entry per view."""
+    """What the network returns for one batch, with one entry per view.
+
+    Example:
+        >>> outputs = Outputs.from_views([model(weak), model(strong)])
+        >>> outputs.logits[0].shape, outputs.features[1].shape
+    """
 
     logits: tuple[Tensor, ...]  # each (batch, classes), float32
     features: tuple[Tensor, ...]  # each (batch, dim)
 
+    @classmethod
+    def from_views(cls, pairs: Iterable[tuple[Tensor, Tensor]]) -> Outputs:
+        """Collect the (logits, features) pairs that a model returns for each view."""
+        logits, features = zip(*pairs, strict=True)
+        return cls(logits, features)
+
     def detach(self) -> Outputs:
+        """The same outputs without gradients."""
         return Outputs(tuple(z.detach() for z in self.logits), tuple(f.detach() for f in self.features))
 
     def first(self, n: int) -> Outputs:
-        """Those of the first `n` views."""
+        """The outputs of the first `n` views."""
         return Outputs(self.logits[:n], self.features[:n])
 
 
 class Batch(NamedTuple):
-    """What one step trains on."""
+    """The data of one training step."""
 
     views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
@@ -52,14 +69,14 @@ class Batch(NamedTuple):
 
 
 class Forward(Protocol):
-    """Sends views through the network in training, or, without gradients, through another one of the same shape."""
+    """Passes views through the training network or, without gradients, through another network of the same shape."""
 
     def __call__(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs: ...
 
 
 @dataclass(frozen=True)
 class Step:
-    """One training step, for parts that need more of it than the network's outputs."""
+    """One training step, for parts that need more than the network's outputs."""
 
     batch: Batch
     outputs: Outputs
@@ -69,43 +86,53 @@ class Step:
     generator: torch.Generator
 
     def log_prior(self) -> Tensor:
-        """The logarithm of the prior that is subtracted when targets are refined, (classes,); zeros if none is."""
+        """The log-prior that is subtracted when targets are refined, (classes,); zeros if there is none."""
         return self.rebalancer.subtracted("targets", self.head)
 
     def adjusted(self) -> Outputs:
-        """The outputs as they refine targets, detached."""
+        """The detached outputs, adjusted as for refining targets."""
         return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head)
 
 
 class Training(Protocol):
-    """What a method may look at between two epochs."""
+    """What a method can access between two epochs."""
 
     @property
     def targets(self) -> Targets: ...
 
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
-        """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
+        """Yield outputs for the training examples without augmentation, with their candidates, in chunks."""
 
 
-class Method(nn.Module, ABC):
-    """A loss against targets, and a rule that refines them, written as if classes were balanced.
+class Method(Configurable, nn.Module, ABC):
+    """A loss against targets and a rule that refines the targets, written as if classes were balanced.
 
-    Most methods are `loss` and `disambiguate`. The hooks below them are for systems that bring networks, queues, priors or a schedule of
-    their own; what such a system keeps is made of buffers and modules, so that it is checkpointed, and changed in place, so that a
-    captured step sees it change.
+    Most methods only define `loss` and `disambiguate`. The other hooks are for systems with their own networks, queues, priors or
+    schedules. State must be kept in buffers and modules, so that it is checkpointed, and changed in place, so that steps recorded as CUDA
+    graphs see the change.
+
+    Example:
+        A complete method; saved in a file of `ltpll/methods/`, it is available by its name everywhere::
+
+            class PRODEN(Method):
+                name = "proden"
+
+                def loss(self, outputs, targets, candidates):
+                    return -(targets * torch.log_softmax(outputs.logits[0], dim=1)).sum(1).mean()
+
+                def disambiguate(self, outputs, targets, candidates):
+                    return restricted_softmax(outputs.logits[0], candidates)
     """
 
     name: ClassVar[str]
     views: tuple[ViewKind, ...] = ("weak",)
-    """Which views of an example are drawn."""
+    """The kinds of views to draw for each example."""
     targets_on: ClassVar[Literal["candidates", "classes"]] = "candidates"
-    """Whether targets live on the candidates alone (zero elsewhere, rows sum to one) or on all classes."""
+    """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for all classes."""
     why_no_rebalancer: ClassVar[str] = ""
-    """Why a rebalancer must not be added; empty for methods that leave imbalance to the rebalancer."""
-    waits: ClassVar[bool] = False
-    """Whether `step_loss` writes what `disambiguate` reads, and so has to come after it, not beside it."""
+    """Why this method cannot be combined with a rebalancer; empty if it can."""
     variants: tuple[str, ...] = ()
-    """Names of other ways to predict that the same training gives."""
+    """Names of alternative ways to predict with the same trained network."""
 
     @property
     def n_views(self) -> int:
@@ -113,71 +140,86 @@ class Method(nn.Module, ABC):
 
     @property
     def n_forward_views(self) -> int:
-        """How many of the views, from the first on, go through the network; `outputs` has one entry for each."""
+        """How many of the views, from the first, pass through the network; `outputs` has one entry for each."""
         return self.n_views
 
     @property
     def cost(self) -> float:
-        """What a step takes, in forward and backward passes of one view of each example."""
+        """The cost of a step in forward and backward passes of one view per example."""
         return float(self.n_forward_views)
 
     @abstractmethod
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        """A scalar, the mean over the batch."""
+        """Return the mean loss over the batch, a scalar.
+
+        Args:
+            outputs: Raw logits and features of the views, with gradients.
+            targets: (batch, classes) targets from before this step.
+            candidates: (batch, classes) boolean mask.
+        """
 
     @abstractmethod
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        """New (batch, classes) targets; never called with a gradient to keep."""
+        """Return refined (batch, classes) targets; called without gradients.
+
+        Args:
+            outputs: Detached outputs, adjusted by the rebalancer.
+            targets: (batch, classes) targets from before this step.
+            candidates: (batch, classes) boolean mask.
+        """
 
     def attach(self, model: nn.Module) -> None:
-        """Called once, before training: make whatever depends on the model (whose last layer is `model.head`)."""
+        """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
 
     def restart(self, n_epochs: int) -> int:
-        """The epoch before which network, optimizer, schedule and targets start anew; 0 for never."""
+        """The epoch before which the network, optimizer, schedule and targets are reset; 0 for never."""
         return 0
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         """Called before the first step of every epoch; epochs count from 0."""
 
     def step_loss(self, step: Step) -> Tensor:
-        """What a step minimises; systems that need more than `loss` compute it here."""
+        """The loss that a step minimises; override it if `loss` does not get enough information."""
         return self.loss(step.outputs, step.batch.targets, step.batch.candidates)
 
     def end_epoch(self, training: Training) -> None:
         """Called after the last step of every epoch."""
 
     def predict(self, outputs: Outputs, variant: str = "") -> Outputs:
-        """The outputs that predictions come from; `variant` is one of `variants`."""
+        """Return the outputs used for prediction; `variant` is one of `variants`."""
         return outputs
 
     def log_prior(self) -> Tensor | None:
-        """The logarithm of the class prior that this method has estimated itself, (classes,), if it does."""
+        """The log of the class prior that this method estimates, (classes,); None if it does not estimate one."""
         return None
 
 
-class Rebalancer(nn.Module, ABC):
-    """A class prior, and the places where its logarithm is subtracted from the logits."""
+class Rebalancer(Configurable, nn.Module, ABC):
+    """An estimate of the class prior, and the places where its logarithm is subtracted from the logits."""
 
     name: ClassVar[str]
     places: ClassVar[frozenset[Place]] = frozenset({"targets", "prediction"})
     estimates_prior: ClassVar[bool] = False
-    """Whether `log_prior` is learned from training (and so worth comparing with the truth)."""
+    """Whether `log_prior` is estimated during training, so that comparing it with the true prior makes sense."""
+
+    def attach(self, model: nn.Module) -> None:
+        """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
 
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:
-        """Sees the network's outputs on every training batch."""
+        """Called in every training step with the detached outputs of the batch."""
 
     @abstractmethod
     def log_prior(self, head: nn.Linear) -> Tensor:
-        """The logarithm of the prior, (classes,), up to an additive constant."""
+        """The log of the prior, (classes,), up to an additive constant."""
 
     @torch.no_grad()
     def subtracted(self, place: Place, head: nn.Linear) -> Tensor:
-        """What is subtracted from the logits in this place, (classes,): the log-prior, or zeros if this rebalancer does not act there."""
+        """What `adjust` subtracts from the logits in this place, (classes,): the log-prior, or zeros."""
         log_prior = self.log_prior(head)
         return log_prior if place in self.places else torch.zeros_like(log_prior)
 
     def adjust(self, outputs: Outputs, place: Place, head: nn.Linear) -> Outputs:
-        """The outputs with the log-prior subtracted from the logits of every view, if this rebalancer acts in this place."""
+        """Subtract the log-prior from the logits of every view, if this rebalancer acts in this place."""
         if place not in self.places:
             return outputs
         with torch.no_grad():
@@ -191,28 +233,26 @@ class Rebalancer(nn.Module, ABC):
         """Called after the last step of every epoch."""
 
 
-class Extra(nn.Module, ABC):
-    """A loss term added to any method; the parameters, queues and networks that it needs are its own, never the classifier's."""
+class Extra(Configurable, nn.Module, ABC):
+    """A loss term that can be added to any method; its parameters, queues and networks are separate from the classifier's."""
 
     name: ClassVar[str]
     n_views: ClassVar[int] = 1
-    """How many views of an example it needs; what the method does not draw is added, as strong views."""
+    """How many views per example it needs; views that the method does not draw are added as strong views."""
     n_forward_views: ClassVar[int] = 1
-    """How many of them, from the first on, go through the network."""
-    waits: ClassVar[bool] = False
-    """Whether it reads what the rebalancer observes, and so has to come after it, not beside it."""
+    """How many of these views, from the first, pass through the network."""
 
     def attach(self, model: nn.Module) -> None:
-        """Called once, before training: make whatever depends on the model (whose last layer is `model.head`)."""
+        """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
 
     def active(self, epoch: int) -> bool:
-        """Whether the term takes part in this epoch; the only place where an extra may look at the clock."""
+        """Whether the term is used in this epoch; the only decision that may depend on time."""
         return True
 
     def inputs(self, batch: Batch, generator: torch.Generator) -> Batch | None:
-        """More examples to send through the network in the same forward pass; `batch` has the views that the method compares."""
+        """Return additional examples for the same forward pass; `batch` has the views that the method forwards."""
         return None
 
     @abstractmethod
-    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
-        """The term to add: `own` is what `inputs` returned for this step, `own_outputs` what the network said of it."""
+    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+        """Return the loss term; `added` is what `inputs` returned in this step, `added_outputs` the network's outputs for it."""

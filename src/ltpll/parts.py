@@ -1,19 +1,80 @@
-"""The catalogue: what the registries hold, in the words of the files themselves, for the command line and the README."""
+"""Building methods, rebalancers and extras from names and options, and describing those that are available."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
+from ltpll.errors import InputError, shown
 from ltpll.extras import EXTRAS
+from ltpll.interfaces import Extra, Method, Rebalancer
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from ltpll.registry import Registry
+from ltpll.registry import Configurable, Registry
+
+P = TypeVar("P", bound=Configurable)
+Options = Mapping[str, Mapping[str, Any]]
+
+
+class Parts(NamedTuple):
+    """The parts of a training, in the order in which `PartialLabelTrainer` takes them."""
+
+    method: Method
+    rebalancer: Rebalancer
+    extras: list[Extra]
+
+
+def build_parts(
+    method: str | Method,
+    rebalancer: str | Rebalancer = "none",
+    extras: Sequence[str | Extra] = (),
+    options: Options | None = None,
+    **context: Any,
+) -> Parts:
+    """Build new parts, each given by its name or as an object.
+
+    Args:
+        method: A name in `METHODS`, or a method.
+        rebalancer: A name in `REBALANCERS`, or a rebalancer.
+        extras: Names in `EXTRAS`, or extras.
+        options: Constructor arguments of parts given by name, for example `{"corr": {"form": "original"}}`.
+        **context: Facts that are passed on to parts given by name if their constructors take them, such as `class_frequencies`.
+
+    Returns:
+        New parts; objects that were given are copied with their options and never changed.
+
+    Raises:
+        UnknownNameError: If there is no part of that name.
+        InputError: If an option is unknown, or belongs to a part that is not among the given names.
+
+    Example:
+        >>> method, rebalancer, extras = build_parts("corr", RECORDS(momentum=0.99), ["mixup"], {"mixup": {"alpha": 2}})
+    """
+    options = options or {}
+    for name in options:
+        if name not in [part for part in (method, rebalancer, *extras) if isinstance(part, str)]:
+            raise InputError(f"There are options for {shown(name)}, but no method, rebalancer or extra is given by that name.")
+    return Parts(
+        _build(METHODS, method, options, context),
+        _build(REBALANCERS, rebalancer, options, context),
+        [_build(EXTRAS, extra, options, context) for extra in extras],
+    )
+
+
+def _build(registry: Registry[P], part: str | P, options: Options, context: Mapping[str, Any]) -> P:
+    if isinstance(part, registry.base):
+        return part.fresh()
+    if isinstance(part, type):
+        raise InputError(f"The {registry.kind} is the class {part.__name__}: give an object, {part.__name__}(…).")
+    name = part if isinstance(part, str) else shown(part)
+    return registry.create(name, context, **options.get(name, {}))
 
 
 @dataclass(frozen=True)
-class Part:
-    """One entry of a registry; `source` is the citation that opens its module, empty where there is none, `idea` what follows it."""
+class PartInfo:
+    """A part and its description, from the first line of its module: `source` is the citation, empty if there is none, `idea` the rest."""
 
     kind: str
     name: str
@@ -22,19 +83,18 @@ class Part:
     file: str
 
 
-def parts() -> list[Part]:
-    """Every method, rebalancer and extra."""
-    registries: list[Registry[object]] = [METHODS, REBALANCERS, EXTRAS]  # type: ignore[list-item]
+def describe_parts() -> list[PartInfo]:
+    """Every available method, rebalancer and extra, including plug-ins."""
+    registries: list[Registry[Any]] = [METHODS, REBALANCERS, EXTRAS]
     found = []
     for registry in registries:
-        for name in registry:
-            module = sys.modules[registry[name].__module__]
-            first = (module.__doc__ or "").splitlines()[0]
-            # Behind the citation's closing parenthesis, since a title may hold a colon of its own.
+        for name, cls in registry.items():
+            module = sys.modules[cls.__module__]
+            first, *_ = (module.__doc__ or "").strip().splitlines() or [""]
+            # The citation ends with a parenthesis, since its title may contain a colon.
             before, separator, idea = first.partition("): ")
             source = before + ")" if separator else ""
             if not separator:
-                _, _, idea = first.partition(": ")
-            path = module.__name__.replace(".", "/") + ".py"
-            found.append(Part(registry.kind, name, source, idea, path))
+                idea = first.partition(": ")[2] or first
+            found.append(PartInfo(registry.kind, name, source, idea, module.__name__.replace(".", "/") + ".py"))
     return found

@@ -1,4 +1,4 @@
-"""Workers: one function called with many arguments in several processes, which end with the one that started them."""
+"""Processes: calls of one function in several worker processes, which end when their parent does."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any, TypeVar
 from ltpll.errors import CheckpointWarning
 
 T = TypeVar("T")
-PRELOADED = ["torch", "torch._dynamo", "ltpll.training.trainer"]  # what takes seconds to import, once for all processes
+PRELOADED = ["torch", "torch._dynamo", "ltpll.training.trainer"]  # slow imports, done once for all processes
 
 
 def in_processes(
     function: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers: int, on_wait: Callable[[], None] = lambda: None
 ) -> list[T]:
-    """The results in the order in which they came; `on_wait` is called several times a second.
+    """Call a function with each tuple of arguments, and return the results in order of completion.
 
-    The first error, an interrupt or SIGTERM ends all of it: calls under way are ended too, and waited for.
+    `on_wait` is called several times per second. The first error, an interrupt or SIGTERM terminates all processes and waits for them.
     """
     others = set(multiprocessing.active_children())
     results = []
-    # Not forked from this process, since CUDA does not survive that, but from a server that has imported torch and done nothing else.
-    # One thread a process: two processes with two threads each on two cores wait for each other more than they compute.
+    # CUDA does not survive a fork of this process, so processes are forked from a server that has only imported torch.
+    # One thread per process, since more threads than cores mostly wait for each other.
     context: Any = multiprocessing.get_context("forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn")
-    context.set_forkserver_preload(PRELOADED)  # without effect where there is no such server
+    context.set_forkserver_preload(PRELOADED)  # has no effect without such a server
     with _one_thread_each(), ProcessPoolExecutor(workers, context, _start_worker) as pool:
         waiting: set[Future[T]] = set()
         try:
@@ -41,14 +41,13 @@ def in_processes(
                 results += [future.result() for future in finished]
                 on_wait()
         except BaseException:
-            # The pool takes the end of its processes for its own end, and leaving the block waits for its thread. shutdown(wait=False)
-            # would forget that thread, which could then close its pipe while the interpreter's exit writes into it; a future
-            # cancelled here would be one on which the thread stumbles.
+            # Terminating its processes breaks the pool, and leaving the block joins its thread. After shutdown(wait=False), that thread
+            # could close its pipe while the interpreter's exit writes to it, and it would fail on a future cancelled here.
             children = set(multiprocessing.active_children()) - others
             for process in children:
                 process.terminate()
             for process in children:
-                process.join()  # a training finishes its step first, and writes a checkpoint
+                process.join()  # training finishes its step and writes a checkpoint first
             raise
     return results
 
@@ -56,13 +55,13 @@ def in_processes(
 def _start_worker() -> None:
     import torch
 
-    # An interrupt reaches the whole process group; the parent alone decides what it means.
+    # An interrupt reaches the whole process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A parent that was killed cannot end its processes, and the next one may train the same.
+    # A parent that is killed cannot terminate its processes, and another one may start the same training.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # the parent has shown what there is to say
-    warnings.simplefilter("default", CheckpointWarning)  # but for what only shows here
+    warnings.simplefilter("ignore")  # the parent has already shown them
+    warnings.simplefilter("default", CheckpointWarning)  # this one is raised only here
 
 
 def _end_with_parent() -> None:

@@ -1,37 +1,110 @@
-"""A read-only mapping from names to classes that fills itself from the files of a package."""
+"""Registries of classes by name, filled from the files of a package and from plug-ins, and the options of a class."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from ltpll.errors import InputError, UnknownNameError, shown
+from ltpll.errors import InputError, InputWarning, UnknownNameError, first_line, shown
 
 T = TypeVar("T")
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """The error for a name that is not among the known ones: it guesses what was meant and lists them."""
+    """The error for an unknown name, with the closest known name and the list of all of them."""
     names = sorted(known)
     guess = get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {shown(guess[0])}?" if guess else ""
     return UnknownNameError(f"There is no {kind} {shown(name)}.{hint} Available: {', '.join(names)}.")
 
 
-class Registry(Mapping[str, type[T]], Generic[T]):
-    """Classes by their `name`; looking up a name that is not there lists the ones that are."""
+def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
+    """The parameters of a constructor that can be given by name."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name: p for name, p in inspect.signature(cls).parameters.items() if p.kind in named}
 
-    def __init__(self, kind: str, base: type[T]) -> None:
+
+def check_options(what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()) -> None:
+    """Refuse an option that is not known; the message lists the known ones, without those that are `unlisted`."""
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        listed = sorted(set(known) - set(unlisted))
+        raise InputError(f"{what} has no option {shown(unknown[0])}; its options: {', '.join(listed) or 'none'}.")
+
+
+class Configurable:
+    """An object whose constructor arguments can be read and changed by name, like those of a scikit-learn estimator.
+
+    Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and `GridSearchCV` searches over their options.
+    A constructor stores each argument unchanged in an attribute of the same name.
+
+    Example:
+        >>> records = RECORDS(momentum=0.99)
+        >>> records.get_params()
+        {'momentum': 0.99}
+        >>> records.set_params(momentum=0.9)
+        RECORDS(momentum=0.9)
+    """
+
+    stored_as: ClassVar[Mapping[str, str]] = {}
+    """The attribute that holds an option, where a buffer or module of a checkpoint already has the option's name."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The options by name; `deep` has no effect, because options have no options themselves."""
+        return {name: getattr(self, self.stored_as.get(name, name)) for name in named_parameters(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change options; the object is then as if newly constructed, and has to be attached again before it is used.
+
+        Raises:
+            InputError: If there is no such option, or its value is refused; nothing is changed then.
+        """
+        options = self.get_params()
+        check_options(type(self).__name__, params, options)
+        new = type(self)(**{**options, **params})
+        vars(self).clear()
+        vars(self).update(vars(new))
+        return self
+
+    def fresh(self) -> Self:
+        """A new object with the same options, without anything learned."""
+        return type(self)(**self.get_params())
+
+    def extra_repr(self) -> str:
+        """The options, for the `repr` of modules."""
+        return ", ".join(f"{name}={shown(value)}" for name, value in self.get_params().items())
+
+
+class Registry(Mapping[str, type[T]], Generic[T]):
+    """A read-only mapping from the `name` of a class to the class.
+
+    Args:
+        kind: What the classes are, for messages: "method".
+        base: The class that all of them inherit from.
+        group: The entry point group in which other distributions offer classes, loaded when the registry is first read.
+
+    Example:
+        >>> METHODS["corr"](form="original")
+    """
+
+    def __init__(self, kind: str, base: type[T], group: str | None = None) -> None:
         self.kind = kind
         self.base = base
         self._classes: dict[str, type[T]] = {}
+        self._unread_group = group
 
     def register(self, cls: type[T]) -> type[T]:
-        """Add a class under its `name`; usable as a decorator, so methods can live outside this package."""
+        """Add a class under its `name`; can be used as a decorator.
+
+        Raises:
+            InputError: If the class does not inherit from `base` or does not define a name, or if the name is taken.
+        """
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InputError(f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a {self.kind}.")
         name = cls.__dict__.get("name")
@@ -44,24 +117,20 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return cls
 
     def discover(self, package: str, path: list[str]) -> Registry[T]:
-        """Import every module of a package and register the classes defined in it that have a `name` of their own."""
+        """Import every module of a package, register the classes there that set a `name`, and make them attributes of the package."""
         for info in sorted(pkgutil.iter_modules(path), key=lambda info: info.name):
             module = importlib.import_module(f"{package}.{info.name}")
             for cls in vars(module).values():
-                here = isinstance(cls, type) and issubclass(cls, self.base) and cls.__module__ == module.__name__
-                if here and "name" in vars(cls):
-                    self.register(cls)
+                defined_here = isinstance(cls, type) and issubclass(cls, self.base) and cls.__module__ == module.__name__
+                if defined_here and "name" in vars(cls):
+                    setattr(sys.modules[package], cls.__name__, self.register(cls))
         return self
 
     def create(self, name: str, context: Mapping[str, Any] | None = None, **options: Any) -> T:
-        """Build an object by name: `options` are the user's, `context` offers facts that the class takes if it wants them."""
+        """Construct an object from `options`, and from those facts in `context` that its constructor has a parameter for."""
         cls = self[name]
-        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = {key: p for key, p in inspect.signature(cls).parameters.items() if p.kind in named}
-        unknown = sorted(set(options) - set(parameters))
-        if unknown:
-            known = ", ".join(sorted(set(parameters) - set(context or {}))) or "none"
-            raise InputError(f"The {self.kind} {shown(name)} has no option {shown(unknown[0])}; its options: {known}.")
+        parameters = named_parameters(cls)
+        check_options(f"The {self.kind} {shown(name)}", options, parameters, unlisted=context or ())
         offered = {key: value for key, value in (context or {}).items() if key in parameters}
         arguments = {**offered, **options}
         missing = [key for key, p in parameters.items() if p.default is p.empty and key not in arguments]
@@ -69,16 +138,34 @@ class Registry(Mapping[str, type[T]], Generic[T]):
             raise InputError(f"The {self.kind} {shown(name)} needs {shown(missing[0])}, which is not known here.")
         return cls(**arguments)
 
+    def _load_plugins(self) -> None:
+        if self._unread_group is None:
+            return
+        from importlib.metadata import entry_points
+
+        found = entry_points(group=self._unread_group)
+        self._unread_group = None  # before importing: a plug-in may read the registry itself
+        for entry in found:
+            try:
+                self.register(entry.load())
+            except Exception as error:
+                origin = f" of {entry.dist.name}" if entry.dist else ""
+                reason = f"{type(error).__name__}: {first_line(error)}" if not isinstance(error, InputError) else first_line(error)
+                warnings.warn(f"The {self.kind} plug-in {shown(entry.name)}{origin} was not loaded ({reason}).", InputWarning, stacklevel=4)
+
     def __getitem__(self, name: str) -> type[T]:
+        self._load_plugins()
         try:
             return self._classes[name]
-        except KeyError:
+        except (KeyError, TypeError):  # a TypeError for what cannot be a key
             raise unknown_name(self.kind, name, self._classes) from None
 
     def __iter__(self) -> Iterator[str]:
+        self._load_plugins()
         return iter(sorted(self._classes))
 
     def __len__(self) -> int:
+        self._load_plugins()
         return len(self._classes)
 
     def __repr__(self) -> str:

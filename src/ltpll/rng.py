@@ -1,4 +1,4 @@
-"""Randomness: one seed as three, and torch's global random state as a value that can be made, read and put back."""
+"""Random numbers: independent seeds from one seed, and saving and restoring torch's random state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def seed_streams(seed: int) -> dict[str, int]:
 
 
 def random_state_of(seed: int, device: torch.device) -> dict[str, Tensor]:
-    """The state that seeding would give, without seeding: `torch.manual_seed` reaches every device and keeps nothing."""
+    """The random state that `torch.manual_seed` would set, without changing the global state."""
     state = {"cpu": torch.Generator().manual_seed(seed).get_state()}
     if device.type == "cuda":
         state["cuda"] = torch.Generator(device).manual_seed(seed).get_state()

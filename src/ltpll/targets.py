@@ -1,4 +1,4 @@
-"""Targets: what we now believe of each example, kept beside the candidates and read and written by row number."""
+"""Targets: the current estimate of each example's label distribution, stored next to the candidates and accessed by row number."""
 
 from __future__ import annotations
 
@@ -13,17 +13,28 @@ from ltpll.candidates import Candidates
 
 
 def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the classes where `mask` is true, zero elsewhere; a row without any stays all zero.
+    """Softmax over the classes where `mask` is true, and zero elsewhere.
 
-    Equal to `p * mask / sum(p * mask)` where that is defined, but it cannot underflow to NaN or to a dead row.
+    Equal to `p * mask / sum(p * mask)` where that is defined, but cannot underflow to NaN or to zero.
+
+    Args:
+        logits: (N, C).
+        mask: (N, C), boolean, such as the candidates of each row.
+
+    Returns:
+        Rows that sum to one; a row whose mask is all false is all zero.
+
+    Example:
+        >>> restricted_softmax(torch.zeros(1, 3), torch.tensor([[True, False, True]]))
+        tensor([[0.5000, 0.0000, 0.5000]])
     """
-    # The smallest number rather than -inf: a row of -inf gives NaN, and its mask makes it zero below anyway.
+    # The smallest number rather than -inf, since a row of -inf gives NaN; the mask sets it to zero below.
     lowest = torch.finfo(logits.dtype).min
     return torch.softmax(logits.masked_fill(~mask, lowest), dim=1) * mask
 
 
 class Targets(Protocol):
-    """What the trainer needs of targets, however they are stored."""
+    """What the trainer needs from targets, however they are stored."""
 
     def __len__(self) -> int: ...
 
@@ -34,21 +45,21 @@ class Targets(Protocol):
         """Store dense (batch, classes) targets for the rows in `index`."""
 
     def on_candidates(self, index: Tensor) -> Tensor:
-        """Those of each row's own candidates, (batch, max_size), in the order of `Candidates.rows`; short rows repeat their last one."""
+        """Targets of each row's own candidates, (batch, max_size), in the order of `Candidates.rows`; short rows repeat their last one."""
 
     def labels(self) -> Tensor:
-        """The candidate believed most in each row, (N,)."""
+        """The candidate with the largest target in each row, (N,)."""
 
     def mean(self) -> Tensor:
         """Mean target on the candidates over all rows, (classes,): the class prior that the targets imply."""
 
     @property
     def values(self) -> Tensor:
-        """Everything there is to checkpoint, one tensor."""
+        """The state to checkpoint, as one tensor."""
 
 
 class CandidateTargets:
-    """One number for each candidate, in the order of `candidates.labels`; zero for every other class."""
+    """One target per candidate, in the order of `candidates.labels`; all other classes have zero."""
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
@@ -71,7 +82,7 @@ class CandidateTargets:
         return self.candidates.read(self.values, self.candidates.rows(index).where)
 
     def labels(self) -> Tensor:
-        return _most_believed(self, self.candidates)
+        return _largest(self, self.candidates)
 
     def mean(self) -> Tensor:
         total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
@@ -80,7 +91,7 @@ class CandidateTargets:
 
 
 class ClassTargets:
-    """One number for each class of each row, candidate or not (LW weighs non-candidates too); starts at 1/C."""
+    """One target per row and class, candidate or not (LW weights non-candidates too); starts at 1/C."""
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
@@ -100,7 +111,7 @@ class ClassTargets:
         return self.values[index[:, None], self.candidates.rows(index).labels]
 
     def labels(self) -> Tensor:
-        return _most_believed(self, self.candidates)
+        return _largest(self, self.candidates)
 
     def mean(self) -> Tensor:
         total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
@@ -110,7 +121,7 @@ class ClassTargets:
         return (total / len(self)).float()
 
 
-def _most_believed(targets: Targets, candidates: Candidates) -> Tensor:
+def _largest(targets: Targets, candidates: Candidates) -> Tensor:
     best = []
     for index in candidates.parts(candidates.max_size):
         at = targets.on_candidates(index).argmax(1, keepdim=True)
@@ -121,34 +132,62 @@ def _most_believed(targets: Targets, candidates: Candidates) -> Tensor:
 def initial_targets(
     candidates: Candidates, targets_on: Literal["candidates", "classes"] = "candidates", dtype: torch.dtype = torch.float32
 ) -> Targets:
-    """Uniform targets in the layout that a method's `targets_on` asks for."""
+    """Create uniform targets.
+
+    Args:
+        candidates: The candidate sets.
+        targets_on: The layout that the method asks for: targets of the candidates alone, or of all classes.
+        dtype: The type in which targets are stored.
+
+    Returns:
+        1 / size for each candidate of a row, or 1 / C for each class.
+
+    Example:
+        >>> initial_targets(Candidates.of([[0, 1], [2]]))[torch.tensor([0, 1])]
+        tensor([[0.5000, 0.5000, 0.0000],
+                [0.0000, 0.0000, 1.0000]])
+    """
     return CandidateTargets(candidates, dtype) if targets_on == "candidates" else ClassTargets(candidates, dtype)
 
 
 class Transduced(NamedTuple):
-    """What training came to believe of its own examples, one entry a row."""
+    """The disambiguated labels of the training examples, one entry per row."""
 
     labels: npt.NDArray[Any]
     confidence: npt.NDArray[np.float32]
-    runner_up: npt.NDArray[Any]  # the label itself where it is the only candidate
-    margin: npt.NDArray[np.float32]  # by how much the label is believed more than the runner-up
+    runner_up: npt.NDArray[Any]  # equal to the label if it is the only candidate
+    margin: npt.NDArray[np.float32]  # confidence of the label minus that of the runner-up
 
 
 def transduce(targets: Targets, candidates: Candidates) -> Transduced:
-    """Class numbers and beliefs of the two most believed candidates of each row; the lower number where both are believed as much."""
+    """Find the two candidates with the largest targets in each row.
+
+    Args:
+        targets: The targets after training.
+        candidates: The candidates they belong to.
+
+    Returns:
+        Class numbers and confidences; the lower class number comes first in a tie.
+
+    Example:
+        >>> candidates = Candidates.of([[0, 1], [2]])
+        >>> transduce(initial_targets(candidates), candidates).confidence
+        array([0.5, 1. ], dtype=float32)
+    """
     parts = []
     places, sizes = torch.arange(candidates.max_size, device=candidates.device), candidates.sizes
     for index in candidates.parts(candidates.max_size):
         labels = candidates.rows(index).labels
-        beliefs = targets.on_candidates(index).masked_fill(places >= sizes[index][:, None], -1.0)  # not the repeated ones
-        total = beliefs.clamp_min(0).sum(1, keepdim=True)  # one, except for methods that weigh the other classes too
-        first = beliefs.argmax(1, keepdim=True)
-        most = beliefs.gather(1, first)
-        beliefs.scatter_(1, first, -1.0)
-        second = beliefs.argmax(1, keepdim=True)
-        next_most = beliefs.gather(1, second)
+        shares = targets.on_candidates(index).masked_fill(places >= sizes[index][:, None], -1.0)  # not the repeated positions
+        total = shares.clamp_min(0).sum(1, keepdim=True)  # 1 unless the method weights non-candidates too
+        first = shares.argmax(1, keepdim=True)
+        most = shares.gather(1, first)
+        shares.scatter_(1, first, -1.0)
+        second = shares.argmax(1, keepdim=True)
+        next_most = shares.gather(1, second)
         second = torch.where(next_most < 0, first, second)
-        confidence, beside = most / total, next_most.clamp_min(0) / total
-        columns = (labels.gather(1, first), confidence, labels.gather(1, second), confidence - beside)
+        confidence = most / total
+        margin = confidence - next_most.clamp_min(0) / total
+        columns = (labels.gather(1, first), confidence, labels.gather(1, second), margin)
         parts.append([column.squeeze(1) for column in columns])
     return Transduced(*(torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True)))

@@ -1,4 +1,4 @@
-"""The smallest Triton kernel, to find out whether Triton works."""
+"""A minimal Triton kernel, used to find out whether Triton works."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 @triton.jit
 def _add_one(x, y, N: tl.constexpr):
-    place = tl.arange(0, N)
-    tl.store(y + place, tl.load(x + place) + 1)
+    position = tl.arange(0, N)
+    tl.store(y + position, tl.load(x + position) + 1)
 
 
 def add_one(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Whether Triton kernels can run: a GPU alone is not enough, since Triton needs a C compiler at run time."""
+"""Triton support: whether kernels can run, which takes a GPU and, at run time, a C compiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def runs_kernels(x: Tensor) -> bool:
-    """Whether our kernels take a tensor; a compiler fuses for itself."""
+    """Whether to use our kernels for a tensor; torch.compile generates its own."""
     return x.is_cuda and not torch.compiler.is_compiling() and _triton_works(x.device)
 
 
@@ -23,6 +23,6 @@ def _triton_works(device: torch.device) -> bool:
 
     try:
         return bool(add_one(torch.ones(4, device=device)).sum() == 8)
-    except Exception as error:  # whatever a missing compiler or an old driver makes Triton raise
+    except Exception as error:  # a missing compiler or an old driver can raise anything
         warnings.warn(f"Triton does not work here ({type(error).__name__}: {error}); training is slower without it.", stacklevel=2)
         return False

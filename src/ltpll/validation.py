@@ -1,4 +1,4 @@
-"""Inputs: the user's arrays and numbers as tensors, or one sentence that says which row is wrong."""
+"""Validation: checks of users' arrays, numbers and settings, with error messages that name the row or setting at fault."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from torch import Tensor
 
 from ltpll.errors import InputError, shown
 
-VALUES_AT_ONCE = 1 << 19  # in checks and sums over all data: each comparison makes an array as large as what it compares
+CHUNK_VALUES = 1 << 19  # limits the memory of checks and sums, whose temporary arrays are as large as their input
 
 
-def rows_at_once(inputs: Tensor, values: int = VALUES_AT_ONCE) -> int:
+def rows_at_once(inputs: Tensor, values: int = CHUNK_VALUES) -> int:
+    """The number of rows of `inputs` that hold at most this number of values."""
     return max(1, values // max(inputs[:1].numel(), 1))
 
 
 def as_inputs(x: Any, what: str) -> Tensor:
-    """Features as a float tensor, 8-bit images as they are; refused if a value is missing or infinite."""
+    """Convert features to a float tensor, keeping 8-bit images; refuses NaN and infinite values."""
     try:
         inputs = x if isinstance(x, Tensor) else torch.as_tensor(_plain(np.asarray(x)))
     except (TypeError, ValueError):
@@ -29,7 +30,7 @@ def as_inputs(x: Any, what: str) -> Tensor:
     if inputs.ndim < 2 or inputs.numel() == 0:
         raise InputError(f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each.")
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
-        return inputs  # images stay bytes until their views are drawn
+        return inputs  # images stay 8-bit until their views are drawn
     inputs = inputs.float()
     bad = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     for rows in torch.arange(len(inputs), device=inputs.device).split(rows_at_once(inputs)):
@@ -44,7 +45,7 @@ def as_inputs(x: Any, what: str) -> Tensor:
 
 
 def as_labels(y: Any, what: str, n_classes: int) -> Tensor:
-    """Class numbers as an integer tensor, refused if one is out of range."""
+    """Convert class numbers to an integer tensor; refuses numbers out of range."""
     try:
         labels = y if isinstance(y, Tensor) else torch.as_tensor(_plain(np.asarray(y)))
     except (TypeError, ValueError):
@@ -64,7 +65,7 @@ def _plain(array: Any) -> Any:
 
 
 def chosen_device(device: str | torch.device) -> torch.device:
-    """The device meant by a name; "auto" is CUDA where there is one."""
+    """The device with this name; "auto" is CUDA if available."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -77,7 +78,7 @@ def chosen_device(device: str | torch.device) -> torch.device:
 
 
 def in_range(value: float, name: str, least: float, most: float = math.inf, *, above: bool = False) -> float:
-    """A finite number from `least` (excluded with `above`) to `most`, refused by name if it is anything else."""
+    """Check that a setting is a finite number from `least` (excluded with `above`) to `most`."""
     number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not (least < value if above else least <= value) or value > most:
         bound = f"above {least:g}" if above else f"at least {least:g}"
@@ -86,6 +87,7 @@ def in_range(value: float, name: str, least: float, most: float = math.inf, *, a
 
 
 def at_least(value: Any, least: int, name: str) -> int:
+    """Check that a setting is a whole number of at least `least`."""
     whole = isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and float(value).is_integer())
     if not whole or value < least or value >= 2**63:
         raise InputError(f"{name} is {shown(value)}: it must be a whole number of at least {least}.")
@@ -94,8 +96,8 @@ def at_least(value: Any, least: int, name: str) -> int:
 
 # ---- settings of configs ---------------------------------------------------------------------------------------------
 
-LARGEST_SEED = 2**32 - 1  # that numpy and scikit-learn take
-# What a number must be beside a number: a test, and the words for it.
+LARGEST_SEED = 2**32 - 1  # that numpy and scikit-learn accept
+# For each setting, a test of its value and the words for it.
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "lr": (lambda value: value > 0, "above 0"),
     "weight_decay": (lambda value: value >= 0, "at least 0"),
@@ -110,13 +112,13 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 def check_setting(name: str, default: Any, value: Any, where: str = "The config's") -> None:
-    """Refuse a value of another kind than the setting's default; a setting without one is text."""
-    wanted = _wanted(name, default, value)
-    if wanted is not None:
-        raise InputError(f"{where} {name} is {shown(value)}: it must be {wanted}.")
+    """Check that a value has the type of the setting's default; settings without a default are text."""
+    expected = _expected(name, default, value)
+    if expected is not None:
+        raise InputError(f"{where} {name} is {shown(value)}: it must be {expected}.")
 
 
-def _wanted(name: str, default: Any, value: Any) -> str | None:
+def _expected(name: str, default: Any, value: Any) -> str | None:
     if isinstance(default, bool):
         return None if isinstance(value, bool) else "true or false"
     if isinstance(default, (int, float)):
@@ -130,26 +132,26 @@ def _wanted(name: str, default: Any, value: Any) -> str | None:
         return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
     if name == "options":
         named = isinstance(value, Mapping) and _are(list(value), str)
-        plain = value is None or (named and all(isinstance(of, Mapping) and _is_plain(of) for of in value.values()))
+        plain = value is None or (named and all(isinstance(part, Mapping) and _is_plain(part) for part in value.values()))
         return None if plain else "settings of parts by name, such as {lw: {beta: 2}}"
     return None if isinstance(value, str) else "text"
 
 
 def _outside(name: str, value: float) -> str | None:
-    """What a number must be, if it is not."""
+    """What the number should be; None if it is fine."""
     fits, words = RANGES.get(name, (lambda value: True, ""))
     return None if fits(value) else words
 
 
 def _is_plain(options: Mapping[Any, Any]) -> bool:
-    """Numbers, text and flat lists of them: deeper content of a small file can, where parts refer to others, unfold to gigabytes."""
+    """Whether all values are numbers, text or flat lists of these: nested YAML aliases can expand a small file to gigabytes."""
     return _are(list(options), str) and all(
         value is None or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str) for value in options.values()
     )
 
 
 def _are(values: Any, *kinds: type) -> bool:
-    """Whether this is a list of nothing else, in which no number is infinite."""
+    """Whether this is a list with values of these types only, all of them finite."""
     return isinstance(values, (list, tuple)) and all(
         isinstance(value, kinds) and not (isinstance(value, float) and not math.isfinite(value)) for value in values
     )

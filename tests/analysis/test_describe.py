@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from ltpll.analysis.bound import ambiguity_degree
 from ltpll.analysis.describe import Evidence, ambiguity_bounds, co_occurrence, describe, expected_repetition, judge, pairs, wrong_label_rate
-from ltpll.analysis.set_priors import average_prior, distinct_sets, em_deviation, em_prior
+from ltpll.analysis.distinct_sets import distinct_sets
+from ltpll.analysis.set_priors import average_prior, em_deviation, em_prior
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.data.benchmarks.image_sets import write_image_set
@@ -355,7 +356,9 @@ def run(tmp_path_factory, images):
     made = experiment_run(tmp_path_factory.mktemp("runs"), experiment)
     made.start()
     counts = np.bincount(draw_problem(experiment, images).y).tolist()
-    made.finish({"class_counts": counts, "last": {"prior_distance": 0.25}})
+    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
+    last = {"test": judged, "prior_distance": 0.25}
+    made.finish({"class_counts": counts, "last": last, "best": {"test": {"test": judged}}})
     return made.folder
 
 
@@ -439,7 +442,7 @@ def test_a_matlab_file_is_described_by_its_sets(tmp_path, sides):
     named = [[str(1 + c) for c in np.flatnonzero(row)] for row in MATRIX]
     assert without_source(as_json(tmp_path / "t.mat")) == plain(describe(Candidates.from_sets(named)))
     found = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "t.mat"), "--column", "sets"])
-    assert "leave --column out" in str(found.exception)
+    assert "omit --column" in str(found.exception)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -492,33 +495,33 @@ REFUSED = {
     "no image set": (["cifar11"], "not an image set (cifar10, cifar100, voc2007)"),
     "no such file": (["none.csv"], "There is no file none.csv"),
     "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy or .mat file"),
-    "a folder without a run": (["."], "There is no result file"),
+    "a folder without a run": (["."], "not a run folder"),
     "a result of something else": (["other.json"], "not a result file"),
-    "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity draws the sets of an image set"),
+    "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity is for image sets"),
     "a column of an image set": (["cifar10", "--column", "x"], "are for files"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),
-    "no sets in any column": (["plain.csv"], "has the columns a, b: say with --column"),
-    "sets in two columns": (["both.csv"], "has the columns a, b: say with --column"),
+    "no sets in any column": (["plain.csv"], "has the columns a, b: specify with --column"),
+    "sets in two columns": (["both.csv"], "has the columns a, b: specify with --column"),
     "no such column": (["ok.csv", "--column", "c"], "no columns called 'c': it has a, b"),
     "two such columns": (["twice.csv", "--column", "a"], "several columns called 'a'"),
-    "an empty file": (["empty.csv"], "no rows below a header"),
+    "an empty file": (["empty.csv"], "is empty: it has no header"),
     "only a header": (["header.csv"], "no rows below a header"),
     "a short row": (["short.csv"], "has 2 columns, but row 2 below it has 1"),
     "a row without a set": (["hole.csv"], "Row 2 below the header of hole.csv has no candidate label"),
     "no text": (["binary.csv"], "UTF-8"),
     "an open quote": (["quote.csv"], "cannot be read as a table"),
     "an empty separator": (["ok.csv", "--separator", ""], "separator is empty"),
-    "lists without commas": (["numpy.csv"], "which is no list"),
+    "lists without commas": (["numpy.csv"], "which is not a list"),
     "one class": (["same.csv"], "only 1 class"),
-    "several arrays": (["two.npz"], "has the arrays x, y: say with --column"),
+    "several arrays": (["two.npz"], "has the arrays x, y: specify with --column"),
     "no such array": (["two.npz", "--column", "z"], "no arrays called 'z'"),
-    "a column of one array": (["m.npy", "--column", "x"], "leave --column out"),
+    "a column of one array": (["m.npy", "--column", "x"], "omit --column"),
     "scores": (["scores.npy"], "only 0 and 1 are allowed"),
     "a list of numbers": (["vector.npy"], "two dimensions"),
-    "objects": (["objects.npz"], "no plain arrays"),
-    "pickled objects": (["objects.npy"], "no plain arrays"),
-    "cut off": (["cut.npz"], "no plain arrays"),
-    "nothing in it": (["nothing.npy"], "no plain arrays"),
+    "objects": (["objects.npz"], "plain arrays, or is truncated"),
+    "pickled objects": (["objects.npy"], "plain arrays, or is truncated"),
+    "cut off": (["cut.npz"], "plain arrays, or is truncated"),
+    "nothing in it": (["nothing.npy"], "plain arrays, or is truncated"),
 }
 
 
@@ -596,11 +599,11 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     lines = result.stdout.splitlines()
     assert max(len(line) for line in lines[1:]) <= 80  # the first line is the path
     assert f"{len(candidates):,} examples, 60 classes; true labels are not known." in lines
-    assert "56 smaller classes are left out" in result.stdout
-    assert "1,766 more pairs share a set" in result.stdout
+    assert "Smaller classes not shown: 56" in result.stdout
+    assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout
     assert "trust this one" in result.stdout
-    assert "the sets alone put it between" in " ".join(result.stdout.split())
+    assert "from the sets alone, it is between" in " ".join(result.stdout.split())
 
 
 def test_true_labels_bring_the_true_imbalance_and_the_errors(root):
@@ -615,7 +618,7 @@ def test_single_labels_are_suspected_of_another_separator(tmp_path):
     path.write_text("sets\ncat;dog\ndog\ncat;dog\n")
     result = call(path)
     assert "--separator" in result.output
-    assert "Nothing is ambiguous (sure)" in result.output
+    assert "No set is ambiguous (sure)" in result.output
 
 
 def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_power(tmp_path, monkeypatch, capsys):

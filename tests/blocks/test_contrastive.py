@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ltpll.blocks.contrastive import Follower, Projector, Queue, contrastive_loss
+from ltpll.blocks.contrastive import MomentumEncoder, Projector, Queue, contrastive_loss
 from ltpll.methods import METHODS
 from support.problems import N_FEATURES, attached, problem, step_of
 
@@ -46,17 +46,17 @@ def test_a_queue_can_be_limited_and_emptied():
     assert len(queue.held()[1]) == 0
 
 
-def test_a_follower_moves_by_its_share_and_never_gets_gradients():
-    leader = nn.Linear(3, 2)
-    follower = Follower(leader, momentum=0.9)
-    start = follower.network.weight.clone()
+def test_a_momentum_encoder_is_a_moving_average_and_never_gets_gradients():
+    network = nn.Linear(3, 2)
+    encoder = MomentumEncoder(network, momentum=0.9)
+    start = encoder.network.weight.clone()
     with torch.no_grad():
-        leader.weight.add_(1.0)
+        network.weight.add_(1.0)
     for _ in range(2):
-        follower.follow(leader)
-    torch.testing.assert_close(follower.network.weight, start + 1 - 0.9**2)
-    assert not any(parameter.requires_grad for parameter in follower.parameters())
-    assert leader.weight.requires_grad
+        encoder.update(network)
+    torch.testing.assert_close(encoder.network.weight, start + 1 - 0.9**2)
+    assert not any(parameter.requires_grad for parameter in encoder.parameters())
+    assert network.weight.requires_grad
 
 
 def test_the_loss_is_the_mean_log_probability_of_the_positives_in_a_plain_loop():

@@ -47,7 +47,7 @@ def test_the_share_follows_a_folded_beta_distribution():
     assert stats.kstest(draws, folded).pvalue > 1e-3
 
 
-def test_a_mean_over_some_leaves_the_others_out_even_if_they_are_infinite():
+def test_a_mean_over_chosen_values_ignores_the_others_even_if_they_are_infinite():
     values = torch.tensor([1.0, torch.inf, 3.0], requires_grad=True)
     mean = mean_over(values, torch.tensor([True, False, True]))
     mean.backward()

@@ -37,7 +37,7 @@ def test_it_agrees_with_pot(seed):
     np.testing.assert_allclose(ours.numpy(), theirs, atol=2e-5)
 
 
-def test_weights_are_how_often_a_row_counts():
+def test_a_weighted_row_equals_that_many_copies():
     scores, prior = candidates_and_scores(0, rows=20)
     weights = torch.arange(20) % 3
     repeated = sinkhorn(scores.repeat_interleave(weights, dim=0), prior, iterations=1000)

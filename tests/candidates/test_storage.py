@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import tracemalloc
 import warnings
@@ -96,6 +97,13 @@ NAMED_BUILDERS = {
     "object array of names": lambda sets, n: Candidates.of(object_array_of(named(sets)), classes=NAMES[:n]),
     "series of lists of names": lambda sets, n: Candidates.of(pd.Series(named(sets)), classes=NAMES[:n]),
     "series of strings": lambda sets, n: Candidates.of(pd.Series(["|".join(row) for row in named(sets)]), classes=NAMES[:n]),
+    "list of strings": lambda sets, n: Candidates.of(["|".join(row) for row in named(sets)], classes=NAMES[:n]),
+    "tuple of strings": lambda sets, n: Candidates.of(tuple(" | ".join(row) for row in named(sets)), classes=NAMES[:n]),
+    "array of strings": lambda sets, n: Candidates.of(np.asarray(["|".join(row) for row in named(sets)]), classes=NAMES[:n]),
+    "series of JSON": lambda sets, n: Candidates.of(pd.Series([json.dumps(row) for row in named(sets)]), classes=NAMES[:n]),
+    "list of JSON and strings": lambda sets, n: Candidates.of(
+        [json.dumps(row) if i % 2 else "|".join(row) for i, row in enumerate(named(sets))], classes=NAMES[:n]
+    ),
     "categorical series": lambda sets, n: Candidates.of(
         pd.Series(["|".join(row) for row in named(sets)], dtype="category"), classes=NAMES[:n]
     ),
@@ -241,7 +249,7 @@ def offsets_of(candidates):
 
 @pytest.mark.parametrize(("width", "rows"), [(1, 40), (3, 13), (40, 1), (1000, 1)])
 def test_parts_are_all_rows_in_order_and_never_more_than_asked_for(width, rows, monkeypatch):
-    monkeypatch.setattr(ltpll.candidates.storage, "VALUES_AT_ONCE", 40)
+    monkeypatch.setattr(ltpll.candidates.storage, "VALUES_PER_PASS", 40)
     parts = Candidates.of([[0], [1, 2]] * 50).parts(width)
     assert torch.cat(parts).tolist() == list(range(100))
     assert {len(part) for part in parts[:-1]} == {rows}
@@ -282,12 +290,12 @@ def test_counts_sizes_contains_and_bytes_equal_a_plain_count(data, draw):
     # Two bytes a label, four an offset, and four for each position in the longest row.
     assert candidates.n_bytes == 2 * sum(map(len, sets)) + 4 * (len(sets) + 1) + 4 * max(map(len, sets))
     mean = sum(map(len, sets)) / len(sets)
-    assert repr(candidates) == f"Candidates({len(sets)} rows, {n_classes} classes, {mean:.2f} candidates a row)"
+    assert repr(candidates) == f"Candidates({len(sets)} rows, {n_classes} classes, {mean:.2f} candidates per row)"
 
 
 @pytest.mark.parametrize("values_at_once", [1, 7, 40])
 def test_contains_is_right_however_many_rows_are_looked_at_at_once(values_at_once, monkeypatch):
-    monkeypatch.setattr(ltpll.candidates.storage, "VALUES_AT_ONCE", values_at_once)
+    monkeypatch.setattr(ltpll.candidates.storage, "VALUES_PER_PASS", values_at_once)
     candidates = Candidates.of([[i % 3] for i in range(100)], n_classes=3)
     found = candidates.contains(torch.zeros(100, dtype=torch.long))
     assert found.tolist() == [i % 3 == 0 for i in range(100)]
@@ -352,6 +360,16 @@ ROW_AT_FAULT = {
     "series blank": (pd.Series(["a|b", "  "], index=[10, 20]), {}, 1),
     "series only separators": (pd.Series(["a|b", "b", "| |"]), {}, 2),
     "series of numbers": (pd.Series([0, 1]), {}, 0),
+    "list of strings with None": (["a|b", "b", None], {}, 2),
+    "list of strings with NaN": (["a|b", float("nan")], {}, 1),
+    "blank in a list of strings": (["a|b", " "], {}, 1),
+    "unknown name in a list of strings": (["a", "a|x"], {"classes": ["a", "b"]}, 1),
+    "not a list": (pd.Series(["a|b", "[unknown]"]), {}, 1),
+    "nested list in a string": (["a|b", '[["a"]]'], {}, 1),
+    "mistaken separator": (pd.Series(["a|b", "b", "a;b"]), {}, 2),
+    "lone surrogate": (["a|b", "\ud800"], {}, 1),
+    "lone surrogate in JSON": (["a|b", '["\\ud800"]'], {}, 1),
+    "lone surrogate far below": (["a|b"] * 70_000 + ["\ud800"], {}, 70_000),
     "negative": ([[0, 1], [1, -1]], {}, 1),
     "too large": ([[0], [1], [2]], {"n_classes": 2}, 2),
     "too large by far": ([[0], [2**40]], {"n_classes": 3}, 1),
@@ -428,8 +446,8 @@ WHOLE_AT_FAULT = {
     "sparse array with one dimension": (scipy.sparse.coo_array(np.array([1, 0, 1])), {}, "dimensions"),
     "matrix of objects": (np.array([[0, 1], [1, 0]], dtype=object), {}, "objects"),
     "frame of text": (pd.DataFrame({"a": ["x", "y"], "b": ["x", "z"]}), {}, ""),
-    "name twice": ([["a"], ["b"]], {"classes": ["a", "b", "a"]}, "'a' stands twice"),
-    "column twice": (pd.DataFrame([[1, 0], [1, 1]], columns=["a", "a"]), {}, "'a' stands twice"),
+    "name twice": ([["a"], ["b"]], {"classes": ["a", "b", "a"]}, "'a' occurs twice"),
+    "column twice": (pd.DataFrame([[1, 0], [1, 1]], columns=["a", "a"]), {}, "'a' occurs twice"),
     "too few names": (np.eye(3, dtype=int), {"classes": ["a", "b"]}, "2 class names for 3 columns"),
     "too many names": (sparse(np.eye(2)), {"classes": ["a", "b", "c"]}, "3 class names for 2 columns"),
     "one class": ([[0], [0]], {}, "1 class"),
@@ -446,6 +464,7 @@ WHOLE_AT_FAULT = {
     "n_classes with a fraction": ([[0], [1]], {"n_classes": 2.5}, "n_classes"),
     "None": (None, {}, ""),
     "a number": (5, {}, ""),
+    "a single string": ("a|b", {}, "cannot be read from 'a|b'"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Own data through the command line alone: from a folder of pictures and a table to cleaned labels, predictions, a page and a model."""
+"""The commands for own data: from pictures and a table to cleaned labels, predictions, a report and an ONNX model."""
 
 import csv
 import errno
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ltpll.cli.progress import ProgressBar
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv, write_trees
 
@@ -34,7 +35,7 @@ def trees(tmp_path_factory):
 
 def test_pictures_and_a_table_become_cleaned_labels(trees, tmp_path):
     folder, true = trees
-    said = ltpll("clean", folder / "run", "--out", tmp_path / "cleaned.csv")
+    printed = ltpll("clean", folder / "run", "--out", tmp_path / "cleaned.csv")
     rows = rows_of(tmp_path / "cleaned.csv")
     given = rows_of(folder / "labels.csv")
     assert [row["id"] for row in rows] == [row["path"] for row in given]
@@ -54,7 +55,7 @@ def test_pictures_and_a_table_become_cleaned_labels(trees, tmp_path):
     assert np.mean([r for i, r in enumerate(right) if i not in (8, 20)]) > 0.85
     assert [rows[i]["suggestion"] for i in (8, 20)] == [true[8], true[20]]
     issues = sum(row["issue"] == "true" for row in rows)
-    assert f"{issues} sets may lack the true label" in said
+    assert f"{issues} sets may lack the true label" in printed
     classes = {row["class"]: row for row in rows_of(tmp_path / "cleaned.classes.csv")}
     for name, row in classes.items():
         assert int(row["candidate_in"]) == sum(name in one["candidates"].split("|") for one in given)
@@ -101,7 +102,7 @@ def test_a_run_is_described_by_its_sets(trees):
         of_run = json.loads(ltpll("data", "describe", source, "--json"))
         assert of_run["size_counts"] == of_table["size_counts"]
         assert of_run["classes"] == of_table["classes"]
-        assert sum(of_run["class_counts"]) == 48  # the true labels are known, which the table's column of sets alone does not tell
+        assert sum(of_run["class_counts"]) == 48  # the true labels are known, which the column of sets alone does not tell
 
 
 def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):
@@ -112,9 +113,9 @@ def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):
     assert text.count("data:image/jpeg;base64,") >= 2
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
-    said = ltpll("export", folder / "run", "--onnx", tmp_path / "trees.onnx")
-    assert float(re.search(r"differs from torch by (\S+) at most", said)[1]) < 1e-3
-    assert "x (rows, 3, 8, 8)" in said
+    printed = ltpll("export", folder / "run", "--onnx", tmp_path / "trees.onnx")
+    assert float(re.search(r"differs from torch by (\S+) at most", printed)[1]) < 1e-3
+    assert "x (rows, 3, 8, 8)" in printed
 
 
 def test_a_finished_run_is_not_trained_again_and_other_settings_are_refused(trees):
@@ -137,8 +138,8 @@ def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
     crowd = write_csv(tmp_path / "crowd.csv", ["task", "worker", "label"], votes)
     options = ["--features", features, "--from-annotators", "union", "--epochs", "30", "--folds", "0", "--device", "cpu"]
     ltpll("train", crowd, *options, "--out", tmp_path / "run")
-    said = ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.tsv")
-    assert "train with --folds 5" in said
+    printed = ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.tsv")
+    assert "train with --folds 5" in printed
     with (tmp_path / "cleaned.tsv").open(newline="") as file:
         labels = {row["id"]: row["label"] for row in csv.DictReader(file, delimiter="\t")}
     with (tmp_path / "cleaned.annotators.tsv").open(newline="") as file:
@@ -153,7 +154,7 @@ def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
     assert float(found["good"]["agreement"]) > 0.9 > 0.6 > float(found["guesses"]["agreement"])
 
 
-def test_columns_of_features_are_found_and_needed_again(tmp_path):
+def test_feature_columns_are_found_by_train_and_needed_by_predict(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
     ltpll("train", table, "--epochs", "30", "--folds", "2", "--out", tmp_path / "run", "--device", "cpu")
     new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"], ["0.0", "4.2"]])
@@ -164,34 +165,29 @@ def test_columns_of_features_are_found_and_needed_again(tmp_path):
     assert "leave --images out" in ltpll("predict", tmp_path / "run", new, "--images", tmp_path, "--out", tmp_path / "p.csv", status=2)
 
 
-def test_an_interrupted_training_goes_on_and_ends_the_same(tmp_path, monkeypatch):
+def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, monkeypatch):
     import pandas as pd
 
     from ltpll.cleaning import pipeline as training
-    from ltpll.cli import progress
 
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(40))
     command = ["train", table, "--epochs", "6", "--folds", "2", "--batch-size", "8", "--device", "cpu"]
     ltpll(*command, "--out", tmp_path / "whole")
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    watch_epochs, seen = progress.watch_epochs, []
+    seen = []
 
-    def interrupting(run, epochs, tensorboard, name):
-        watch, close = watch_epochs(run, epochs, tensorboard, name)
-
-        def interrupted(record):
-            watch(record)
-            seen.append((name, record["epoch"]))
+    class Interrupting(ProgressBar):
+        def on_epoch_end(self, trainer, record):
+            super().on_epoch_end(trainer, record)
+            seen.append((self.name, record["epoch"]))
             if seen[-1] in (("training", 3), ("fold 2 of 2", 2)) and seen.count(seen[-1]) == 1:
                 raise KeyboardInterrupt
 
-        return interrupted, close
-
-    monkeypatch.setattr(progress, "watch_epochs", interrupting)
+    monkeypatch.setattr("ltpll.cli.progress.ProgressBar", Interrupting)
     for _ in range(2):
-        assert "the same command goes on" in ltpll(*command, "--out", tmp_path / "cut", status=130)
+        assert "rerun the command to resume" in ltpll(*command, "--out", tmp_path / "cut", status=130)
     ltpll(*command, "--out", tmp_path / "cut")
-    # From the checkpoint before the epoch that was cut short, and never a finished fold twice.
+    # It resumes from the checkpoint before the interrupted epoch and never trains a finished fold twice.
     assert [epoch for name, epoch in seen if name == "training"] == [1, 2, 3, 3, 4, 5, 6]
     assert [epoch for name, epoch in seen if name == "fold 1 of 2"] == [1, 2, 3, 4, 5, 6]
     assert [epoch for name, epoch in seen if name == "fold 2 of 2"] == [1, 2, 2, 3, 4, 5, 6]
@@ -202,7 +198,7 @@ def test_an_interrupted_training_goes_on_and_ends_the_same(tmp_path, monkeypatch
 # ---- bad input ----------------------------------------------------------------------------------------------------------
 
 
-def test_pictures_that_cannot_be_read_stop_before_training_or_are_skipped_and_listed(trees, tmp_path):
+def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(trees, tmp_path):
     folder, _ = trees
     shutil.copytree(folder / "pictures", tmp_path / "pictures")
     (tmp_path / "pictures" / "004.png").write_bytes(b"no picture")
@@ -210,9 +206,9 @@ def test_pictures_that_cannot_be_read_stop_before_training_or_are_skipped_and_li
     message = ltpll(*command, status=2)
     assert "'004.png'" in message
     assert not (tmp_path / "run").exists()
-    said = ltpll(*command, "--on-error", "skip", "--folds", "0")
-    assert "1 pictures were skipped" in said
-    assert "004.png" in said
+    printed = ltpll(*command, "--on-error", "skip", "--folds", "0")
+    assert "1 pictures were skipped" in printed
+    assert "004.png" in printed
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
     assert [row["id"] for row in rows_of(tmp_path / "c.csv")] == [f"{i:03d}.png" for i in range(48) if i != 4]
 
@@ -230,13 +226,13 @@ def test_pictures_that_cannot_be_read_stop_before_training_or_are_skipped_and_li
         (["id", "candidates", "u", "split"], [["a", "x|y", "1", "train"], ["b", "x", "2", "test"]], [], "Only 1 of 2 rows"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--method", "nothing"], "'nothing'"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--rebalancer", "oracle-la"], "oracle-la"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--imbalance", "10"], "--imbalance"),
+        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--imbalance", "10"], "No such option: --imbalance"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--features", "nothing.npy"], "nothing.npy"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", "nowhere"], "nowhere"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", ".", "--features", "x.npy"], "give one of"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_said_and_nothing_is_left(tmp_path, header, rows, options, words):
+def test_errors_in_a_table_are_explained_and_nothing_is_written(tmp_path, header, rows, options, words):
     table = write_csv(tmp_path / "t.csv", header, rows)
     message = ltpll("train", table, "--out", tmp_path / "run", "--epochs", "1", "--folds", "0", *options, status=2)
     assert words in message
@@ -256,11 +252,11 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     precious.mkdir()
     (precious / "chapter.txt").write_text("years of work")
     for more in ([], ["--fresh"]):
-        assert "holds files, but no run" in ltpll("train", table, "--out", precious, "--epochs", "1", *more, status=2)
+        assert "contains files but is not a run folder" in ltpll("train", table, "--out", precious, "--epochs", "1", *more, status=2)
     assert (precious / "chapter.txt").read_text() == "years of work"
 
 
-def test_training_afresh_keeps_what_the_user_put_beside_the_run(tmp_path):
+def test_fresh_keeps_files_that_the_user_put_into_the_run_folder(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
     command = ["train", table, "--out", tmp_path / "run", "--epochs", "1", "--folds", "0", "--device", "cpu"]
     ltpll(*command)
@@ -270,11 +266,11 @@ def test_training_afresh_keeps_what_the_user_put_beside_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["clean", "predict", "export", "report"])
-def test_what_is_no_finished_run_is_refused(tmp_path, command):
+def test_a_folder_without_a_finished_run_is_refused(tmp_path, command):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
     more = {"clean": ["--out", tmp_path / "c.csv"], "predict": [table, "--out", tmp_path / "p.csv"]}
     more |= {"export": ["--onnx", tmp_path / "m.onnx"], "report": ["--out", tmp_path / "r.html"]}
-    assert "There is no run" in ltpll(command, tmp_path / "nothing", *more[command], status=2)
+    assert "there is no such folder" in ltpll(command, tmp_path / "nothing", *more[command], status=2)
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     (unfinished / "config.json").write_text('{"experiment": "own"}')
@@ -292,15 +288,15 @@ def test_formulas_in_ids_and_classes_are_written_as_text(tmp_path):
         assert not any(cell.startswith(("=", "+", "@")) for cell in row.values())
 
 
-def test_columns_of_text_are_said_to_be_left_out(tmp_path):
+def test_ignored_columns_of_text_are_listed(tmp_path):
     rows = [[*row, "seen twice" if i % 2 else "-"] for i, row in enumerate(feature_rows(20))]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "notes"], rows)
-    said = ltpll("train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
-    assert "Columns that hold text are not learned from: 'notes'." in said
+    printed = ltpll("train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
+    assert "Columns of text are ignored: 'notes'." in printed
 
 
 @pytest.mark.parametrize("beside", ["array", "pictures"])
-def test_columns_chosen_beside_features_that_have_none_are_refused(trees, tmp_path, beside):
+def test_feature_columns_are_refused_if_the_features_have_no_named_columns(trees, tmp_path, beside):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(48, 2)))
     more = ["--features", tmp_path / "x.npy"] if beside == "array" else ["--images", trees[0] / "pictures"]
     message = ltpll("train", trees[0] / "labels.csv", *more, "--feature-column", "u", "--out", tmp_path / "run", status=2)
@@ -317,7 +313,7 @@ def test_a_run_on_columns_predicts_from_an_array_in_their_order(tmp_path):
     assert [row["label"] for row in rows_of(tmp_path / "p.csv")] == ["a", "b"]
 
 
-def test_no_command_writes_over_a_run_or_over_what_it_reads(trees, tmp_path):
+def test_no_command_overwrites_a_run_or_its_input(trees, tmp_path):
     shutil.copytree(trees[0], tmp_path / "trees")
     folder = tmp_path / "trees"
     (tmp_path / "link.parquet").symlink_to(folder / "run" / "examples.parquet")
@@ -337,10 +333,10 @@ def test_no_command_writes_over_a_run_or_over_what_it_reads(trees, tmp_path):
     assert "is the table to predict" in ltpll(*predict, new, status=2)
     for path, content in before.items():
         assert path.read_bytes() == content
-    ltpll("clean", folder / "run", "--out", folder / "run" / "cleaned.csv")  # what is no file of the run may lie in its folder
+    ltpll("clean", folder / "run", "--out", folder / "run" / "cleaned.csv")  # other files may lie in the run folder
 
 
-def test_the_table_of_a_run_is_not_written_over_by_its_cleaned_labels(tmp_path, monkeypatch):
+def test_the_table_of_a_run_is_not_overwritten_by_its_cleaned_labels(tmp_path, monkeypatch):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
     before = table.read_bytes()
     monkeypatch.chdir(tmp_path)
@@ -350,7 +346,7 @@ def test_the_table_of_a_run_is_not_written_over_by_its_cleaned_labels(tmp_path, 
     assert table.read_bytes() == before
 
 
-def test_a_place_that_takes_no_files_is_named_and_no_temporary_file_is(trees, tmp_path, monkeypatch):
+def test_an_output_that_cannot_be_written_is_named_and_its_temporary_file_is_not(trees, tmp_path, monkeypatch):
     def refusing(original):
         def call(self, *given, **options):
             if self.suffix == ".tmp":
@@ -365,13 +361,14 @@ def test_a_place_that_takes_no_files_is_named_and_no_temporary_file_is(trees, tm
     assert message == f"{tmp_path / 'c.csv'} cannot be written (Read-only file system)."
 
 
-def test_what_is_neither_a_table_nor_an_image_set_is_said(trees, tmp_path, monkeypatch):
+def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
-    assert ltpll("train", status=2).startswith("There is nothing to train on: give a table of your own (.csv")
+    assert ltpll("train", status=2).startswith("There is nothing to train on: give a table (.csv")
     message = ltpll("train", "m", "--images", trees[0] / "pictures", status=2)
-    assert message.startswith("m is a folder: give a table of your own (.csv")
-    assert ltpll("train", "cifar11", status=2).startswith("There is no table or image set 'cifar11'. Did you mean 'cifar10'?")
+    assert message.startswith("m is a folder: give a table (.csv")
+    assert ltpll("train", "cifar11", status=2).startswith("There is no file cifar11: give a table (.csv")
+    assert ltpll("benchmark", "cifar11", status=2).startswith("There is no image set 'cifar11'. Did you mean 'cifar10'?")
     assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
     (tmp_path / "c.yaml").write_text("data: 5\n")
     assert "data is 5: it must be text" in ltpll("train", "--config", "c.yaml", status=2)

@@ -1,4 +1,4 @@
-"""Opinions of classifiers on rows that they were not trained on: the same one after the other and side by side, interrupted or not."""
+"""Out-of-fold predictions: the same one after the other and in parallel, interrupted or not."""
 
 from functools import partial
 
@@ -8,9 +8,9 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
-from ltpll.cleaning.cross_validation import opinions_of_folds
+from ltpll.cleaning.cross_validation import out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.training.distributed import World
+from ltpll.training.callbacks import Callback, Progress
 
 EPOCHS = 40
 
@@ -25,10 +25,10 @@ def problem(n=60):
 MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="cpu", random_state=0)
 
 
-def judged(folder, watch=lambda name, epochs: lambda record: None, **options):
+def judged(folder, progress_of=lambda name, epochs, later: Callback(), **options):
     x, sets, _ = problem()
     folder.mkdir(exist_ok=True)
-    return opinions_of_folds(folder, MAKE, x, sets, folds=3, seed=0, watch=watch, world=World(), **options)
+    return out_of_fold_predictions(folder, MAKE, x, sets, folds=3, seed=0, progress_of=progress_of, **options)
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,9 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
     trained_on = []
     begin = PartialLabelClassifier.begin
 
-    def noting(self, given, candidates, world):
+    def noting(self, given, candidates):
         trained_on.append({row.tobytes() for row in given})
-        return begin(self, given, candidates, world)
+        return begin(self, given, candidates)
 
     monkeypatch.setattr(PartialLabelClassifier, "begin", noting)
     asked = []
@@ -70,15 +70,15 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
 def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path, expected):
     seen = []
 
-    def watch(name, epochs):
-        seen.append((name, epochs))
-
-        def on_epoch(record):
-            seen.append(record["epoch"])
+    class Watching(Progress):
+        def update(self, done, record=None):
+            seen.append(done)
             if len(seen) == 3:
                 raise KeyboardInterrupt
 
-        return on_epoch
+    def watch(name, epochs, later):
+        seen.append((name, epochs))
+        return Watching()
 
     with pytest.raises(KeyboardInterrupt):
         judged(tmp_path, watch, workers=2)
@@ -96,10 +96,10 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path
 @pytest.mark.parametrize(("n", "workers", "expected"), [(1000, None, 1), (30_000, None, 4), (30_000, 1, 1), (1000, 2, 2)])
 def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(monkeypatch, n, workers, expected):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    assert module._side_by_side(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
+    assert module._parallel_folds(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
 
 
 def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(module, "ROOM", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
-    assert module._side_by_side(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2
+    monkeypatch.setattr(module, "INPUT_BYTES", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
+    assert module._parallel_folds(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2

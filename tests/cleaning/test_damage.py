@@ -1,4 +1,4 @@
-"""Facts about finished runs on own data whose files were damaged, lost or exchanged: nothing is believed, and the advice given works."""
+"""Facts about finished runs on tables whose files were damaged, lost or exchanged: nothing is believed, and the advice given works."""
 
 import shutil
 
@@ -131,6 +131,6 @@ def test_a_damaged_log_of_an_unfinished_run_is_trained_anew_as_the_message_says(
     (run / "done").unlink()
     (run / "metrics.jsonl").write_text("{}\n")
     message = ltpll(*command, "--out", run, status=2)
-    assert message.endswith("train the run anew with --fresh.")
+    assert message.endswith("train the run from the start with --fresh.")
     ltpll(*command, "--out", run, "--fresh")
     assert cleaned(run) == before

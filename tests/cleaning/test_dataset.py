@@ -1,9 +1,9 @@
-"""Examples: tables joined with features or pictures, row by row, or refused."""
+"""Dataset: tables joined with features or pictures, row by row, or refused."""
 
 import numpy as np
 import pytest
 
-from ltpll.cleaning.dataset import Source, read_examples
+from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers.tables import Reading
 from support.refusals import refusal
 from support.user_tables import write_csv, write_trees
@@ -17,7 +17,7 @@ def table(tmp_path):
 
 
 def test_columns_of_numbers_are_the_features(table):
-    examples = read_examples(Source(table, Reading()))
+    examples = read_examples(TableSource(table, Reading()))
     assert examples.x.tolist() == [[1], [2], [3]]
     assert examples.table.feature_names == ("u",)
 
@@ -27,18 +27,18 @@ def test_an_array_of_features_comes_in_the_tables_order(table, tmp_path):
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "x.npz", features=x, other=np.zeros(1))
     for name in ("x.npy", "x.npz"):
-        examples = read_examples(Source(table, Reading(), features=tmp_path / name))
+        examples = read_examples(TableSource(table, Reading(), features=tmp_path / name))
         assert examples.x.dtype == np.float32
         assert examples.x.tolist() == x.tolist()
 
 
 def test_a_table_of_features_is_joined_by_id(table, tmp_path):
     beside = write_csv(tmp_path / "f.csv", ["id", "v", "w"], [["c", "5", "6"], ["zz", "0", "0"], ["a", "1", "2"], ["b", "3", "4"]])
-    examples = read_examples(Source(table, Reading(), features=beside))
+    examples = read_examples(TableSource(table, Reading(), features=beside))
     assert examples.x.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert examples.table.feature_names == ("v", "w")
     write_csv(beside, ["id", "v"], [["a", "1"], ["b", "3"]])
-    assert "of 1 of 3 examples (c)" in refusal(lambda: read_examples(Source(table, Reading(), features=beside)))
+    assert "of 1 of 3 examples (c)" in refusal(lambda: read_examples(TableSource(table, Reading(), features=beside)))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_table_of_features_is_joined_by_id(table, tmp_path):
 )
 def test_features_that_do_not_fit_are_refused(table, tmp_path, content, words):
     np.save(tmp_path / "x.npy", content, allow_pickle=True)
-    assert words in refusal(lambda: read_examples(Source(table, Reading(), features=tmp_path / "x.npy")))
+    assert words in refusal(lambda: read_examples(TableSource(table, Reading(), features=tmp_path / "x.npy")))
 
 
 def test_damaged_and_foreign_files_of_features_are_refused(table, tmp_path):
@@ -61,18 +61,18 @@ def test_damaged_and_foreign_files_of_features_are_refused(table, tmp_path):
     (tmp_path / "x.pt").write_bytes(b"")
     np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
     for name, words in (
-        ("x.npy", "holds no plain arrays, or is cut off"),
+        ("x.npy", "does not hold plain arrays, or is truncated"),
         ("x.pt", "not from x.pt"),
         ("two.npz", "call the one"),
         ("no.npy", "no file"),
     ):
-        assert words in refusal(lambda name=name: read_examples(Source(table, Reading(), features=tmp_path / name)))
+        assert words in refusal(lambda name=name: read_examples(TableSource(table, Reading(), features=tmp_path / name)))
 
 
 def test_pictures_that_are_skipped_take_their_rows_along(tmp_path):
     write_trees(tmp_path, n=12)
     (tmp_path / "pictures" / "003.png").unlink()
-    source = Source(tmp_path / "labels.csv", Reading(), images=tmp_path / "pictures", side=8, on_error="skip")
+    source = TableSource(tmp_path / "labels.csv", Reading(), images=tmp_path / "pictures", side=8, on_error="skip")
     examples = read_examples(source)
     assert [name for name, _ in examples.problems] == ["003.png"]
     assert examples.table.ids.tolist() == [f"{i:03d}.png" for i in range(12) if i != 3]
@@ -82,12 +82,12 @@ def test_pictures_that_are_skipped_take_their_rows_along(tmp_path):
 def test_splits_say_which_rows_are_trained_on(tmp_path):
     rows = [["a", "x|y", "1", "Train"], ["b", "y", "2", "test"], ["c", "x", "3", "val"], ["d", "x", "3", "training"]]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "split"], rows)
-    assert read_examples(Source(table, Reading())).training().tolist() == [True, False, False, True]
+    assert read_examples(TableSource(table, Reading())).training().tolist() == [True, False, False, True]
 
 
 def test_the_fingerprint_follows_everything_that_training_sees(tmp_path):
     def fingerprint(rows, header=("id", "candidates", "u")):
-        return read_examples(Source(write_csv(tmp_path / "t.csv", header, rows), Reading())).fingerprint()
+        return read_examples(TableSource(write_csv(tmp_path / "t.csv", header, rows), Reading())).fingerprint()
 
     first = fingerprint(ROWS)
     assert fingerprint([["A", *ROWS[0][1:]], *ROWS[1:]]) == first  # names of rows are not trained on

@@ -1,13 +1,13 @@
-"""Opinions: likeliest labels inside and outside a set, against a loop."""
+"""Set predictions: likeliest labels inside and outside a set, against a loop."""
 
 import numpy as np
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning import set_predictions as module
-from ltpll.cleaning.set_predictions import Opinions, opinions
+from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 
 
-def test_opinions_are_those_of_a_plain_loop_however_many_rows_come_at_once(monkeypatch):
+def test_predictions_are_those_of_a_plain_loop_however_many_rows_come_at_once(monkeypatch):
     rng = np.random.default_rng(0)
     n, c = 37, 5
     sets = rng.random((n, c)) < 0.5
@@ -15,14 +15,14 @@ def test_opinions_are_those_of_a_plain_loop_however_many_rows_come_at_once(monke
     sets[3], sets[4] = True, [False, True, False, False, False]
     shares = rng.dirichlet(np.ones(c), n).astype(np.float32)
     x = np.arange(n)[:, None]
-    monkeypatch.setattr(module, "VALUES_AT_ONCE", 30)
+    monkeypatch.setattr(module, "PROBABILITIES_AT_ONCE", 30)
     seen = []
 
     def probabilities(part):
         seen.append(len(part))
         return shares[part[:, 0]]
 
-    found = opinions(probabilities, x, Candidates.of(sets))
+    found = predict_sets(probabilities, x, Candidates.of(sets))
     assert max(seen) <= 8
     assert sum(seen) == n
     for i in range(n):
@@ -37,9 +37,9 @@ def test_opinions_are_those_of_a_plain_loop_however_many_rows_come_at_once(monke
         np.testing.assert_allclose(found.of_set[i], shares[i][sets[i]].sum(), rtol=1e-6)
 
 
-def test_opinions_are_put_row_by_row_and_kept_as_tensors():
-    whole, part = Opinions.nothing(4), Opinions.nothing(2)
+def test_predictions_are_put_row_by_row_and_stored_as_tensors():
+    whole, part = SetPredictions.empty(4), SetPredictions.empty(2)
     part.inside[:], part.of_set[:] = [7, 8], [0.25, 0.5]
-    whole.put(np.asarray([3, 1]), Opinions.from_tensors(part.tensors()))
+    whole.put(np.asarray([3, 1]), SetPredictions.from_tensors(part.tensors()))
     assert whole.inside.tolist() == [0, 8, 0, 7]
     assert whole.of_set.tolist() == [0, 0.5, 0, 0.25]

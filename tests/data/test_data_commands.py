@@ -1,4 +1,4 @@
-"""The data commands as a user meets them."""
+"""The data commands as a user sees them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from ltpll.cli.data import app
 from ltpll.data.benchmarks import archives
-from ltpll.data.benchmarks.archives import Source
+from ltpll.data.benchmarks.archives import PublishedArchive
 from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.errors import InputError
 from support.image_archives import cifar10_files, tar_bytes
@@ -29,7 +29,7 @@ def archive(tmp_path, monkeypatch):
     path = tmp_path / "my [copy].tar.gz"
     path.write_bytes(tar_bytes(cifar10_files()[0], packed=True))
     md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    monkeypatch.setitem(archives.SOURCES, "cifar10", (Source("https://example.invalid/cifar-10-binary.tar.gz", md5),))
+    monkeypatch.setitem(archives.PUBLISHED_ARCHIVES, "cifar10", (PublishedArchive("https://example.invalid/cifar-10-binary.tar.gz", md5),))
     return path
 
 
@@ -45,7 +45,7 @@ def test_prepare_writes_the_set_and_says_where(archive, tmp_path):
     assert load_image_set("cifar10", root).x_train.shape == (35, 32, 32, 3)
 
 
-def test_prepare_honours_the_variable(archive, tmp_path, monkeypatch):
+def test_prepare_honours_the_environment_variable(archive, tmp_path, monkeypatch):
     monkeypatch.setenv("LTPLL_DATA", str(tmp_path / "variable"))
     assert data("prepare", "cifar10", "--archive", archive).exit_code == 0
     assert (tmp_path / "variable" / "cifar10" / "meta.json").exists()
@@ -60,7 +60,7 @@ def test_prepare_honours_the_variable(archive, tmp_path, monkeypatch):
         (("prepare", "cifar100", "--archive", "ARCHIVE", "--no-check"), "There is no train.bin"),
     ],
 )
-def test_what_the_user_can_mend_is_an_input_error(archive, tmp_path, arguments, fragment):
+def test_errors_that_the_user_can_fix_are_input_errors(archive, tmp_path, arguments, fragment):
     given = [archive if argument == "ARCHIVE" else argument for argument in arguments]
     result = data(*given, "--data-root", tmp_path / "root")
     assert isinstance(result.exception, InputError)
@@ -68,13 +68,13 @@ def test_what_the_user_can_mend_is_an_input_error(archive, tmp_path, arguments, 
     assert not (tmp_path / "root").exists()
 
 
-def test_no_check_takes_a_repacked_archive(archive, tmp_path):
+def test_no_check_accepts_a_repacked_archive(archive, tmp_path):
     archive.write_bytes(tar_bytes(cifar10_files(1)[0]))
     assert data("prepare", "cifar10", "--archive", archive, "--no-check", "--data-root", tmp_path).exit_code == 0
     assert np.array_equal(load_image_set("cifar10", tmp_path).y_train, cifar10_files(1)[1][0])
 
 
-def test_list_of_an_empty_root_names_the_commands(tmp_path, monkeypatch):
+def test_list_of_an_empty_root_names_the_commands_that_prepare_sets(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     result = data("list", "--data-root", tmp_path / "none")
     assert result.exit_code == 0
@@ -115,7 +115,7 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
         code = (
             "from ltpll.cli import data as commands\n"
             "from ltpll.data.benchmarks import archives\n"
-            f"archives.SOURCES['cifar10'] = (archives.Source({url!r}, '0' * 32),)\n"
+            f"archives.PUBLISHED_ARCHIVES['cifar10'] = (archives.PublishedArchive({url!r}, '0' * 32),)\n"
             "commands.app()"
         )
         arguments = [sys.executable, "-c", code, "prepare", "cifar10", "--data-root", str(tmp_path)]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Evaluate, Shots, Tally, best_epoch, evaluate, prior_distance, target_recovery
+from ltpll.evaluation.during_training import Evaluate, best_epoch
+from ltpll.evaluation.metrics import RunningEvaluation, Shots, evaluate, prior_distance, target_recovery
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -37,7 +38,7 @@ def test_parts_of_the_predictions_add_up_to_the_figures_of_all(seed, size):
     g = torch.Generator().manual_seed(seed)
     logits, labels = torch.randn(40, 7, generator=g), torch.randint(7, (40,), generator=g)
     counts = torch.randint(0, 200, (7,), generator=g)
-    tally = Tally(7, logits.device)
+    tally = RunningEvaluation(7, logits.device)
     for part, own in zip(logits.split(size), labels.split(size), strict=True):
         tally.add(part, own)
     expected, found = evaluate(logits, labels, counts), tally.evaluation(counts)
@@ -93,12 +94,12 @@ def trained(truth, rebalancer=None, epochs=3):
     x, _, sets = problem()
     model = build_model("mlp", 0, n_inputs=4, n_classes=3, hidden=(6,))
     trainer = PartialLabelTrainer(model, METHODS["proden"](), rebalancer, epochs=epochs, batch_size=20, lr=0.1, device="cpu")
-    return trainer.fit(x, sets, measure=truth)
+    return trainer.fit(x, sets, [truth])
 
 
 def test_a_record_holds_the_test_figures_recovery_and_both_priors():
     x, y, _ = problem()
-    trainer = trained(Evaluate(x, y, y), REBALANCERS["records"](n_features=6))
+    trainer = trained(Evaluate(x, y, y), REBALANCERS["records"]())
     record = trainer.history[-1]
     true_prior = np.asarray([0.5, 1 / 3, 1 / 6])
     prior = trainer.rebalancer.log_prior(trainer.head).exp()
@@ -145,5 +146,5 @@ def test_truth_that_does_not_fit_is_refused_before_training(change, message):
 def test_the_best_epoch_is_the_one_with_the_highest_balanced_accuracy():
     history = [{"epoch": 1, "loss": 0.0}, *({"epoch": e, "test": {"balanced_accuracy": a}} for e, a in ((2, 0.3), (3, 0.9), (4, 0.5)))]
     assert best_epoch(history)["epoch"] == 3
-    with pytest.raises(InputError, match="measure"):
+    with pytest.raises(InputError, match="Evaluate"):
         best_epoch(history[:1])

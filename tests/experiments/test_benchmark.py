@@ -1,12 +1,13 @@
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cli.progress import watch_epochs
+from ltpll.cli.progress import ProgressBar
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem, experiment_run, train
@@ -30,7 +31,7 @@ def test_the_defaults_are_the_papers_protocol():
     assert (made.model, made.width, made.views, made.method, made.rebalancer) == ("resnet18", 64, "paper", "corr", "records")
 
 
-def test_an_experiment_and_its_config_are_the_same_thing():
+def test_an_experiment_is_restored_from_its_config():
     made = Experiment.from_mapping({**SMALL, "extras": ["mixup"], "options": {"lw": {"beta": 2}}, "method": "lw"})
     config = made.config()
     assert config.pop("experiment") == "images"
@@ -47,13 +48,13 @@ def test_an_experiment_and_its_config_are_the_same_thing():
         ({"superclass": "yes"}, "superclass is 'yes'"),
     ],
 )
-def test_a_config_that_makes_no_sense_is_refused_by_name(change, message):
+def test_a_wrong_entry_of_a_config_is_named(change, message):
     with pytest.raises(InputError, match=message):
         Experiment.from_mapping({**SMALL, **change})
 
 
 def test_a_config_without_data_is_refused():
-    with pytest.raises(InputError, match="names no data"):
+    with pytest.raises(InputError, match="does not name an image set"):
         Experiment.from_mapping({})
 
 
@@ -80,7 +81,7 @@ def test_superclass_ambiguity_needs_superclasses_and_prefers_them():
     assert same > dense[np.arange(len(drawn.y)), (drawn.y + 2) % 4].mean()
 
 
-def test_an_image_set_with_sets_of_its_own_is_taken_as_it_is():
+def test_an_image_set_with_its_own_candidates_is_used_unchanged():
     own = Candidates.from_sets([[c, (c + 1) % 4] for c in coloured_images().y_train])
     drawn = draw_problem(Experiment.from_mapping(SMALL), coloured_images(candidates=own))
     assert len(drawn.y) == 96
@@ -97,7 +98,7 @@ def test_options_reach_the_part_they_name():
 
 
 @pytest.mark.parametrize("rebalancer", ["none", "records"])
-def test_a_run_leaves_its_record_and_none_brings_the_posthoc_row(tmp_path, rebalancer):
+def test_a_run_writes_its_record_and_none_includes_the_posthoc_row(tmp_path, rebalancer):
     experiment = Experiment.from_mapping({**SMALL, "rebalancer": rebalancer, "extras": ["mixup"]})
     run = experiment_run(tmp_path, experiment)
     train(run, coloured_images(), device="cpu", measure_every=2)
@@ -121,10 +122,10 @@ def test_training_images_learns(tmp_path):
 
 def call(root, *arguments, cwd):
     options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
-    return ltpll("train", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
+    return ltpll("benchmark", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
 
 
-def test_the_train_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):
+def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):
     (tmp_path / "config.yaml").write_text("method: proden\nepochs: 2\nrebalancer: none\n")
     first = call(root, "--config", "config.yaml", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -153,14 +154,15 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
     run = Run(tmp_path, {"seed": 0})
     run.start()
     for epochs in ((1, 2, 3), (3, 4)):  # a process that is killed before its third epoch is in a checkpoint, and the next
-        watch, close = watch_epochs(run, 4, tensorboard=True)
+        progress = ProgressBar(run, 4, tensorboard=True)
         for epoch in epochs:
-            watch({"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1})
-        close()
-        time.sleep(1.1)  # the files' names count seconds
+            record = {"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1}
+            progress.on_epoch_end(SimpleNamespace(epoch=epoch), record)
+        progress.close()
+        time.sleep(1.1)  # file names contain the time in seconds
     events = EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()
-    assert [(one.step, one.value) for one in events.Scalars("loss")] == [(1, 31.0), (2, 32.0), (3, 23.0), (4, 24.0)]
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 31.0), (2, 32.0), (3, 23.0), (4, 24.0)]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
         (["--engine", "captured"], "needs a CUDA device"),
     ],
 )
-def test_bad_settings_are_one_sentence_and_exit_2(root, tmp_path, arguments, message):
+def test_a_bad_setting_exits_with_2_and_one_sentence(root, tmp_path, arguments, message):
     result = call(root, *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert message in result.stderr

@@ -1,6 +1,7 @@
 """Linear probing and t-SNE of finished runs."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment, experiment_run, train
-from ltpll.experiments.probe import Probe, balanced_rows, features_of, fit_probe, open_run, reopened, top_accuracies
+from ltpll.experiments.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, reopened, top_accuracies
+from ltpll.runs.run import Run
+from ltpll.runs.schema import Kind
 from support.commands import ltpll
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -37,15 +40,15 @@ def clusters(n=60, n_classes=5, n_features=8, spread=1.5):
 
 def test_a_probe_is_about_as_good_as_a_logistic_regression():
     x, y = clusters()
-    ours = top_accuracies(fit_probe(x, y, 5, 0, Probe(epochs=300, batch_size=50, lr=0.1, final_lr=1e-3)), x, y)["top1"]
+    ours = top_accuracies(fit_probe(x, y, 5, 0, ProbeRecipe(epochs=300, batch_size=50, lr=0.1, last_lr=1e-3)), x, y)["top1"]
     theirs = LogisticRegression(C=1e3, max_iter=2000).fit(x.numpy(), y.numpy()).score(x.numpy(), y.numpy())
     assert ours == pytest.approx(theirs, abs=0.03)
 
 
-def test_a_probe_is_the_same_for_the_same_seed_and_leaves_torchs_own_state():
+def test_a_probe_depends_on_its_seed_alone_and_leaves_torchs_random_state_unchanged():
     x, y = clusters()
     before = torch.get_rng_state()
-    one, two = (fit_probe(x, y, 5, 3, Probe(epochs=2)) for _ in range(2))
+    one, two = (fit_probe(x, y, 5, 3, ProbeRecipe(epochs=2)) for _ in range(2))
     assert torch.equal(one.weight, two.weight)
     assert torch.equal(before, torch.get_rng_state())
 
@@ -67,13 +70,13 @@ def test_rows_are_balanced_and_too_many_are_refused():
 
 def test_a_reopened_run_predicts_what_its_record_says(trained):
     _, run = trained
-    trainer = reopened(open_run(run.folder), coloured_images(), "cpu")
+    trainer = reopened(Run.open(run.folder), coloured_images(), "cpu")
     assert trainer.epoch == 3
     own = coloured_images()
     predicted = trainer.predict(torch.from_numpy(own.x_test).permute(0, 3, 1, 2))
     accuracy = np.mean([np.mean(predicted[own.y_test == c] == c) for c in range(4)])
     assert accuracy == pytest.approx(run.result()["last"]["test"]["balanced_accuracy"], abs=1e-5)
-    assert features_of(trainer, own.x_test).shape == (24, 16)
+    assert image_features(trainer, own.x_test).shape == (24, 16)
 
 
 def call(trained, command, *arguments):
@@ -82,13 +85,13 @@ def call(trained, command, *arguments):
     return ltpll(command, run.folder, *options)
 
 
-def test_the_probe_command_keeps_what_it_shows(trained):
+def test_the_probe_command_writes_the_figures_it_prints(trained):
     result = call(trained, "probe", "--shots", "full 5", "--epochs", "20")
     assert result.returncode == 0, result.stderr
     kept = json.loads((trained[1].folder / "probe.json").read_text())
     assert [(one["shots"], one["examples"]) for one in kept["results"]] == [(None, 96), (5, 20)]
     for one in kept["results"]:
-        assert 0 <= one["top1"] <= one["top5"] == 1.0  # of four classes
+        assert 0 <= one["top1"] <= one["top5"] == 1.0  # there are only four classes
         assert f"{100 * one['top1']:.2f}" in result.stdout
 
 
@@ -99,7 +102,7 @@ def test_the_tsne_command_draws_a_picture(trained, tmp_path):
         assert len(picture.convert("RGB").getcolors(2**24)) > 4
 
 
-@pytest.mark.parametrize(("arguments", "message"), [(["--shots", "few"], "no number of examples"), (["--shots", "99"], "has 24")])
+@pytest.mark.parametrize(("arguments", "message"), [(["--shots", "few"], "not a number of examples"), (["--shots", "99"], "has 24")])
 def test_bad_requests_are_one_sentence_and_exit_2(trained, arguments, message):
     result = call(trained, "probe", *arguments)
     assert result.returncode == 2
@@ -108,9 +111,51 @@ def test_bad_requests_are_one_sentence_and_exit_2(trained, arguments, message):
 
 
 def test_a_folder_without_config_or_checkpoint_is_refused(tmp_path):
-    assert "no run's folder" in refusal(lambda: open_run(tmp_path), InputError)
-    for content in ("[]", "{}", '{"data": 1}', "[" * 100_000):
+    def opened():
+        return Run.open(tmp_path, Kind.BENCHMARK)
+
+    assert "not a run folder" in refusal(opened, InputError)
+    for content, reason in (
+        ("[]", "not a mapping"),
+        ("[" * 100_000, "damaged"),
+        ("{}", "a run of another kind"),
+        ('{"data": 1}', "a run of another kind"),
+    ):
         (tmp_path / "config.json").write_text(content)
-        assert "no run's folder" in refusal(lambda: open_run(tmp_path), InputError)
-    (tmp_path / "config.json").write_text('{"data": "cifar10"}')
-    assert "no checkpoint" in refusal(lambda: open_run(tmp_path), InputError)
+        assert reason in refusal(opened, InputError)
+    (tmp_path / "config.json").write_text('{"experiment": "own", "data": "cifar10"}')
+    assert "it is a run on a table, not a benchmark run" in refusal(opened, InputError)
+    (tmp_path / "config.json").write_text('{"experiment": "images", "data": "cifar10"}')
+    assert "no checkpoint" in refusal(lambda: reopened(opened(), coloured_images(), "cpu"), InputError)
+
+
+@pytest.fixture(scope="module")
+def renamed(trained, tmp_path_factory):
+    """The same run under another name in another folder."""
+    root, run = trained
+    folder = tmp_path_factory.mktemp("moved") / "my best run"
+    shutil.copytree(run.folder, folder)
+    return root, Run.open(folder)
+
+
+def test_a_renamed_run_is_probed_and_drawn_where_it_lies(trained, renamed, tmp_path):
+    for one in (trained, renamed):
+        result = call(one, "probe", "--shots", "5", "--epochs", "20")
+        assert result.returncode == 0, result.stderr
+    first, second = (json.loads((one[1].folder / "probe.json").read_text()) for one in (trained, renamed))
+    assert renamed[1].folder.name == "my best run"
+    assert first == second
+    assert call(renamed, "tsne", "--out", str(tmp_path / "picture.png")).returncode == 0
+    assert not (renamed[1].root / trained[1].key).exists()
+
+
+def test_a_renamed_run_is_reported_and_described_as_before(trained, renamed, tmp_path):
+    assert renamed[1].result() == trained[1].result()
+    pages, described = [], []
+    for root, run in (trained, renamed):
+        assert ltpll("report", run.folder, "--out", tmp_path / "page.html").returncode == 0
+        pages.append((tmp_path / "page.html").read_text())
+        found = ltpll("data", "describe", run.folder, "--data-root", root / "data", "--json")
+        described.append({name: value for name, value in json.loads(found.stdout).items() if name != "source"})
+    assert pages[0] == pages[1]
+    assert described[0] == described[1]

@@ -42,11 +42,11 @@ def test_it_does_not_matter_how_often_an_example_of_another_class_repeats():
     alone = balanced_contrast(vectors[:4], labels[:4], centres, 0.1)
 
     def of_the_first_four(repeats):
-        """The mean over the first four when class 2, at its centre, comes that often."""
+        """The mean loss of the first four examples when class 2, at its centre, is repeated."""
         many = torch.cat([vectors[:4], centres[2:].repeat(repeats, 1)])
         names = torch.cat([labels[:4], torch.full((repeats,), 2)])
         everyone = balanced_contrast(many, names, centres, 0.1) * (4 + repeats)
-        # Those of class 2 are all alike: each one's own loss, by the same formula, from a batch in which it is the anchor.
+        # The examples of class 2 are identical: the loss of each, by the same formula, from a batch in which it is the anchor.
         own = balanced_contrast(torch.cat([many[4:], many[:4]]), torch.cat([names[4:], names[:4]]), centres, 0.1) * (4 + repeats)
         assert own == pytest.approx(float(everyone), rel=1e-5)
         anchor = many[4]
@@ -69,7 +69,7 @@ def attached_bcl(**options):
 
 
 @pytest.mark.parametrize("name", ["proden", "lw", "cavl", "corr"])
-def test_the_term_compares_two_views_by_the_candidate_believed_most(name):
+def test_the_term_compares_two_views_by_the_candidate_with_the_largest_target(name):
     method = METHODS[name]()
     p = problem(method)
     g = torch.Generator().manual_seed(4)
@@ -82,7 +82,7 @@ def test_the_term_compares_two_views_by_the_candidate_believed_most(name):
     torch.testing.assert_close(extra.loss(method, step, None, None), expected)
 
 
-def test_it_starts_when_targets_are_refined_and_has_parameters_of_its_own():
+def test_it_starts_when_targets_are_refined_and_has_its_own_parameters():
     extra = attached_bcl()
     assert [extra.active(epoch) for epoch in range(3)] == [False, True, True]
     assert {name.split(".")[0] for name, _ in extra.named_parameters()} == {"projector", "centres"}

@@ -48,6 +48,6 @@ def test_nothing_is_mixed_before_the_first_epoch_of_refinement():
 
 
 @pytest.mark.parametrize("alpha", [0, -1, 0.5])
-def test_an_alpha_that_is_no_positive_whole_number_is_refused(alpha):
+def test_an_alpha_that_is_not_a_positive_integer_is_refused(alpha):
     with pytest.raises(InputError, match="alpha"):
         EXTRAS["mixup"](alpha=alpha)

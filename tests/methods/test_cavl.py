@@ -5,7 +5,7 @@ from ltpll.methods import METHODS
 from support.problems import inside, problem
 
 
-def test_the_candidate_with_the_largest_activation_value_is_believed():
+def test_the_candidate_with_the_largest_activation_value_is_the_target():
     method = METHODS["cavl"]()
     p = problem(method)
     z = p.outputs.logits[0].tolist()
@@ -15,7 +15,7 @@ def test_the_candidate_with_the_largest_activation_value_is_believed():
         assert new[i].tolist() == [float(j == best) for j in range(len(z[i]))]
 
 
-def test_a_candidate_is_believed_even_when_every_candidate_scores_negative():
+def test_the_target_is_a_candidate_even_if_every_candidate_scores_negative():
     method = METHODS["cavl"]()
     logits = torch.tensor([[5.0, -1.0, -2.0, 4.0]])
     candidates = torch.tensor([[False, True, True, False]])
@@ -31,7 +31,7 @@ def test_the_activation_value_is_not_the_logit():
     assert method.disambiguate(Outputs((logits,), (logits,)), candidates / 2, candidates).tolist() == [[0, 1]]
 
 
-def test_loss_is_the_cross_entropy_of_the_believed_candidate():
+def test_loss_is_the_cross_entropy_of_the_chosen_candidate():
     method = METHODS["cavl"]()
     p = problem(method)
     believed = method.disambiguate(p.outputs, p.targets, p.candidates)

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from ltpll.blocks.selection import folded_beta, partners_among
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.training.trainer import PartialLabelTrainer
@@ -108,7 +108,7 @@ def test_it_learns_the_squares_and_its_second_head_is_better_in_the_tail():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(32,))
     method = METHODS["htc"](ramp_epochs=10)
     trainer = PartialLabelTrainer(model, method, epochs=40, batch_size=64, lr=0.1, device="cpu", views=Views(strong=(Jitter(0.05),)))
-    trainer.fit(x, candidates, measure=Evaluate(*four_squares([100] * 4, seed=1), y), measure_every=40)
+    trainer.fit(x, candidates, [Evaluate(*four_squares([100] * 4, seed=1), y, every=40)])
     last = trainer.history[-1]
     assert last["test"]["balanced_accuracy"] > 0.8
     assert last["tail"]["per_class"][0] > last["head"]["per_class"][0] + 0.1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -34,8 +34,8 @@ def accuracy_on_digits(method, rebalancer="none", extras=(), epochs=8, lr=0.1, w
         lr=lr,
         device="cpu",
     )
-    truth = Evaluate(digits.x_test[test], digits.y_test[test], y)
-    trainer.fit(x, uniform_candidates(y, N_CLASSES, 0.3, seed=0), measure=truth, measure_every=epochs)
+    truth = Evaluate(digits.x_test[test], digits.y_test[test], y, every=epochs)
+    trainer.fit(x, uniform_candidates(y, N_CLASSES, 0.3, seed=0), [truth])
     return trainer.history[-1]["test"]["balanced_accuracy"]
 
 

@@ -39,12 +39,12 @@ def test_prototypes_are_running_means_over_one_example_after_the_other():
     expected = [row.clone() for row in method.prototypes]
     for vector, label in zip(vectors, labels.tolist(), strict=True):
         expected[label] = 0.9 * expected[label] + 0.1 * vector
-    method.move_prototypes(vectors, labels)
+    method.update_prototypes(vectors, labels)
     torch.testing.assert_close(method.prototypes, torch.stack([row / row.norm() for row in expected]))
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_a_step_is_cross_entropy_and_the_contrast_of_those_believed_to_be_of_one_class(epoch):
+def test_a_step_is_cross_entropy_plus_the_contrast_of_examples_with_the_same_likely_label(epoch):
     method = attached(METHODS["pico"](queue=20, momentum=0.5))
     method.start_epoch(epoch, 10)
     _, earlier = step_and_views(method, seed=3)
@@ -82,7 +82,7 @@ def test_a_rebalancer_decides_which_candidate_is_the_likeliest():
 
 
 def test_prototypes_separate():
-    """Farther apart after training than projections of different classes are before it, and each among its own examples."""
+    """They are farther apart after training than projections of different classes were before, and close to their own examples."""
     x, y = four_squares([80] * 4, seed=0)
     candidates = uniform_candidates(y, 4, 0.3, seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(32,))
@@ -107,7 +107,7 @@ def test_only_the_weak_view_goes_through_the_trained_network():
     assert METHODS["pico"]().n_forward_views == 1
 
 
-def test_the_network_that_follows_is_not_trained_and_keeps_up():
+def test_the_momentum_encoder_is_not_trained_and_follows_the_network():
     x, y = four_squares([20] * 4, seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
     method = METHODS["pico"](queue=64, momentum=0.5)

@@ -9,7 +9,8 @@ from ltpll.blocks.selection import folded_beta, partners_among
 from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Evaluate, prior_distance
+from ltpll.evaluation.during_training import Evaluate
+from ltpll.evaluation.metrics import prior_distance
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -33,7 +34,7 @@ def trained(epochs=60, **options):
     method = METHODS["solar"](**{"queue": 512, "ramp_epochs": 10, **options})
     views = Views(strong=(Jitter(0.05),))
     trainer = PartialLabelTrainer(model, method, epochs=epochs, batch_size=64, lr=0.3, device="cpu", views=views)
-    return trainer.fit(x, candidates, measure=Evaluate(*four_squares([50] * 4, seed=1), y)), y
+    return trainer.fit(x, candidates, [Evaluate(*four_squares([50] * 4, seed=1), y)]), y
 
 
 def test_a_step_is_the_published_formula_written_out():
@@ -42,7 +43,7 @@ def test_a_step_is_the_published_formula_written_out():
     p = problem(method)
     n = len(p.targets)
     earlier = problem(method, seed=5)
-    method.dealt_out(earlier.outputs.logits[0], earlier.candidates)
+    method.assign_labels(earlier.outputs.logits[0], earlier.candidates)
     step = step_of(p)
     loss = method.step_loss(step)
 
@@ -85,7 +86,7 @@ def test_the_first_epoch_learns_from_the_targets_alone():
     torch.testing.assert_close(method.step_loss(step_of(p)), cross_entropy(p.outputs.logits[0], p.targets))
 
 
-def test_strength_and_quota_rise_to_their_end_and_start_again_with_the_network():
+def test_strength_and_quota_grow_to_their_final_values_and_restart_with_the_network():
     method = attached(METHODS["solar"](estimation_epochs=80, ramp_epochs=50))
     seen = {}
     for epoch in (0, 1, 25, 50, 79, 80, 105, 199):
@@ -104,18 +105,18 @@ def test_strength_and_quota_rise_to_their_end_and_start_again_with_the_network()
 
 
 @pytest.mark.parametrize(("n_epochs", "expected"), [(800, 100), (1000, 100), (200, 50), (3, 0)])
-def test_without_a_word_it_starts_anew_after_a_quarter_and_at_most_a_hundred_epochs(n_epochs, expected):
+def test_by_default_it_restarts_after_a_quarter_and_at_most_a_hundred_epochs(n_epochs, expected):
     assert METHODS["solar"]().restart(n_epochs) == expected
 
 
-def test_dealt_out_labels_give_each_class_its_share_over_batch_and_queue():
+def test_assigned_labels_give_each_class_its_share_over_batch_and_queue():
     method = attached(METHODS["solar"](queue=300))
     prior = torch.softmax(torch.linspace(0, -2, N_CLASSES), dim=0)
     method.prior.copy_(prior)
     p = [problem(method, batch=50, seed=seed, scale=0.5) for seed in range(6)]
     total = torch.zeros(N_CLASSES)
     for one in p:
-        total += method.dealt_out(one.outputs.logits[0], one.candidates).sum(0)
+        total += method.assign_labels(one.outputs.logits[0], one.candidates).sum(0)
     torch.testing.assert_close(total / 300, prior, atol=0.02, rtol=0)
     assert int((method.queue.labels >= 0).sum()) == 300
 
@@ -139,7 +140,7 @@ def test_the_prior_is_a_running_mean_of_how_often_each_candidate_is_the_likelies
     assert trainer.method.prior.tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_network_targets_and_learning_rate_start_anew_after_the_estimation():
+def test_network_targets_and_learning_rate_restart_after_the_estimation():
     weights = {}
     x, y = four_squares(SIZES, seed=0)
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
@@ -169,11 +170,11 @@ def test_network_targets_and_learning_rate_start_anew_after_the_estimation():
     assert [weights[epoch]["queue"] for epoch in (0, 2, 3)] == [0, 64, 0]
     rates = [record["lr"] for record in trainer.history]
     assert rates[3] == rates[0] == 0.01
-    assert rates[:3] == pytest.approx(rates[3:6])  # the same schedule, broken off
-    assert not torch.allclose(trainer.method.prior, torch.full((4,), 0.25))  # which is not forgotten
+    assert rates[:3] == pytest.approx(rates[3:6])  # the same schedule, interrupted
+    assert not torch.allclose(trainer.method.prior, torch.full((4,), 0.25))  # the prior survives the restart
 
 
-def test_la_subtracts_its_own_prior_at_prediction_and_is_judged_beside_the_rest():
+def test_la_subtracts_the_methods_prior_at_prediction_and_is_also_evaluated_as_a_variant():
     trainer, _ = trained(epochs=10)
     with_la, _ = trained(epochs=10, la=True)
     x, _ = four_squares([50] * 4, seed=1)
@@ -186,7 +187,7 @@ def test_la_subtracts_its_own_prior_at_prediction_and_is_judged_beside_the_rest(
 def test_a_rebalancer_is_refused_and_la_named_instead():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     views = Views(strong=(Jitter(0.1),))
-    make = lambda: PartialLabelTrainer(model, METHODS["solar"](), REBALANCERS["records"](n_features=256), views=views)  # noqa: E731
+    make = lambda: PartialLabelTrainer(model, METHODS["solar"](), REBALANCERS["records"](), views=views)  # noqa: E731
     assert "`la`" in refusal(make, InputError)
 
 
@@ -196,7 +197,7 @@ def test_an_impossible_option_is_refused(options):
         METHODS["solar"](**options)
 
 
-def test_starting_anew_after_the_last_epoch_is_refused():
+def test_a_restart_after_the_last_epoch_is_refused():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     with pytest.raises(InputError, match="train longer"):
         PartialLabelTrainer(model, METHODS["solar"](estimation_epochs=10), epochs=10, views=Views(strong=(Jitter(0.1),)))

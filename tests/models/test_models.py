@@ -1,4 +1,4 @@
-"""Models give the head's logits and the features that the head saw; builders are repeatable and leave no trace."""
+"""Models return logits and features; builders are reproducible and leave the random state alone."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_an_unknown_model_is_answered_with_the_known_ones(name, hint):
         ("mlp", {"n_inputs": "3", "n_classes": 2}, "n_inputs"),
     ],
 )
-def test_options_that_build_no_model_are_refused_in_one_sentence(name, options, word):
+def test_options_that_do_not_build_a_model_are_refused_in_one_sentence(name, options, word):
     message = refusal(lambda: build_model(name, 0, **options))
     assert repr(name) in message
     assert word in message
@@ -202,7 +202,7 @@ def test_options_that_build_no_model_are_refused_in_one_sentence(name, options, 
 
 
 class Branching(nn.Module):
-    """A network of somebody else's: two layers of its own, then a linear one called fc."""
+    """A third-party network: two layers, then a linear one called fc."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class Nested(nn.Module):
 
 
 class Headed(nn.Module):
-    """A head below a head: every part of the path counts."""
+    """A nested head: every part of the path matters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ def test_splitting_off_the_head_keeps_the_function_of_the_network(head, build, d
 
 
 @pytest.mark.parametrize("head", ["head", "stem.weight", "stem.0", "fc.bias", "", "forward", "features.classifier", "fc.fc"])
-def test_a_head_that_is_no_linear_layer_is_refused_with_the_linear_ones(head):
+def test_a_head_that_is_not_a_linear_layer_is_refused_with_the_linear_ones(head):
     network = Branching()
     before = copy.deepcopy(network)
     message = refusal(lambda: split_head(network, head))

@@ -1,4 +1,4 @@
-"""Batch norm, shortcut and ReLU in one layer, against the three in a row; kernels without a GPU run in Triton's interpreter."""
+"""Batch norm, shortcut and ReLU in one layer equal the three operations; without a GPU, kernels run in Triton's interpreter."""
 
 import pytest
 import torch
@@ -34,11 +34,11 @@ def in_a_row(made, x, shortcut):
     out = F.batch_norm(x, mean, var, made.weight, made.bias, made.training, 0.1, made.eps)
     out = out if shortcut is None else out + shortcut
     out = torch.relu(out) if made.relu else out
-    return out, out[:, :, ::2, ::2] if made.thins else out, mean, var
+    return out, out[:, :, ::2, ::2] if made.subsamples else out, mean, var
 
 
 def gradients(results, used, wanted):
-    """Of a function that weighs every value differently, of the results used."""
+    """The gradients of a function that weights every value of the used results differently."""
     total = sum((one * torch.linspace(-1, 1, one.numel(), device=DEVICE).view_as(one).sin() * (one + 1)).sum() for one in used(results))
     return torch.autograd.grad(total, wanted)
 
@@ -55,16 +55,16 @@ CASES = [
 
 
 @pytest.mark.parametrize("used", USED)
-@pytest.mark.parametrize(("channels", "height", "width", "adds", "relu", "thins"), CASES)
-def test_kernels_give_the_results_and_gradients_of_the_three_in_a_row(channels, height, width, adds, relu, thins, used):
+@pytest.mark.parametrize(("channels", "height", "width", "adds", "relu", "subsamples"), CASES)
+def test_kernels_give_the_results_and_gradients_of_the_three_in_a_row(channels, height, width, adds, relu, subsamples, used):
     x, shortcut = inputs(channels, height, width)
-    made = layer(channels, relu=relu, thins=thins)
+    made = layer(channels, relu=relu, subsamples=subsamples)
     wanted = [x, made.weight, made.bias, *([shortcut] if adds else [])]
     expected = in_a_row(made, x, shortcut if adds else None)
     expected_gradients = gradients(expected, USED[used], wanted)
 
-    figures = (made.weight, made.bias, made.running_mean, made.running_var, made.num_batches_tracked, made._counter)
-    results = norm_kernels.NormReLUFunction.apply(x, shortcut if adds else None, *figures, 0.1, made.eps, relu, thins)
+    statistics = (made.weight, made.bias, made.running_mean, made.running_var, made.num_batches_tracked, made._counter)
+    results = norm_kernels.NormReLUFunction.apply(x, shortcut if adds else None, *statistics, 0.1, made.eps, relu, subsamples)
     for ours, theirs in zip((*results, made.running_mean, made.running_var), expected, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
     assert made.num_batches_tracked == 1
@@ -80,26 +80,26 @@ def test_a_mean_far_from_zero_leaves_the_variance_exact():
     made.running_mean.fill_(1000.0)
     with torch.no_grad():
         x = 1000 + 0.1 * x / x.std()
-    figures = (made.weight, made.bias, made.running_mean, made.running_var, made.num_batches_tracked, made._counter)
-    norm_kernels.NormReLUFunction.apply(x, None, *figures, 1.0, made.eps, False, False)
+    statistics = (made.weight, made.bias, made.running_mean, made.running_var, made.num_batches_tracked, made._counter)
+    norm_kernels.NormReLUFunction.apply(x, None, *statistics, 1.0, made.eps, False, False)
     torch.testing.assert_close(made.running_var, x.double().var((0, 2, 3)).float(), atol=0, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("adds", "thins"), [(False, False), (True, False), (True, True)])
-def test_the_line_of_prediction_is_batch_norm_with_running_figures(adds, thins):
+@pytest.mark.parametrize(("adds", "subsamples"), [(False, False), (True, False), (True, True)])
+def test_scale_and_shift_is_batch_norm_with_running_statistics(adds, subsamples):
     x, shortcut = (one.detach() for one in inputs(32, 4, 6))
-    made = layer(32, thins=thins).eval()
+    made = layer(32, subsamples=subsamples).eval()
     scale = made.weight * torch.rsqrt(made.running_var + made.eps)
-    ours = norm_kernels.apply_line(x, scale, made.bias - made.running_mean * scale, shortcut if adds else None, True, thins)
+    ours = norm_kernels.scale_and_shift(x, scale, made.bias - made.running_mean * scale, shortcut if adds else None, True, subsamples)
     for one, expected in zip(ours, in_a_row(made, x, shortcut if adds else None)[:2], strict=True):
         torch.testing.assert_close(one, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(("adds", "relu", "thins"), [(False, True, False), (True, True, True), (True, False, False)])
-def test_the_layer_is_the_three_in_a_row(training, adds, relu, thins):
+@pytest.mark.parametrize(("adds", "relu", "subsamples"), [(False, True, False), (True, True, True), (True, False, False)])
+def test_the_layer_is_the_three_in_a_row(training, adds, relu, subsamples):
     x, shortcut = inputs(24, 5, 4)  # not a power of two: without kernels, wherever this runs
-    made = layer(24, relu=relu, thins=thins).train(training)
+    made = layer(24, relu=relu, subsamples=subsamples).train(training)
     first, second, mean, var = in_a_row(made, x, shortcut if adds else None)
     ours = made(x, shortcut if adds else None)
     torch.testing.assert_close(ours[0], first)

@@ -8,7 +8,7 @@ from ltpll.errors import InputError, InputWarning
 from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, make_rebalancer, naive_softmax, problem
+from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, attached, make_rebalancer, naive_softmax, problem
 
 PRIOR = np.asarray(FREQUENCIES) / sum(FREQUENCIES)
 
@@ -42,12 +42,12 @@ def test_records_reads_its_mean_feature_with_the_current_head():
 @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
 def test_records_refuses_an_impossible_momentum(momentum):
     with pytest.raises(InputError, match="momentum"):
-        REBALANCERS["records"](n_features=3, momentum=momentum)
+        REBALANCERS["records"](momentum=momentum)
 
 
 def test_momentum_zero_keeps_the_last_batch_and_one_never_moves():
     p = problem(METHODS["proden"]())
-    last, never = (REBALANCERS["records"](n_features=N_FEATURES, momentum=m) for m in (0.0, 1.0))
+    last, never = (attached(REBALANCERS["records"](momentum=m)) for m in (0.0, 1.0))
     for rebalancer in (last, never):
         rebalancer.observe(p.outputs, p.head)
     torch.testing.assert_close(last.mean_feature, p.outputs.features[0].mean(0))
@@ -110,7 +110,7 @@ def test_epoch_records_uses_the_mean_prediction_of_the_last_whole_epoch():
 
 
 def trained_toward_the_head(name):
-    """A rebalancer that has watched a network which favours class 0 and neglects the last one."""
+    """A rebalancer that has observed a network that favours class 0 and neglects the last one."""
     rebalancer = make_rebalancer(name)
     head = torch.nn.Linear(N_FEATURES, N_CLASSES)
     with torch.no_grad():
@@ -167,7 +167,7 @@ class TestOracles:
         with pytest.raises(InputError, match="frequenc"):
             REBALANCERS[name](frequencies)
 
-    def test_an_absent_class_is_adjusted_like_the_rarest_and_said_so(self, name):
+    def test_an_absent_class_is_adjusted_like_the_rarest_with_a_warning(self, name):
         with pytest.warns(InputWarning, match="frequency 0"):
             oracle = REBALANCERS[name]([8, 0, 2])
         assert oracle.log_frequencies[1] == oracle.log_frequencies[2]

@@ -1,4 +1,4 @@
-"""The page of own data: one file, offline, escaped, searchable, with the numbers it was given."""
+"""The page of a run on a table: one file, offline, escaped, searchable, with the numbers it was given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from ltpll.errors import InputError
-from ltpll.report.cleaning_page import Contents, Example, render_own_page, write_own_page
+from ltpll.report.cleaning_page import Example, PageContents, render_cleaning_page, write_cleaning_page
 from support.browser import in_browser, is_owned, needs_browser, payloads
 
 HOSTILE = "</script><!--<script><img src=x onerror=document.title='owned'><b>\"'&amp;"
@@ -41,7 +41,7 @@ def contents(name="bee", n=30):
         )
         for i in range(n)
     ]
-    return Contents(
+    return PageContents(
         title="Labels of t.csv",
         facts=[("examples", str(n))],
         class_names=["ant", name, "cat"],
@@ -77,7 +77,7 @@ def data_of(text):
 
 
 def test_the_page_holds_the_numbers_that_it_was_given():
-    text = render_own_page(contents())
+    text = render_cleaning_page(contents())
     lines = re.findall(r'<tr><th scope="row">(\w+)</th>\s*<td class="bars">(.*?)</td>\s*(.*?)</tr>', text, flags=re.DOTALL)
     assert [name for name, _, _ in lines] == ["bee", "ant", "cat"]  # the most believed first
     shares = {name: re.findall(r"</span>([\d.]+%)</div>", bars) for name, bars, _ in lines}
@@ -102,7 +102,7 @@ def test_the_page_holds_the_numbers_that_it_was_given():
 
 
 def test_nothing_outside_the_page_is_referred_to_and_only_its_script_may_run():
-    text = render_own_page(contents())
+    text = render_cleaning_page(contents())
     assert not re.findall(r"https?://", text)
     assert "default-src 'none'" in text
     assert len(re.findall(r"<script>", text)) == text.count("'sha256-") == 1
@@ -110,30 +110,30 @@ def test_nothing_outside_the_page_is_referred_to_and_only_its_script_may_run():
 
 def test_parts_that_there_is_nothing_for_are_left_out():
     bare = replace(contents(), annotators=None, confusions=[], curves={"epoch": [1], "loss": [0.0]})
-    text = render_own_page(bare)
+    text = render_cleaning_page(bare)
     assert 'id="annotators"' not in text
     assert 'class="confusion"' not in text
     assert text.count("<polyline") == 1
     assert "--folds 5" not in text
-    assert "--folds 5" in render_own_page(replace(bare, judged_by_own=True))
-    assert "most uncertain of 1,000 examples" in render_own_page(replace(bare, n_examples=1000))
+    assert "--folds 5" in render_cleaning_page(replace(bare, judged_by_own=True))
+    assert "most uncertain of 1,000 examples" in render_cleaning_page(replace(bare, n_examples=1000))
 
 
 def test_hostile_text_is_shown_as_text():
     page = replace(contents(HOSTILE), title=HOSTILE, facts=[(HOSTILE, HOSTILE)], config={HOSTILE: HOSTILE})
     page = replace(page, annotators={**page.annotators, "annotator": [HOSTILE, "w2"]}, examples=[replace(page.examples[0], id=HOSTILE)])
-    text = render_own_page(page)
+    text = render_cleaning_page(page)
     assert "<img" not in text
     assert data_of(text)["classes"][1] == data_of(text)["examples"][0][0] == HOSTILE
     tags = re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
-    plain = render_own_page(replace(contents(), examples=[contents().examples[0]]))
+    plain = render_cleaning_page(replace(contents(), examples=[contents().examples[0]]))
     assert tags == re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>", "", plain, flags=re.DOTALL))
     assert html.escape(HOSTILE, quote=False)[:20] in text
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be written"):
-        write_own_page(tmp_path, contents())
+        write_cleaning_page(tmp_path, contents())
 
 
 def test_the_page_is_made_without_torch():
@@ -162,7 +162,7 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     text.value = ""; kind.value = "suspicious"; text.dispatchEvent(new Event("input"));
     document.body.dataset.seen = JSON.stringify(seen);
     """
-    text = re.sub(r"<meta http-equiv=.*?>", "", render_own_page(page))  # it would refuse the script that clicks
+    text = re.sub(r"<meta http-equiv=.*?>", "", render_cleaning_page(page))  # it would refuse the script that clicks
     path.write_text(text.replace("</body>", f"<script>{steps}</script></body>"))
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
@@ -176,13 +176,13 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
         [20, "20 of 30 shown", 3],
         [30, "30 of 30 shown", 3],
         [5, "5 of 5 shown", 0],
-        [0, "nothing found", 0],
+        [0, "No example matches.", 0],
     ]
     cards = re.findall(r'<article class="card">(.*?)</article>', shown, flags=re.DOTALL)
     assert len(cards) == 5
     assert html.escape(HOSTILE, quote=False) in cards[0]
     assert sum(card.count("<img") for card in cards) == 3
-    write_own_page(path, page)  # with its policy
+    write_cleaning_page(path, page)  # with its policy
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
     assert shown.count('<article class="card">') == 5

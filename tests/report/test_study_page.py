@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ltpll.errors import InputError
-from ltpll.report import html as frame
 from ltpll.report import study_page as page
+from ltpll.report import templates
 from ltpll.report.study_page import render_page, write_page
 from ltpll.runs.summary import Comparison
 from support.browser import in_browser, is_owned, needs_browser, payloads
@@ -360,7 +360,7 @@ def test_the_page_is_made_without_torch():
 
 
 def test_the_palette_has_the_colours_that_rows_ask_for():
-    style = frame.read_part("page.css")
+    style = templates.read_asset("page.css")
     assert set(re.findall(r"--row-(\d):", style)) == {str(i) for i in range(page.COLOURS)}
 
 

@@ -6,7 +6,7 @@ import torch
 
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import CheckpointWarning
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -14,6 +14,7 @@ from ltpll.runs.recording import record_training, rounded, snapshots
 from ltpll.runs.run import Run
 from ltpll.runs.schema import check_record
 from ltpll.training import state as resuming
+from ltpll.training.callbacks import OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
 from support.refusals import refusal
 
@@ -21,16 +22,16 @@ from support.refusals import refusal
 def record(run, *, stop_after=None, checkpoint_every=2, **more):
     x, y = four_squares([10, 20, 40, 80], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
-    trainer = PartialLabelTrainer(
-        model, METHODS["proden"](), REBALANCERS["records"](n_features=8), epochs=7, batch_size=32, lr=0.1, device="cpu"
-    )
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=7, batch_size=32, lr=0.1, device="cpu")
 
     def stop(epoch_record):
         if epoch_record["epoch"] == stop_after:
             raise KeyboardInterrupt
 
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
-    record_training(run, trainer, x, candidates, Evaluate(x, y, y), checkpoint_every=checkpoint_every, on_epoch=stop, note="kept", **more)
+    record_training(
+        run, trainer, x, candidates, Evaluate(x, y, y), checkpoint_every=checkpoint_every, callbacks=[OnEpoch(stop)], note="kept", **more
+    )
     return trainer
 
 
@@ -59,7 +60,7 @@ def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_it
         record(run, stop_after=5)
     newest = run.folder / "checkpoint.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(CheckpointWarning, match=r"checkpoint.safetensors is damaged \(.*\): it now lies in checkpoint.refused.safetensors"):
+    with pytest.warns(CheckpointWarning, match=r"safetensors is damaged \(.*\): it was renamed to checkpoint.refused.safetensors"):
         record(run)
     assert untimed(run.records()) == untimed(whole.records())
     assert run.result()["last"] == whole.result()["last"]
@@ -68,7 +69,7 @@ def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_it
 def test_of_many_classes_only_the_last_epoch_keeps_the_figures_of_each(tmp_path, monkeypatch):
     few, many = (Run(tmp_path / name, {"method": "proden", "rebalancer": "records", "seed": 0}) for name in ("few", "many"))
     record(few)
-    monkeypatch.setattr(resuming, "LONG", 3)  # there are four classes
+    monkeypatch.setattr(resuming, "LONG_LIST", 3)  # there are four classes
     with pytest.raises(KeyboardInterrupt):
         record(many, stop_after=5)
     trainer = record(many)

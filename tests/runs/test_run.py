@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import shutil
+import subprocess
 import warnings
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from ltpll.errors import BusyError, InputWarning
 from ltpll.runs.checksums import damaged_files
 from ltpll.runs.environment import _commit, code_fingerprint, environment
 from ltpll.runs.run import Run, config_hash, finished_in, read_result, results_under
+from ltpll.runs.schema import Kind
 from support.refusals import refusal
 
 CONFIG = {"method": "corr", "rebalancer": "records", "seed": 1, "options": {"momentum": 0.9, "hidden": [64, 32]}}
@@ -204,9 +207,10 @@ def test_a_damaged_or_foreign_result_is_refused_with_its_path(tmp_path, content,
 
 
 def test_a_result_that_is_missing_or_a_folder_is_refused(tmp_path):
-    assert refusal(lambda: read_result(tmp_path / "result.json")) == f"There is no result file {tmp_path / 'result.json'}."
+    missing = f"The result file {tmp_path / 'result.json'} cannot be read (there is no such file): check the path."
+    assert refusal(lambda: read_result(tmp_path / "result.json")) == missing
     assert "cannot be read" in refusal(lambda: read_result(tmp_path))
-    assert "There is no result file" in refusal(Run(tmp_path, CONFIG).result)
+    assert "is not finished" in refusal(Run(tmp_path, CONFIG).result)
 
 
 # ---- folders that cannot be written -----------------------------------------------------------------------------------
@@ -290,7 +294,7 @@ def test_every_bit_of_a_finished_run_s_files_counts(tmp_path):
             path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
             assert damaged_files(run.folder)
             if path.name == "result.json":
-                assert f"{path} is damaged" in refusal(run.result)
+                assert f"{run.folder} cannot be read (its file result.json is damaged" in refusal(run.result)
         path.write_bytes(whole)
     assert run.result()["key"] == run.key
 
@@ -329,15 +333,15 @@ def test_a_run_of_an_earlier_version_without_checksums_is_not_read(tmp_path):
     run = finished_run(tmp_path)
     (run.folder / "done").write_bytes(b"")
     assert not run.done
-    assert "no checksum of its file result.json: rerun the command" in refusal(run.result)
+    assert "no checksum of its file result.json): rerun the command" in refusal(run.result)
 
 
 def test_a_damaged_run_counts_as_missing_where_runs_are_collected_and_is_refused_where_they_are_shown(tmp_path):
     run = finished_run(tmp_path)
     assert [record["key"] for record in finished_in(tmp_path)] == [run.key]
     (run.folder / "result.json").unlink()
-    assert "has lost its file result.json" in refusal(lambda: finished_in(tmp_path))
-    with pytest.warns(InputWarning, match="has lost its file result.json"):
+    assert "its file result.json is missing" in refusal(lambda: finished_in(tmp_path))
+    with pytest.warns(InputWarning, match="its file result.json is missing"):
         assert finished_in(tmp_path, skip_damaged=True) == []
 
 
@@ -372,8 +376,111 @@ def test_a_named_run_lies_in_the_folder_of_that_name_and_leaves_other_files_alon
     assert "(different: seed)" in refusal(other.check_folder)
     other.check_folder(afresh=True)
     foreign = Run(tmp_path, {"experiment": "images"}, "mine")
-    assert "something else" in refusal(lambda: foreign.check_folder(afresh=True))
+    assert "of another kind" in refusal(lambda: foreign.check_folder(afresh=True))
     (run.folder / "config.json").write_text("{")
     assert "cannot be read" in refusal(run.check_folder)
     (tmp_path / "file").write_text("")
     assert "is a file" in refusal(Run(tmp_path, {}, "file").check_folder)
+
+
+# ---- opening an existing folder ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["hash", "renamed", "moved"])
+def test_a_finished_run_is_opened_whatever_its_folder_is_called(tmp_path, folder):
+    run = finished_run(tmp_path)
+    place = {"hash": run.folder, "renamed": tmp_path / "best run", "moved": tmp_path / "else" / "where" / run.key}[folder]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    expected = run.result()
+    run.folder.rename(place)
+    opened = Run.open(place)
+    assert opened.folder == place
+    assert opened.config == CONFIG
+    assert opened.key == run.key
+    assert opened.done
+    assert opened.result() == expected == read_result(place) == read_result(place / "result.json")
+    assert [record["loss"] for record in opened.records()] == [0.5, 0.25]
+    assert [record["key"] for record in finished_in(place.parent)] == [run.key]
+
+
+def test_the_folder_of_a_run_is_opened_from_within(tmp_path, monkeypatch):
+    run = finished_run(tmp_path, "mine")
+    monkeypatch.chdir(run.folder)
+    for path in (".", "", "../mine"):
+        assert Run.open(path).result() == run.result()
+
+
+def test_a_renamed_run_that_is_forgotten_leaves_other_files_in_its_folder(tmp_path):
+    run = finished_run(tmp_path)
+    run.folder.rename(tmp_path / "mine")
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    Run.open(tmp_path / "mine").forget()
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["config.json", "notes.txt"]
+
+
+def test_a_run_that_is_not_finished_is_opened_and_has_no_result(tmp_path):
+    run = Run(tmp_path, CONFIG)
+    run.start()
+    run.log({"epoch": 1})
+    opened = Run.open(run.folder)
+    assert not opened.done
+    assert opened.epochs_logged() == 1
+    assert refusal(opened.result) == f"The run {run.folder} cannot be read (it is not finished): rerun the command that started it."
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (None, "it is not a run folder, since it has no config.json"),
+        ("{", "its config.json is damaged: "),
+        ("[1]", "its config.json is damaged: it is not a mapping"),
+        ('{"lr": NaN}', "its config.json is damaged: "),
+        ('{"experiment": "own"}', "it is a run on a table, not a benchmark run"),
+        ('{"study": "toy"}', "it is a run of a study, not a benchmark run"),
+        ("{}", "it is a run of another kind, not a benchmark run"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_in_one_form(tmp_path, config, problem):
+    folder = tmp_path / "folder"
+    assert refusal(lambda: Run.open(folder)).startswith(f"The run {folder} cannot be read (there is no such folder): ")
+    folder.mkdir()
+    if config is not None:
+        (folder / "config.json").write_text(config)
+    assert refusal(lambda: Run.open(folder, Kind.BENCHMARK)).startswith(f"The run {folder} cannot be read ({problem}")
+
+
+def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_path):
+    for config, lacking in (
+        ({"experiment": "images"}, "no last epoch"),
+        ({"study": "toy"}, "no last epoch"),
+        ({"experiment": "own"}, "no source"),
+    ):
+        run = Run(tmp_path, config)
+        run.start()
+        run.finish({})
+        for read in (run.result, lambda run=run: read_result(run.folder), lambda: finished_in(tmp_path)):
+            assert lacking in refusal(read)
+        run.forget()
+    other = Run(tmp_path, {"mine": 1})  # of a program that we do not know
+    other.start()
+    other.finish({"anything": 1})
+    assert other.result()["anything"] == 1
+
+
+# ---- the source that a run was made with ------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_of_the_code_covers_every_module_of_the_package():
+    digest = hashlib.sha256()
+    for path in sorted(Path(ltpll.__file__).parent.rglob("*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
+    assert code_fingerprint() == digest.hexdigest()[:12]
+
+
+def test_the_commit_is_that_of_the_checkout(monkeypatch):
+    monkeypatch.delenv("LTPLL_COMMIT", raising=False)
+    root = Path(ltpll.__file__).parents[2]
+    if not (root / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout")
+    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    assert head.startswith(_commit().removesuffix("+changes"))

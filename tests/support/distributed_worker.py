@@ -9,6 +9,7 @@ import time
 import warnings
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -16,14 +17,15 @@ import torch.distributed as dist
 
 from ltpll.candidates import Candidates
 from ltpll.errors import CheckpointWarning
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training import distributed
-from ltpll.training.checkpoint import before_it
+from ltpll.training.callbacks import Checkpoint
+from ltpll.training.checkpoint import previous_checkpoint
 from ltpll.training.distributed import World, is_loss_of_a_process
 from ltpll.training.peer_failure import Lifeline
 from ltpll.training.signals import exit_on_sigterm
@@ -48,6 +50,7 @@ def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, 
     model = (
         build_model("small-cnn", 0, n_classes=3, n_channels=3) if images else build_model("mlp", 0, n_inputs=5, n_classes=3, hidden=(7,))
     )
+    model.double()
     context = {"n_features": model.head.in_features, "n_classes": 3, "class_frequencies": [20, 15, 10]}
     views = ImageViews("paper", (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)) if images else Views(weak=(Jitter(0.05),), strong=(Jitter(0.2, 0.1),))
     if poisoned:
@@ -59,7 +62,6 @@ def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, 
         REBALANCERS.create(rebalancer, context),
         [EXTRAS.create(name) for name in extras],
         views=views,
-        precision="float64",
         world=world,
         **options,
     )
@@ -75,7 +77,7 @@ def state(trained):
         **{
             f"{part}.{name}": value.cpu()
             for part in ("model", "method", "rebalancer", "extras")
-            for name, value in getattr(trained, part).state_dict().items()
+            for name, value in trained.state.modules[part].state_dict().items()
         },
         "losses": torch.tensor([record["loss"] for record in trained.history], dtype=torch.float64),
         "judged": torch.tensor([figures(record["test"]) for record in trained.history], dtype=torch.float64),
@@ -88,7 +90,7 @@ def trained_to_the_end(options, world):
     trained = trainer(world=world, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trained.fit(x, candidates, measure=Evaluate(x, y, y))
+        trained.fit(x, candidates, [Evaluate(x, y, y)])
     skipped = torch.tensor([record.get("skipped", 0) for record in trained.history])
     return {**state(trained), "predicted": trained.outputs(x).logits[0].cpu(), "skipped": skipped}
 
@@ -112,22 +114,22 @@ def leave_and_go_on(world, folder, how):
 
     first.step = step
     exit_on_sigterm()
-    distributed.EVERY = 0.0
+    distributed.SIGNAL_INTERVAL = 0.0
     try:
-        first.fit(x, candidates, measure=Evaluate(x, y, y), checkpoint=checkpoint)
+        first.fit(x, candidates, [Evaluate(x, y, y), Checkpoint(checkpoint)])
     except SystemExit as end:
-        (folder / f"{world.rank}.ended").write_text(f"{end.code} {first.epoch} {first._feed.step}")
+        (folder / f"{world.rank}.ended").write_text(f"{end.code} {first.epoch} {first.state.batches.step}")
     world.wait()
     if world.first:
         shutil.copy(checkpoint, folder / "left.safetensors")
         # The next training finds a damaged one, and the good one before it.
-        shutil.copy(checkpoint, before_it(checkpoint))
+        shutil.copy(checkpoint, previous_checkpoint(checkpoint))
         checkpoint.write_bytes(checkpoint.read_bytes()[:-50])
     world.wait()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", CheckpointWarning)
         again = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
-        again.fit(x, candidates, measure=Evaluate(x, y, y), checkpoint=checkpoint)
+        again.fit(x, candidates, [Evaluate(x, y, y), Checkpoint(checkpoint)])
     assert any(issubclass(one.category, CheckpointWarning) for one in warned) == world.first
     torch.save(state(again), folder / f"again-{world.rank}.pt")
 
@@ -142,11 +144,11 @@ def lose_one(world, folder, how):
         (folder / f"{world.rank}.lost").write_text(json.dumps({"lost": lost, "seconds": time.time() - float(died.read_text())}))
         os._exit(0)  # there is nobody left to take leave of
 
-    def die_in_the_third(pause):
+    def die_in_the_third(interrupted):
         if training.epoch == 2 and world.rank == world.size - 1:
             died.write_text(str(time.time()))
             os.kill(os.getpid(), signal.SIGKILL)
-        return train_epoch(pause)
+        return train_epoch(interrupted)
 
     training.train_epoch = die_in_the_third
     if how["device"] == "cuda":  # as for processes that torchrun starts
@@ -167,7 +169,7 @@ def main(folder, rank, size, how, cases):
         # NCCL wants a GPU for each process of a host; as hosts of their own they may share the one that is there.
         os.environ |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo"}
         torch.cuda.set_device(0)
-    where, patience = f"file://{folder / 'meet'}", timedelta(seconds=distributed.PATIENCE)
+    where, patience = f"file://{folder / 'meet'}", timedelta(seconds=distributed.STEP_TIMEOUT)
     dist.init_process_group("nccl" if on_cuda else "gloo", init_method=where, rank=rank, world_size=size, timeout=patience)
     world = World(rank, size, dist.new_group(backend="gloo"))
     pieces(world, folder, how["device"])
@@ -197,10 +199,14 @@ def pieces(world, folder, device):
         assert torch.equal(world.shares((whole,))[0][0], shares[0])
         torch.testing.assert_close(world.total(whole[world.part(n)].sum()), whole.sum())
     assert world.largest(world.rank) == world.size - 1
-    exchange = distributed.Exchange(world)
-    said = [exchange(7 if world.rank == world.size - 1 and k > 3 else 0) for k in range(200)]
+    signals = SimpleNamespace(pending=lambda: 0, add=lambda number: None)
+    shared = distributed.SharedSignals(signals, world)
+    said = []
+    for k in range(200):
+        signals.pending = lambda k=k: 7 if world.rank == world.size - 1 and k > 3 else 0
+        said.append(shared())
     assert world.agreed(said) == said  # the same after every call, everywhere
-    assert 7 in said
+    assert any(said)
     assert not any(said[:4])
     assert world.agreed(world.rank) == 0
     x = torch.tensor(float(world.rank + 1), device=device, requires_grad=True)
@@ -213,7 +219,7 @@ def pieces(world, folder, device):
     trained.insert(0, torch.nn.Parameter(torch.zeros(4, 4, device=device)[:, ::2]))  # with gaps in memory
     for number, parameter in enumerate(trained[:-1]):
         parameter.grad = torch.full_like(parameter, float(number + world.rank), memory_format=torch.contiguous_format)
-    world.mean_gradients(trained)
+    world.average_gradients(trained)
     for number, parameter in enumerate(trained[:-1]):
         assert parameter.grad.unique().tolist() == [number + (world.size - 1) / 2]
         assert parameter.grad.stride() == torch.zeros_like(parameter).stride()

@@ -18,7 +18,7 @@ import torch
 from ltpll.data.readers.tables import read_table
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments import benchmark as experiment
 from ltpll.experiments.benchmark import Experiment, experiment_run
 from ltpll.experiments.studies import digits, toy
@@ -45,7 +45,7 @@ def points_run(root, *, epochs=2, fresh=False, **options):
     trainer = PartialLabelTrainer(
         model,
         METHODS["corr"](),
-        REBALANCERS["records"](n_features=8),
+        REBALANCERS["records"](),
         [EXTRAS["mixup"]()],
         views=Views(strong=(Jitter(0.1),)),
         epochs=epochs,
@@ -77,12 +77,15 @@ def read_damaged_parquet(folder):
     print(refused, len(whole) - refused)
 
 
-def images_run(root, epochs=4, device="cpu", precision="float32", **options):
+def images_run(root, epochs=4, device="cpu", double=False, **options):
     """A recorded image experiment: a ResNet with batch norm, image views, RECORDS and mixup."""
     torch.set_num_threads(1)
     experiment.CHECKPOINT_SECONDS = 0.0
     settings = {"data": "cifar10", "imbalance": 2, "ambiguity": 0.2, "width": 2, "epochs": epochs, "batch_size": 16, "lr": 0.05}
-    settings |= {"precision": precision, "extras": ["mixup"]}
+    settings |= {"extras": ["mixup"]}
+    if double:
+        build_model = experiment.build_model
+        experiment.build_model = lambda *arguments, **more: build_model(*arguments, **more).double()
     run = experiment_run(Path(root), Experiment.from_mapping(settings))
     images = coloured_images(per_class=16, per_test_class=3, side=8)
     experiment.train(run, images, device=device, measure_every=2, **options)

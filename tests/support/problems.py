@@ -1,7 +1,7 @@
 """Small random problems that many tests share, and the truth in plain Python."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from ltpll.methods import METHODS
 from ltpll.models import Classifier
 from ltpll.rebalancers import REBALANCERS
 
+Part = TypeVar("Part", Method, Rebalancer)
 N_CLASSES = 7
 N_FEATURES = 5
 FREQUENCIES = [600, 300, 150, 80, 40, 20, 10]
@@ -57,14 +58,14 @@ def step_of(p: Problem, rebalancer: Rebalancer | None = None, views: tuple[Tenso
     return Step(batch, p.outputs, p.head, rebalancer or REBALANCERS["none"](), forward, generator)
 
 
-def attached(method: Method, seed: int = 0) -> Method:
-    """The method with whatever it makes for a model of the problems' size."""
+def attached(part: Part, seed: int = 0) -> Part:
+    """The part with whatever it makes for a model of the problems' size."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        method.attach(Classifier(nn.Identity(), nn.Linear(N_FEATURES, N_CLASSES)))
-        if hasattr(method, "prototypes"):
-            method.prototypes.normal_()  # as if they had moved: all are zero before, and equally near
-    return method
+        part.attach(Classifier(nn.Identity(), nn.Linear(N_FEATURES, N_CLASSES)))
+        if hasattr(part, "prototypes"):
+            part.prototypes.normal_()  # as if they had moved: all are zero before, and equally near
+    return part
 
 
 def every_method() -> list[Method]:
@@ -77,8 +78,7 @@ def every_method() -> list[Method]:
 
 
 def make_rebalancer(name: str) -> Rebalancer:
-    context = {"n_features": N_FEATURES, "n_classes": N_CLASSES, "class_frequencies": FREQUENCIES}
-    return REBALANCERS.create(name, context)
+    return attached(REBALANCERS.create(name, {"class_frequencies": FREQUENCIES}))
 
 
 def label(part: nn.Module) -> str:

@@ -38,7 +38,7 @@ def classifier(encoder):
 def everything(one):
     """All that a step of a trainer can change, but random states and the counting of losses."""
     left_out = ("random", "generator", "total", "dropped")
-    return {name: tensor.clone() for name, tensor in one._state().items() if not name.startswith(left_out)}
+    return {name: tensor.clone() for name, tensor in one.state.tensors().items() if not name.startswith(left_out)}
 
 
 def assert_same(ours, theirs):

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from ltpll.training.batches import Feed
+from ltpll.training.batches import BatchSampler
 
 
 def feed(n=23, batch_size=4, drop_last=False, chunk=8, seed=0):
-    return Feed(n, batch_size, drop_last, chunk, torch.Generator().manual_seed(seed))
+    return BatchSampler(n, batch_size, drop_last, chunk, torch.Generator().manual_seed(seed))
 
 
 def draw(made):
@@ -65,11 +65,11 @@ def test_an_epoch_left_after_any_step_goes_on_elsewhere_with_the_rows_views_and_
     first = feed(chunk=chunk)
     torch.manual_seed(3)
     seen = steps(first, stop)
-    state, generator, host = first.state(), first.generator.get_state(), torch.get_rng_state()
+    state, generator, host = first.state_dict(), first.generator.get_state(), torch.get_rng_state()
     assert bool(state) == (stop > 0)
     torch.manual_seed(99)
     second = feed(chunk=chunk, seed=99)
-    second.load(stop, state)
+    second.load_state_dict(stop, state)
     second.generator.set_state(generator)
     torch.set_rng_state(host)
     seen += steps(second, 6) if stop < 6 else told(second.batches(draw(second)))

@@ -139,7 +139,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_temporary(tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, fail)
         message = refusal(lambda: write_checkpoint(path, {"weight": torch.zeros(9)}, {}))
-    assert message.startswith(f"{path} cannot be written (No space left on device): make room")
+    assert message.startswith(f"{path} cannot be written (No space left on device): free some space")
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -199,7 +199,7 @@ def test_a_checkpoint_with_a_broken_header_is_refused(tmp_path):
 )
 def test_weights_of_another_program_are_refused_as_foreign(tmp_path, metadata):
     save_file({"weight": torch.ones(2)}, tmp_path / "c", metadata=metadata)
-    assert refusal(lambda: read_checkpoint(tmp_path / "c")).startswith(f"{tmp_path / 'c'} is not a checkpoint of this program")
+    assert refusal(lambda: read_checkpoint(tmp_path / "c")).startswith(f"{tmp_path / 'c'} is not an ltpll checkpoint")
 
 
 @pytest.mark.parametrize("values", [None, "{", "", "{'a': 1}"], ids=["missing", "cut", "empty", "python"])
@@ -282,7 +282,7 @@ def test_a_checkpoint_that_is_passed_over_is_warned_of_and_never_pushes_out_the_
     def check(tensors, values):
         return "is of another training" if values["epoch"] == 2 else ""
 
-    with pytest.warns(CheckpointWarning, match=r"c.safetensors is .*: it now lies in c.refused.safetensors, and the one before it is used"):
+    with pytest.warns(CheckpointWarning, match=r"c.safetensors is .*: it was renamed to c.refused.safetensors, and the previous"):
         assert usable_checkpoint(path, check)[1] == {"epoch": 1}
     add(path, 3)
     assert read_checkpoint(path)[1] == {"epoch": 3}

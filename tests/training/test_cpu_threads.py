@@ -14,8 +14,9 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.runs.recording import record_training
 from ltpll.runs.run import Run
 from ltpll.training import cpu_threads as threads
+from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.checkpoint import read_checkpoint
-from ltpll.training.cpu_threads import CHANGES, PAYS, Threads, faster, seconds_of
+from ltpll.training.cpu_threads import CHANGE_GAIN, START_GAIN, Threads, faster, seconds_per_pass
 from support.processes import environment_of_tests
 from support.toy_training import assert_same, classifier, everything, toy, trainer
 
@@ -40,15 +41,15 @@ def pretend(monkeypatch, one, two):
         measured.append(list(numbers))
         return {number: one if number == 1 else two for number in numbers}
 
-    monkeypatch.setattr(threads, "seconds_of", seconds)
+    monkeypatch.setattr(threads, "seconds_per_pass", seconds)
     return measured
 
 
-def in_use_during(one, **options):
+def in_use_during(one, *callbacks):
     """The numbers of threads that torch had in the epochs of a training."""
     x, _, candidates = toy()
     seen = []
-    one.fit(x, candidates, on_epoch=lambda record: seen.append(torch.get_num_threads()), **options)
+    one.fit(x, candidates, [OnEpoch(lambda record: seen.append(torch.get_num_threads())), *callbacks])
     return seen
 
 
@@ -58,13 +59,13 @@ def in_use_during(one, **options):
 @pytest.mark.parametrize(
     ("seconds", "current", "times", "expected"),
     [
-        ({1: 1.0, 2: 30.0}, 1, PAYS, 1),
-        ({1: 1.0, 2: 0.9}, 1, PAYS, 1),  # not worth a second core
-        ({1: 1.0, 2: 0.6}, 1, PAYS, 2),
-        ({1: 1.0, 2: 30.0}, 2, CHANGES, 1),
-        ({1: 1.0, 2: 1.2}, 2, CHANGES, 2),  # not worth other roundings
-        ({1: 1.0, 4: 0.4, 16: 0.3}, 4, CHANGES, 4),
-        ({1: 1.0, 4: 0.4, 16: 0.1}, 4, CHANGES, 16),
+        ({1: 1.0, 2: 30.0}, 1, START_GAIN, 1),
+        ({1: 1.0, 2: 0.9}, 1, START_GAIN, 1),  # not worth a second core
+        ({1: 1.0, 2: 0.6}, 1, START_GAIN, 2),
+        ({1: 1.0, 2: 30.0}, 2, CHANGE_GAIN, 1),
+        ({1: 1.0, 2: 1.2}, 2, CHANGE_GAIN, 2),  # not worth other roundings
+        ({1: 1.0, 4: 0.4, 16: 0.3}, 4, CHANGE_GAIN, 4),
+        ({1: 1.0, 4: 0.4, 16: 0.1}, 4, CHANGE_GAIN, 16),
     ],
 )
 def test_a_number_of_threads_is_left_for_one_that_is_clearly_faster(seconds, current, times, expected):
@@ -76,7 +77,7 @@ def test_the_faster_number_is_measured(two, slow, expected):
     def passes(rows):
         time.sleep(0.002 if torch.get_num_threads() == slow else 0.0005)
 
-    assert faster(seconds_of([1, 2], passes, 64), slow, CHANGES) == expected
+    assert faster(seconds_per_pass([1, 2], passes, 64), slow, CHANGE_GAIN) == expected
 
 
 def test_a_network_that_takes_long_is_measured_with_few_rows(two):
@@ -86,10 +87,10 @@ def test_a_network_that_takes_long_is_measured_with_few_rows(two):
         asked.append(rows)
         time.sleep(0.001 * rows)
 
-    seconds_of([1, 2], passes, 4096)
+    seconds_per_pass([1, 2], passes, 4096)
     assert max(asked) <= 8
     asked.clear()
-    seconds_of([1, 2], lambda rows: asked.append(rows), 300)
+    seconds_per_pass([1, 2], lambda rows: asked.append(rows), 300)
     assert max(asked) == 300
 
 
@@ -115,7 +116,7 @@ def test_the_old_number_is_put_back_after_an_error(two, monkeypatch):
         raise RuntimeError("of the user")
 
     with pytest.raises(RuntimeError, match="of the user"):
-        trainer().fit(x, candidates, on_epoch=fail)
+        trainer().fit(x, candidates, [OnEpoch(fail)])
     assert torch.get_num_threads() == 2
 
 
@@ -158,9 +159,9 @@ def test_the_classifier_hands_its_number_on(two):
 
 
 def test_other_jobs_come_and_go(two, monkeypatch):
-    monkeypatch.setattr(threads, "LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(threads, "MEASURE_AGAIN", 0.0)
     seconds = iter([{1: 1.0, 2: 0.6}, {1: 1.0, 2: 30.0}, {1: 1.0, 2: 0.7}, {1: 1.0, 2: 0.6}])
-    monkeypatch.setattr(threads, "seconds_of", lambda *given: next(seconds))
+    monkeypatch.setattr(threads, "seconds_per_pass", lambda *given: next(seconds))
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)  # however long a look takes
     assert in_use_during(trainer(epochs=4)) == [2, 1, 1, 2]
 
@@ -181,14 +182,14 @@ def test_a_network_that_cannot_be_measured_is_trained_with_all_threads(two):
 def test_measuring_changes_nothing():
     """Neither weights, statistics and momenta, nor any random state."""
     model = classifier(nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.2)))
-    one = trainer("corr", REBALANCERS["records"](n_features=8), model=model)
+    one = trainer("corr", REBALANCERS["records"](), model=model)
     x, _, candidates = toy()
     one.prepare(x, candidates)
     one.train_epoch()
-    before = {name: value.clone() for name, value in one._state().items()}
+    before = {name: value.clone() for name, value in one.state.tensors().items()}
     own, training = torch.get_rng_state(), model.training
-    seconds_of([1], one._passes_of_a_copy(), 32)
-    assert_same(one._state(), before)
+    seconds_per_pass([1], one._timed_pass(), 32)
+    assert_same(one.state.tensors(), before)
     assert torch.equal(torch.get_rng_state(), own)
     assert model.training == training
 
@@ -208,10 +209,10 @@ def test_a_training_that_measures_ends_like_one_that_was_told(two):
 def test_a_training_goes_on_with_its_number_unless_that_is_far_slower_now(two, monkeypatch, tmp_path, seconds_of_two, expected):
     x, _, candidates = toy()
     pretend(monkeypatch, 1.0, 0.5)
-    trainer(epochs=1).fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    trainer(epochs=1).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert read_checkpoint(tmp_path / "checkpoint")[1]["threads"] == 2
     pretend(monkeypatch, 1.0, seconds_of_two)
-    assert in_use_during(trainer(epochs=3), checkpoint=tmp_path / "checkpoint") == [expected] * 2
+    assert in_use_during(trainer(epochs=3), Checkpoint(tmp_path / "checkpoint")) == [expected] * 2
 
 
 @pytest.mark.parametrize("number", [64, 10**12, -3])
@@ -222,12 +223,12 @@ def test_a_number_from_another_machine_or_a_foreign_file_is_not_used(two, monkey
     first.threads.number = number
     first.save(tmp_path / "checkpoint")
     measured = pretend(monkeypatch, 1.0, 2.0)
-    assert in_use_during(trainer(epochs=3), checkpoint=tmp_path / "checkpoint") == [1] * 2
+    assert in_use_during(trainer(epochs=3), Checkpoint(tmp_path / "checkpoint")) == [1] * 2
     assert measured == [[1, 2]]
 
 
 def test_the_record_has_the_number_that_was_used(two, tmp_path):
-    from ltpll.evaluation.metrics import Evaluate
+    from ltpll.evaluation.during_training import Evaluate
 
     x, y, candidates = toy()
     run = Run(tmp_path, {"seed": 0, "method": "proden", "rebalancer": "none"})

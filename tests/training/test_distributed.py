@@ -17,10 +17,11 @@ import torch
 
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import NotFiniteError
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from ltpll.training.cuda_graphs import dropped_behind
+from ltpll.training.callbacks import Checkpoint, OnEpoch
+from ltpll.training.cuda_graphs import Runner
 from ltpll.training.distributed import World, _comes_from_a_loss
 from support.distributed_worker import problem, state, trained_to_the_end, trainer
 from support.fork_server import shared_fork_server
@@ -126,11 +127,11 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
     x, candidates, y = problem()
     truth = Evaluate(x, y, y)
     how = {"extras": ["mixup"], "device": device, "engine": "eager", "epochs": 3}
-    whole = trainer("corr", "records", None, **how).fit(x, candidates, measure=truth)
+    whole = trainer("corr", "records", None, **how).fit(x, candidates, [truth])
     shutil.copy(folder / "left.safetensors", tmp_path)
     alone = trainer("corr", "records", None, **how)
     resumed = []
-    alone.fit(x, candidates, measure=truth, checkpoint=tmp_path / "left.safetensors", on_resume=resumed.append)
+    alone.fit(x, candidates, [truth, OnEpoch(lambda record: None, resumed.append), Checkpoint(tmp_path / "left.safetensors")])
     assert resumed == [1]
     compare(state(alone), state(whole), "one process")
     for rank in range(size):
@@ -144,10 +145,11 @@ def test_those_that_lose_one_hear_of_it_at_once(world):
     assert max(one["seconds"] for one in heard) < 30
 
 
-@pytest.mark.parametrize(("more", "words"), [({"engine": "captured"}, "'captured'"), ({"batch_size": 44}, "1 rows is too small for 2")])
+@pytest.mark.parametrize(("more", "words"), [({"engine": "captured"}, "'captured'"), ({"batch_size": 1}, "1 rows is too small for 2")])
 def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
-    monkeypatch.setattr(World, "shared", lambda self, model: model)
-    monkeypatch.setattr(World, "give", lambda self, model: None)
+    monkeypatch.setattr(World, "data_parallel", lambda self, model: model)
+    monkeypatch.setattr(World, "broadcast_weights", lambda self, model: None)
+    monkeypatch.setattr(World, "agreed", lambda self, value: value)
     x, candidates, _ = problem()
     assert words in refusal(lambda: trainer("proden", "none", World(0, 2), **more).prepare(x, candidates))
 
@@ -159,8 +161,9 @@ def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
 def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lost_process(error, kept):
     """Such a one would be waited for."""
     dropped = []
-    recorded = SimpleNamespace(forget=lambda: dropped.append(True))
-    with pytest.raises(type(error)), dropped_behind(recorded, World(0, 2)):
+    runner = Runner(None, None, None, "eager", None, World(0, 2))
+    runner.graphed_step = SimpleNamespace(clear=lambda: dropped.append(True))
+    with pytest.raises(type(error)), runner.releasing_graphs():
         raise error
     assert bool(dropped) != kept
 
@@ -198,7 +201,7 @@ def torchrun(*command, processes=2):
 
 def small(root, out, epochs=6):
     options = ["--width", "2", "--batch-size", "32", "--epochs", epochs, "--method", "proden", "--device", "cpu", "--imbalance", "10"]
-    return ["train", "cifar10", "--data-root", root, "--out", out, *options]
+    return ["benchmark", "cifar10", "--data-root", root, "--out", out, *options]
 
 
 def once_it_trains(process, out):
@@ -242,7 +245,7 @@ def test_a_run_of_two_processes_is_recorded_once_and_goes_on_after_one_was_kille
     assert time.monotonic() - killed < 30
     assert process.returncode != 0
     assert not Path(f"/proc/{ranks[0]}").exists()
-    assert "has lost another one" in errors or "Ended by SIGTERM" in errors, out + errors
+    assert "has lost another process" in errors or "Ended by SIGTERM" in errors, out + errors
     run, record, out = recorded(torchrun(*small(root, tmp_path, epochs=20)), tmp_path)
     assert record["processes"] == 2
     epochs = [json.loads(line)["epoch"] for line in (run / "metrics.jsonl").read_text().splitlines()]

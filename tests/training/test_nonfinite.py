@@ -5,13 +5,14 @@ import torch
 from torch import nn
 
 from ltpll.errors import NotFiniteError
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.methods.proden import PRODEN
 from ltpll.rebalancers import REBALANCERS
+from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import read_checkpoint
-from ltpll.training.nonfinite import Guard, Watch, all_finite, finite_throughout, rows_not_finite
+from ltpll.training.nonfinite import SkipNonFinite, StopOnNonFinite, all_finite, finite_throughout, rows_not_finite
 from support.refusals import refusal
 from support.toy_training import assert_same, classifier, everything, toy, trainer
 
@@ -45,34 +46,36 @@ def test_a_record_is_finite_only_if_every_number_in_it_is(value):
 
 
 def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():
-    watch = Watch(6, 0.25, torch.device("cpu"))
+    watch = StopOnNonFinite(0.25, torch.device("cpu"))
+    watch.reset(6)
     index, one = torch.tensor([4, 1]), torch.tensor(1.0)
     watch.check_step(index, one, 3, 7)
-    watch.check(one, 3)
+    watch.check_epoch(one, 3)
     with pytest.raises(
         NotFiniteError, match=r"^The loss is not finite in epoch 3, step 7, for rows 4, 1: lower the learning rate \(now 0.25\)"
     ) as error:
         watch.check_step(index, torch.tensor(math.nan), 3, 7)
     assert (error.value.epoch, error.value.step, error.value.rows) == (3, 7, (4, 1))
     with pytest.raises(NotFiniteError, match=r"^The loss is not finite in epoch 3: lower .* extreme values in the features"):
-        watch.check(torch.tensor(math.inf), 3)
+        watch.check_epoch(torch.tensor(math.inf), 3)
     watch.rows[1] = True
     with pytest.raises(NotFiniteError, match=r"logits, or the targets .* epoch 3, step 7, for row 1: "):
         watch.check_step(index, one, 3, 7)
     with pytest.raises(NotFiniteError, match=r"epoch 3, for row 1: ") as error:
-        watch.check(one, 3)
+        watch.check_epoch(one, 3)
     assert (error.value.epoch, error.value.step, error.value.rows) == (3, None, (1,))
 
 
 @pytest.mark.parametrize("start", [0, 3])
 def test_a_watch_that_does_not_look_at_every_step_remembers_the_first_bad_one(start):
-    watch = Watch(6, 0.25, torch.device("cpu"))
-    watch.looks = False  # as on a GPU
-    watch.start(start)
+    watch = StopOnNonFinite(0.25, torch.device("cpu"))
+    watch.reset(6)
+    watch.checks_every_step = False  # as on a GPU
+    watch.start_epoch(start)
     for index, rows in (([0, 1], [False, False]), ([2, 3], [False, True]), ([4, 5], [True, True])):
-        watch.note(torch.tensor(index), torch.tensor(rows))
+        watch.observe(torch.tensor(index), [torch.where(torch.tensor(rows), math.nan, 1.0)[:, None]], torch.tensor(1.0))
     with pytest.raises(NotFiniteError) as error:
-        watch.check(torch.tensor(math.nan), 2)
+        watch.check_epoch(torch.tensor(math.nan), 2)
     assert (error.value.epoch, error.value.step, error.value.rows) == (2, start + 2, (3,))
 
 
@@ -84,12 +87,12 @@ def test_a_training_that_is_not_looked_at_after_every_step_names_the_first_bad_o
     one.prepare(x, candidates)
     one.train_epoch()
     if resumed:
-        one.train_epoch(pause=lambda: True)
+        one.train_epoch(interrupted=lambda: True)
         one.save(tmp_path / "checkpoint")
         one = breaking(call=2)  # its second step is the third of the epoch
         one.prepare(x, candidates)
         one.load(tmp_path / "checkpoint")
-    one._watch.looks = False
+    one._nonfinite.checks_every_step = False
     assert refusal(one.train_epoch, NotFiniteError) == expected
     assert ", step 3, " in expected
 
@@ -102,6 +105,7 @@ class Parts(nn.Module):
         self.trained = nn.Parameter(torch.tensor([1.0, 2.0]))
         self.follows = nn.Parameter(torch.tensor([1.0, 2.0]), requires_grad=False)
         self.register_buffer("count", torch.tensor(3))
+        self.targets = torch.tensor([[0.5], [0.25]])
 
     def forward(self, factor):
         with torch.no_grad():
@@ -111,21 +115,35 @@ class Parts(nn.Module):
 
 
 def guarded_step(parts, optimizer, guard, factor, rows=None, loss=None):
-    before = guard.before()
-    said = parts(factor)
-    optimizer.zero_grad()
-    said.backward()
-    return guard.finish(before, said.detach() if loss is None else loss, torch.zeros(2, dtype=torch.bool) if rows is None else rows)
+    """Run one guarded step, which also changes a target, and return whether it counted."""
+    skipped_before = int(guard.n_skipped)
+
+    def step(index, views):
+        result = parts(factor)
+        parts.targets[index] = parts.targets[index] + 1
+        outputs = torch.where(torch.zeros(2, dtype=torch.bool) if rows is None else rows, math.inf, 0.0)[:, None]
+        guard.observe(index, [outputs], result if loss is None else loss)
+        optimizer.zero_grad()
+        result.backward()
+        optimizer.step()
+        return result.detach()
+
+    guard.guard(step, parts.targets)(torch.tensor([1]), ())
+    return int(guard.n_skipped) == skipped_before
 
 
 def guarded(fused):
     parts = Parts()
     optimizer = torch.optim.SGD([parts.trained], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused)
-    return parts, optimizer, Guard([parts], optimizer, torch.device("cpu"))
+    return parts, optimizer, SkipNonFinite([parts], optimizer, torch.device("cpu"))
 
 
 def state_of(parts, optimizer):
-    state = {**parts.state_dict(), **{str(key): value for state in optimizer.state.values() for key, value in state.items()}}
+    state = {
+        **parts.state_dict(),
+        "targets": parts.targets,
+        **{str(key): value for state in optimizer.state.values() for key, value in state.items()},
+    }
     return {name: value.clone() for name, value in state.items() if value is not None}
 
 
@@ -148,21 +166,23 @@ def test_a_step_with_something_not_finite_changes_neither_weights_momenta_buffer
     after = state_of(parts, optimizer)
     assert before.keys() == after.keys()
     assert all(torch.equal(after[name], value) for name, value in before.items())
-    assert guard.n_dropped() == 1
+    assert int(guard.n_skipped) == 1
 
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_finite_step_is_the_same_with_a_guard_and_without(fused):
     parts, optimizer, guard = guarded(fused)
-    plain, plain_optimizer, _ = guarded(fused)
+    plain = Parts()
+    plain_optimizer = torch.optim.SGD([plain.trained], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused)
     for factor in (torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0])):
         guarded_step(parts, optimizer, guard, factor)
+        plain.targets[1] += 1
         plain_optimizer.zero_grad()
         plain(factor).backward()
         plain_optimizer.step()
     ours, theirs = state_of(parts, optimizer), state_of(plain, plain_optimizer)
     assert all(torch.equal(ours[name], value) for name, value in theirs.items())
-    assert guard.n_dropped() == 0
+    assert int(guard.n_skipped) == 0
 
 
 # ---- in a training ---------------------------------------------------------------------------------------------------
@@ -200,7 +220,7 @@ def test_logits_that_are_not_finite_stop_training_with_epoch_step_and_rows(tmp_p
     x, _, candidates = toy()
     where = r"epoch 2, step 2, for row \d+: lower the learning rate \(now 0.1\), look for extreme values in these rows, or .*\.$"
     with pytest.raises(NotFiniteError, match=where) as error:
-        breaking().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+        breaking().fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert (error.value.epoch, error.value.step, len(error.value.rows)) == (2, 2, 1)
     good = breaking()
     good.prepare(x, candidates)
@@ -219,7 +239,7 @@ def test_a_loss_that_is_not_finite_stops_training_though_all_logits_are(tmp_path
 
     x, _, candidates = toy()
     with pytest.raises(NotFiniteError, match=r"^The loss is not finite in epoch 2, step 3, for rows (\d+, ){5}…: ") as error:
-        trainer(Sour()).fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+        trainer(Sour()).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert len(error.value.rows) == 32
     assert read_checkpoint(tmp_path / "checkpoint")[1]["epoch"] == 1
 
@@ -243,8 +263,8 @@ def test_weights_that_the_last_step_of_an_epoch_spoils_are_neither_written_nor_h
     x, _, candidates = toy()
     path = tmp_path / "checkpoint"
     one = breaking(call=12, how={"gradients": True, "value": math.inf})
-    with pytest.raises(NotFiniteError, match=r"^The weights .* are not finite in epoch 3: "):
-        one.fit(x, candidates, checkpoint=path if checkpointed else None)
+    with pytest.raises(NotFiniteError, match=r"^The weights.* are not finite in epoch 3: "):
+        one.fit(x, candidates, [Checkpoint(path)] if checkpointed else [])
     if checkpointed:
         assert read_checkpoint(path)[1]["epoch"] == 2
 
@@ -255,7 +275,7 @@ def test_predictions_that_are_not_finite_stop_training_though_all_weights_are(on
     x, y, candidates = toy()
     one = trainer(lr=1e30, batch_size=200, on_nan=on_nan)
     with pytest.raises(NotFiniteError, match=r"^The network's predictions of test examples are not finite in epoch 1: ") as error:
-        one.fit(x, candidates, measure=Evaluate(x, y, y))
+        one.fit(x, candidates, [Evaluate(x, y, y)])
     assert error.value.epoch == 1
     assert all_finite(one.model.parameters())
 
@@ -281,7 +301,7 @@ def test_a_skipped_batch_changes_nothing_and_is_counted(method, rebalancer, extr
     layer, seen = one.model.encoder, []
 
     def look():
-        seen.append((one._guard.n_dropped(), everything(one)))
+        seen.append((int(one.state.n_skipped), everything(one)))
         if len(seen) == 2:
             layer.call = layer.calls + 1
         return False
@@ -300,8 +320,7 @@ def test_a_skipped_batch_changes_nothing_and_is_counted(method, rebalancer, extr
 def test_skipping_changes_nothing_where_everything_is_finite():
     x, _, candidates = toy()
     stops, skips = (
-        trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], on_nan=on_nan).fit(x, candidates)
-        for on_nan in ("stop", "skip")
+        trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], on_nan=on_nan).fit(x, candidates) for on_nan in ("stop", "skip")
     )
     assert [record.pop("skipped") for record in skips.history] == [0, 0, 0]
     assert skips.history == stops.history
@@ -327,13 +346,13 @@ def test_what_was_dropped_before_a_pause_is_counted_behind_it(tmp_path):
     whole = breaking(call=2, on_nan="skip").fit(x, candidates)
     first = breaking(call=2, on_nan="skip")
     first.prepare(x, candidates)
-    while first._feed.step < 3:
-        first.train_epoch(pause=lambda: True)
+    while first.state.batches.step < 3:
+        first.train_epoch(interrupted=lambda: True)
     first.save(tmp_path / "checkpoint")
-    second = breaking(call=0, on_nan="skip").fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    second = breaking(call=0, on_nan="skip").fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert [record["skipped"] for record in second.history] == [1, 0, 0]
     assert second.history == whole.history
-    breaking(call=0, on_nan="stop").fit(x, candidates, checkpoint=tmp_path / "checkpoint")  # the choice may change on the way
+    breaking(call=0, on_nan="stop").fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])  # the choice may change on the way
 
 
 def test_dropping_every_batch_of_an_epoch_stops_training_all_the_same():

@@ -79,7 +79,7 @@ def test_all_that_hang_end_when_one_dies(processes, dies):
     for rank, process in enumerate(processes):
         assert process.wait(30) == (-signal.SIGKILL if rank == dies else 1)
         said = process.stdout.read()
-        assert said == "" if rank == dies else said.startswith(f"Process {rank} of 3 has lost another one")
+        assert said == "" if rank == dies else said.startswith(f"Process {rank} of 3 has lost another process")
     assert 0.9 < time.monotonic() - began < 10
 
 
@@ -98,7 +98,7 @@ def test_one_that_notices_by_itself_ends_at_once_but_not_before_the_one_that_is_
     began = time.monotonic()
     assert processes[0].wait(30) == 1
     assert 0.2 <= time.monotonic() - began < 0.9
-    assert "has lost another one" in processes[0].stdout.read()
+    assert "has lost another process" in processes[0].stdout.read()
 
 
 def test_those_that_take_leave_are_not_missed_and_miss_nobody(processes):
@@ -127,11 +127,11 @@ def test_those_that_hang_when_another_one_fails_say_that_it_has(processes):
     order(processes[1], "fail")
     for rank in (0, 2):
         assert processes[rank].wait(30) == 1
-        assert processes[rank].stdout.read() == f"Process {rank} of 3 ends since another one has: look at what that one said.\n"
+        assert processes[rank].stdout.read() == f"Process {rank} of 3 ends because another process failed: look at its message.\n"
 
 
 def test_a_stranger_is_not_taken_for_one_of_them_and_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr(lifeline, "SHORTLY", 0.1)
+    monkeypatch.setattr(lifeline, "REPLY_TIMEOUT", 0.1)
     heard, silent = queue.Queue(), []
 
     def agreed(value):
@@ -145,7 +145,7 @@ def test_a_stranger_is_not_taken_for_one_of_them_and_holds_nobody_up(monkeypatch
                 other.sendall(password + LEAVES)
                 heard.put(other.recv(1))
                 other.settimeout(0.3)
-                heard.put(lifeline._said(other, 1))
+                heard.put(lifeline._received(other, 1))
 
         threading.Thread(target=come, daemon=True).start()
 
@@ -160,7 +160,7 @@ def test_a_stranger_is_not_taken_for_one_of_them_and_holds_nobody_up(monkeypatch
 
 
 def test_processes_that_cannot_reach_each_other_say_so(monkeypatch):
-    monkeypatch.setattr(lifeline, "PATIENCE", 0.1)
+    monkeypatch.setattr(lifeline, "CONNECT_TIMEOUT", 0.1)
     with socket.create_server(("localhost", 0)) as closed:
         port = closed.getsockname()[1]
     assert f"port {port}" in refusal(lambda: Lifeline(1, 2, "localhost", lambda _: (port, b"password"), say=print))

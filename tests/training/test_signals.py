@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from ltpll.training.signals import Terminated, exit_on_sigterm, held_back
+from ltpll.training.signals import Terminated, delayed_signals, exit_on_sigterm
 
 
 @pytest.fixture
@@ -23,15 +23,15 @@ def send(number):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_until_it_is_delivered_and_only_then_reaches_its_handler(heard, number):
-    with held_back() as signals:
-        assert not signals.waiting()
+    with delayed_signals() as signals:
+        assert not signals.pending()
         signals.deliver()
         send(number)
-        assert signals.waiting()
+        assert signals.pending()
         assert heard == []
         signals.deliver()
         assert heard == [number]
-        assert not signals.waiting()
+        assert not signals.pending()
         send(number)
     assert heard == [number] * 2  # at the end at the latest
     send(number)
@@ -39,7 +39,7 @@ def test_a_signal_waits_until_it_is_delivered_and_only_then_reaches_its_handler(
 
 
 def test_a_second_interrupt_does_not_wait_and_a_second_sigterm_does(heard):
-    with held_back() as signals:
+    with delayed_signals() as signals:
         send(signal.SIGTERM)
         send(signal.SIGTERM)
         assert heard == []
@@ -48,12 +48,12 @@ def test_a_second_interrupt_does_not_wait_and_a_second_sigterm_does(heard):
         send(signal.SIGINT)
         send(signal.SIGINT)
         assert heard == [signal.SIGINT]
-        assert not signals.waiting()
+        assert not signals.pending()
 
 
 def test_a_signal_is_delivered_even_if_something_else_goes_wrong_first(heard):
     def work():
-        with held_back():
+        with delayed_signals():
             send(signal.SIGTERM)
             raise ValueError("something else")
 
@@ -66,7 +66,7 @@ def test_an_interrupt_is_a_keyboard_interrupt_after_all():
     reached = []
 
     def work():
-        with held_back() as signals:
+        with delayed_signals() as signals:
             send(signal.SIGINT)
             reached.append("held back")
             signals.deliver()
@@ -83,20 +83,20 @@ def test_an_interrupt_is_a_keyboard_interrupt_after_all():
 
 def test_what_is_ignored_stays_ignored(heard):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with held_back() as signals:
+    with delayed_signals() as signals:
         send(signal.SIGINT)
-        assert not signals.waiting()
+        assert not signals.pending()
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_in_another_thread_or_unasked_nothing_is_held_back(heard, wanted):
+def test_in_another_thread_or_unasked_nothing_is_delayed_signals(heard, wanted):
     handlers = []
 
     def look():
-        with held_back(wanted) as signals:
+        with delayed_signals(wanted) as signals:
             handlers.append(signal.getsignal(signal.SIGTERM))
-            assert not signals.waiting()
+            assert not signals.pending()
 
     if wanted:
         thread = threading.Thread(target=look)

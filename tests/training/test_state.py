@@ -12,6 +12,7 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.checkpoint import has_checkpoint, read_checkpoint
 from support.refusals import refusal
 from support.toy_training import assert_same, classifier, everything, toy, trainer
@@ -20,7 +21,7 @@ from support.toy_training import assert_same, classifier, everything, toy, train
 def made():
     """Random numbers everywhere: views drawn for two of four steps at once, mixup inside the steps, dropout from torch's own."""
     model = classifier(nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.2)))
-    return trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], model=model, chunk=64)
+    return trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], model=model, chunk=64)
 
 
 @pytest.fixture
@@ -57,11 +58,11 @@ def test_a_signal_is_heard_after_any_step_and_training_goes_on_to_the_same_end(t
     signal_in_step(first, signal.SIGINT, step)
     handled(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
-        first.fit(x, candidates, checkpoint=tmp_path / "checkpoint", checkpoint_every=100)
+        first.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint", 100)])
     values = read_checkpoint(tmp_path / "checkpoint")[1]
     assert 4 * values["epoch"] + values["step"] == step
     told = []
-    second = made().fit(x, candidates, checkpoint=tmp_path / "checkpoint", on_resume=told.append)
+    second = made().fit(x, candidates, [OnEpoch(lambda record: None, told.append), Checkpoint(tmp_path / "checkpoint")])
     assert told == [values["epoch"]]
     assert second.history == whole.history
     assert_same(everything(second), everything(whole))
@@ -73,7 +74,7 @@ def test_a_handler_that_returns_lets_training_go_on_as_if_nobody_had_asked(tmp_p
     handled(signal.SIGTERM, lambda number, frame: written.append(has_checkpoint(tmp_path / "checkpoint")))
     one = made()
     signal_in_step(one, signal.SIGTERM)
-    one.fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    one.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert written == [True] * 12
     assert one.history == made().fit(x, candidates).history
 
@@ -100,7 +101,7 @@ def test_a_network_that_starts_anew_does_so_from_the_checkpoints_beginning_and_n
     first.prepare(x, candidates)
     first.history.append(first.train_epoch())
     first.save(tmp_path / "checkpoint")
-    second = solar(1).fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    second = solar(1).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert second.history == whole.history
     kept = read_checkpoint(tmp_path / "checkpoint")[0]
     assert not any(name.startswith("initial.") for name in kept)  # which nobody needs any more
@@ -112,9 +113,9 @@ def test_a_network_that_starts_anew_does_so_from_the_checkpoints_beginning_and_n
 def test_a_checkpoint_of_other_parts_data_or_networks_is_refused(tmp_path):
     x, y, candidates = toy()
     path = tmp_path / "checkpoint"
-    trainer().fit(x, candidates, checkpoint=path)
+    trainer().fit(x, candidates, [Checkpoint(path)])
     others = {
-        "is of {'extras': []": (trainer("cavl"), x, candidates),
+        "was made with {'extras': []": (trainer("cavl"), x, candidates),
         "other training data: use another path": (trainer(), x[:-5], candidates.select(range(len(x) - 5))),
         "other training data": (trainer(), x, uniform_candidates(np.roll(y, 1), 4, 0.5, seed=0)),
         "differ in model.": (trainer(model=build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(9,))), x, candidates),
@@ -123,7 +124,7 @@ def test_a_checkpoint_of_other_parts_data_or_networks_is_refused(tmp_path):
     for reason, (one, rows, sets) in others.items():
         one.prepare(rows, sets)
         before = everything(one)
-        assert reason in refusal(lambda one=one, rows=rows, sets=sets: one.fit(rows, sets, checkpoint=path))
+        assert reason in refusal(lambda one=one, rows=rows, sets=sets: one.fit(rows, sets, [Checkpoint(path)]))
         assert one.epoch == 0
         assert_same(everything(one), before)
 
@@ -132,19 +133,19 @@ def test_a_checkpoint_of_another_kind_of_device_is_refused(tmp_path):
     x, _, candidates = toy()
     one = trainer()
     one.prepare(x, candidates)
-    tensors = one._state()
-    values = {"epoch": 0, "step": 0, "history": [], "parts": one._part_names(), "device": "cuda", "data": one._fingerprint()}
-    assert one._against(tensors, values) == "was made on 'cuda', whose random numbers cpu cannot continue"
-    assert one._against(tensors, values | {"device": "cpu"}) == ""
+    tensors = one.state.tensors()
+    values = {"epoch": 0, "step": 0, "history": [], "parts": one.state.parts, "device": "cuda", "data": one.state.fingerprint}
+    assert one.state.mismatch(tensors, values) == "was made on 'cuda', whose random numbers cpu cannot continue"
+    assert one.state.mismatch(tensors, values | {"device": "cpu"}) == ""
 
 
 def test_a_checkpoint_from_the_middle_of_an_epoch_is_refused_where_batches_are_others(tmp_path):
     x, _, candidates = toy()
     one = trainer()
     one.prepare(x, candidates)
-    one.train_epoch(pause=lambda: True)
+    one.train_epoch(interrupted=lambda: True)
     one.save(tmp_path / "checkpoint")
-    assert "in the middle of an epoch" in refusal(lambda: trainer(batch_size=16).fit(x, candidates, checkpoint=tmp_path / "checkpoint"))
+    assert "in the middle of an epoch" in refusal(lambda: trainer(batch_size=16).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")]))
 
 
 def test_a_place_for_checkpoints_that_takes_none_is_refused_before_the_first_step(tmp_path):
@@ -152,5 +153,5 @@ def test_a_place_for_checkpoints_that_takes_none_is_refused_before_the_first_ste
     (tmp_path / "taken").write_text("precious")
     one = trainer()
     one.step = None  # which would fail otherwise
-    with pytest.raises(InputError, match=r"taken cannot be written .*: make room there or choose another place"):
-        one.fit(x, candidates, checkpoint=tmp_path / "taken" / "checkpoint")
+    with pytest.raises(InputError, match=r"taken cannot be written .*: free some space or choose another place"):
+        one.fit(x, candidates, [Checkpoint(tmp_path / "taken" / "checkpoint")])

@@ -8,13 +8,14 @@ from torch import nn
 from ltpll.candidates import Candidates
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, InputWarning
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.interfaces import Method
 from ltpll.methods import METHODS
 from ltpll.methods.proden import PRODEN
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer, cosine_rate
 from ltpll.views import Jitter, Views
 from support.toy_training import toy, trainer
@@ -26,9 +27,9 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
     """Output, F, loss on the old targets, debiased output, new targets, SGD: recomputed by hand for three epochs of whole batches."""
     x, _, candidates = toy()
     n = len(x)
-    records = REBALANCERS["records"](n_features=8)
+    records = REBALANCERS["records"]()
     # One batch that holds everything: the order within it does not matter, so no knowledge of the trainer's draws is needed.
-    tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr=1.0).fit(x, candidates)
+    tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr_factor=1.0).fit(x, candidates)
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,)).double()
     inputs, allowed = torch.from_numpy(x).double(), candidates.dense()
@@ -59,7 +60,7 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
 def test_targets_stay_uniform_during_the_warm_up_epoch():
     x, _, candidates = toy()
     allowed = candidates.dense().float()
-    one = trainer(rebalancer=REBALANCERS["records"](n_features=8), epochs=1).fit(x, candidates)
+    one = trainer(rebalancer=REBALANCERS["records"](), epochs=1).fit(x, candidates)
     torch.testing.assert_close(one.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
     assert one.rebalancer.mean_feature.any()  # F is fed from the first step on all the same
     two = trainer(epochs=1, warmup_epochs=0).fit(x, candidates)
@@ -71,7 +72,7 @@ def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
     for drop_last, sizes in ((True, [64, 64]), (False, [64, 64, 22])):
         one = trainer(batch_size=64, drop_last=drop_last)
         one.prepare(x, candidates)
-        batches = [index for index, _ in one._feed.batches(one.draw)]
+        batches = [index for index, _ in one.state.batches.batches(one.draw)]
         assert [len(batch) for batch in batches] == sizes
         assert len(torch.cat(batches).unique()) == sum(sizes)
 
@@ -80,7 +81,7 @@ def test_fewer_rows_than_a_batch_make_one_batch_of_all():
     x, _, candidates = toy()
     one = trainer(batch_size=10_000)
     one.prepare(x, candidates)
-    assert [len(index) for index, _ in one._feed.batches(one.draw)] == [len(x)]
+    assert [len(index) for index, _ in one.state.batches.batches(one.draw)] == [len(x)]
 
 
 def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forward():
@@ -132,7 +133,7 @@ def test_views_beyond_the_methods_are_drawn_for_an_extra_and_shown_to_the_networ
 def test_records_is_fed_by_the_methods_views_and_not_by_those_that_an_extra_adds():
     x, _, candidates = toy()
     model = Classifier(nn.Identity(), nn.Linear(2, 4))
-    records = REBALANCERS["records"](n_features=2, momentum=0.0)
+    records = REBALANCERS["records"](momentum=0.0)
     views = Views(strong=(Jitter(5.0),))
     trainer("proden", records, [EXTRAS["bcl"]()], model=model, batch_size=len(x), epochs=2, views=views).fit(x, candidates)
     np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
@@ -160,7 +161,7 @@ def test_what_an_extra_brings_is_no_part_of_the_model():
 def test_records_is_fed_by_the_unmixed_views_only():
     x, _, candidates = toy()
     model = Classifier(nn.Identity(), nn.Linear(2, 4))
-    records = REBALANCERS["records"](n_features=2, momentum=0.0)
+    records = REBALANCERS["records"](momentum=0.0)
     trainer("proden", records, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(x, candidates)
     np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
 
@@ -216,7 +217,7 @@ def test_layers_train_while_training_and_rest_while_predicting():
 
     x, y, candidates = toy()
     model = Classifier(Mode(), nn.Linear(2, 4))
-    trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, measure=Evaluate(x, y, y))
+    trainer(model=model, batch_size=100, epochs=2).fit(x, candidates, [Evaluate(x, y, y)])
     assert modes == [True, False, True, False]
 
 
@@ -256,11 +257,11 @@ def test_low_precision_passes_stay_close_to_full_ones_and_give_full_precision_ou
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(InputError, match="no precision 'half'"):
+    with pytest.raises(InputError, match="Unknown precision 'half'"):
         trainer(precision="half")
 
 
-@pytest.mark.parametrize(("engine", "message"), [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "no engine 'turbo'")])
+@pytest.mark.parametrize(("engine", "message"), [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "Unknown engine 'turbo'")])
 def test_an_engine_that_cannot_run_here_is_refused(engine, message):
     with pytest.raises(InputError, match=message):
         trainer(engine=engine)
@@ -276,7 +277,7 @@ def test_every_method_learns_the_squares_when_classes_are_balanced(method):
     candidates = uniform_candidates(y, 4, 0.3, seed=0)
     options = {"lw": {"lr": 2.0, "epochs": 40}}.get(method, {"lr": 0.5, "epochs": 15})
     one = trainer(method, batch_size=64, weight_decay=0.0, **options)
-    one.fit(x, candidates, measure=Evaluate(x_test, y_test, y), measure_every=options["epochs"])
+    one.fit(x, candidates, [Evaluate(x_test, y_test, y, every=options["epochs"])])
     assert one.history[-1]["test"]["balanced_accuracy"] > 0.9
     assert one.history[-1]["target_recovery"] > 0.9
     assert (one.predict(x_test) == y_test).mean() == pytest.approx(one.history[-1]["test"]["accuracy"])
@@ -286,8 +287,8 @@ def test_same_seed_same_records_and_another_seed_others():
     x, y, candidates = toy()
 
     def history(seed):
-        one = trainer("corr", REBALANCERS["records"](n_features=8), [EXTRAS["mixup"]()], seed=seed)
-        return one.fit(x, candidates, measure=Evaluate(x, y, y)).history
+        one = trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], seed=seed)
+        return one.fit(x, candidates, [Evaluate(x, y, y)]).history
 
     assert history(0) == history(0)
     assert history(0) != history(1)
@@ -311,7 +312,7 @@ def test_training_neither_uses_nor_changes_the_global_random_state():
 
 def test_prediction_subtracts_the_prior_that_training_estimated():
     x, _, candidates = toy()
-    records = REBALANCERS["records"](n_features=8)
+    records = REBALANCERS["records"]()
     one = trainer(rebalancer=records).fit(x, candidates)
     raw = one.outputs(x).logits[0]
     torch.testing.assert_close(one.logits(x), raw - records.log_prior(one.head))
@@ -350,8 +351,8 @@ def test_a_method_with_its_own_rebalancing_refuses_a_rebalancer_and_says_why():
         why_no_rebalancer = "it estimates the prior itself."
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
-    with pytest.raises(InputError, match=r"'own' cannot take the rebalancer 'records': it estimates"):
-        PartialLabelTrainer(model, Own(), REBALANCERS["records"](n_features=256))
+    with pytest.raises(InputError, match=r"'own' cannot be combined with the rebalancer 'records': it estimates"):
+        PartialLabelTrainer(model, Own(), REBALANCERS["records"]())
     PartialLabelTrainer(model, Own(), REBALANCERS["none"]())
 
 
@@ -360,12 +361,19 @@ def test_a_model_without_a_linear_head_is_refused():
         PartialLabelTrainer(nn.Linear(2, 4), METHODS["proden"]())
 
 
+def of_fixed_size(cls, n_features, n_classes):
+    """A rebalancer that ignores the trainer's model."""
+    return type(
+        "Fixed", (cls,), {"attach": lambda self, model: cls.attach(self, Classifier(nn.Identity(), nn.Linear(n_features, n_classes)))}
+    )()
+
+
 @pytest.mark.parametrize(
     ("rebalancer", "message"),
     [
-        (lambda: REBALANCERS["records"](n_features=3), "another model"),
+        (lambda: of_fixed_size(REBALANCERS["records"], 3, 4), "another model"),
         (lambda: REBALANCERS["oracle-la"]([1, 2, 3]), "3 classes"),
-        (lambda: REBALANCERS["epoch-records"](n_classes=5), "5 classes"),
+        (lambda: of_fixed_size(REBALANCERS["epoch-records"], 8, 5), "5 classes"),
     ],
 )
 def test_a_rebalancer_made_for_another_model_is_refused(rebalancer, message):
@@ -434,33 +442,33 @@ def test_checkpoints_are_written_every_so_many_epochs_and_seconds_and_at_the_end
     one = trainer(epochs=7)
     saved = []
     monkeypatch.setattr(one, "save", lambda path: saved.append(one.epoch))
-    one.fit(x, candidates, checkpoint=tmp_path / "checkpoint", checkpoint_every=2, checkpoint_seconds=seconds)
+    one.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint", 2, min_seconds=seconds)])
     assert saved == written
 
 
 def test_a_finished_checkpoint_trains_no_further(tmp_path):
     x, _, candidates = toy()
-    first = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    first = trainer().fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     seen = []
-    again = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint", on_epoch=seen.append)
+    again = trainer().fit(x, candidates, [OnEpoch(seen.append), Checkpoint(tmp_path / "checkpoint")])
     assert seen == []
     assert again.history == first.history
 
 
 def test_a_trainer_that_has_trained_is_not_started_again(tmp_path):
     x, _, candidates = toy()
-    one = trainer().fit(x, candidates, checkpoint=tmp_path / "checkpoint")
+    one = trainer().fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     kept = one.targets.values.clone()
-    with pytest.raises(InputError, match="3 epochs already"):
+    with pytest.raises(InputError, match="already trained for 3 epochs"):
         one.fit(x, candidates)
     assert torch.equal(one.targets.values, kept)
-    one.fit(x, candidates, checkpoint=tmp_path / "checkpoint")  # going on from a checkpoint is no new start
+    one.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])  # going on from a checkpoint is no new start
     assert torch.equal(one.targets.values, kept)
 
 
 def test_measuring_every_k_epochs_always_includes_the_last():
     x, y, candidates = toy()
-    history = trainer(epochs=5).fit(x, candidates, measure=Evaluate(x, y, y), measure_every=2).history
+    history = trainer(epochs=5).fit(x, candidates, [Evaluate(x, y, y, every=2)]).history
     assert [record["epoch"] for record in history if "test" in record] == [2, 4, 5]
 
 

@@ -1,4 +1,4 @@
-"""Views change each example by its own draw, in exactly the way they say, and leave the batch they were given alone."""
+"""Views change each example independently, exactly as documented, and do not modify their input."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_shift_moves_each_image_by_one_of_the_possible_offsets_and_reaches_them_
     table = {moved(image, down, right).tobytes(): (down, right) for down, right in offsets}
     assert len(table) == len(offsets)
     views = Shift(pixels)(torch.from_numpy(image).expand(n, -1, -1, -1), generator(pixels)).numpy()
-    seen = Counter(table[view.tobytes()] for view in views)  # a view that is none of the possible ones has no entry
+    seen = Counter(table[view.tobytes()] for view in views)  # an impossible view would raise a KeyError
     assert set(seen) == set(offsets)
     if pixels:  # both directions are uniform and independent
         assert scipy.stats.chisquare([seen[offset] for offset in offsets]).pvalue > 1e-3
 
 
-def test_shift_moves_different_images_by_themselves():
+def test_shift_moves_each_image_independently():
     x = images(40, channels=3)
     views = Shift(1)(x, generator(8)).numpy()
     offsets = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]

@@ -1,4 +1,4 @@
-"""Views of images: what they show is what Pillow would show, what is drawn follows the stated rates, and each image has its own draw."""
+"""Views of images equal Pillow's results, are drawn with the documented distributions, and are independent for each image."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ltpll.errors import InputError
-from ltpll.views.crops import Box, padded_crop, resample, resized_crop, shift
-from ltpll.views.images import FEW_PIXELS, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
+from ltpll.views.crops import CropBox, padded_crop, resample, resized_crop, shift
+from ltpll.views.images import SMALL_CHUNK, VIEW_POLICIES, Draws, Hole, ImageViews, cut_out, random_hole
 
 MEAN, STD = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
 CPU = torch.device("cpu")
 EVERY = [(policy, kind) for policy in VIEW_POLICIES for kind in ("weak", "strong")]
 SIZE = (32, 32)
-CHUNK = FEW_PIXELS // (32 * 32)
+CHUNK = SMALL_CHUNK // (32 * 32)
 
 
 def generator(seed=0):
@@ -34,7 +34,7 @@ def images(n=8, height=32, width=32, seed=0):
 
 
 def box_of(n, top, left, height, width, flip=False):
-    return Box(*(torch.full((n,), float(value)) for value in (top, left, height, width)), torch.full((n,), flip))
+    return CropBox(*(torch.full((n,), float(value)) for value in (top, left, height, width)), torch.full((n,), flip))
 
 
 def views(policy="paper", **options):
@@ -42,7 +42,7 @@ def views(policy="paper", **options):
 
 
 def levels(view):
-    """The 0 to 255 that a normalised view shows."""
+    """The levels from 0 to 255 of a normalised view."""
     return ((view.float() * torch.tensor(STD).view(3, 1, 1) + torch.tensor(MEAN).view(3, 1, 1)) * 255).round()
 
 
@@ -69,7 +69,7 @@ def test_a_cut_box_is_enlarged_as_by_pillow_within_one_level(data, side, flip, s
     top, left = data.draw(st.integers(0, side[0] - height)), data.draw(st.integers(0, side[1] - width))
     ours, theirs = resample(x, box_of(1, top, left, height, width, flip))[0], pillow_crop(x[0], top, left, height, width, flip)
     assert (ours.int() - theirs.int()).abs().max() <= 1
-    assert (ours == theirs).float().mean() > 0.9  # a tie along a row or column may be rounded the other way in all of its pixels
+    assert (ours == theirs).float().mean() > 0.9  # a tie may be rounded the other way in a whole row or column
 
 
 def test_drawn_boxes_are_enlarged_as_by_pillow_within_one_level():
@@ -293,7 +293,7 @@ def test_crops_that_are_never_mirrored_are_the_other_ones_unflipped():
 
 
 @pytest.mark.parametrize("policy", VIEW_POLICIES)
-def test_views_of_some_places_are_those_among_all(policy):
+def test_views_of_some_rows_are_the_same_as_among_all_rows(policy):
     x, places = images(CHUNK + 9), torch.tensor([3, 0, 17, CHUNK + 8])
     everything = views(policy).draw(x, ("weak", "strong"), generator(12))
     some = views(policy).draw(x, ("weak", "strong"), generator(12), places)
@@ -310,10 +310,10 @@ def test_one_view_is_drawn_for_each_kind_in_the_order_asked_for():
     assert views().draw(x, (), generator()) == ()
 
 
-@pytest.mark.parametrize(("policy", "kind"), EVERY[:3])  # tracing takes a second or more, and the fourth holds nothing new
-def test_applying_draws_is_one_graph_without_questions_to_the_host_and_gives_the_same_views(policy, kind):
-    # A question to the host (a shape or a branch that depends on values) would break the graph; the graph computes every operation for
-    # every image and chooses, as on a GPU, where the CPU's own path computes what is needed alone.
+@pytest.mark.parametrize(("policy", "kind"), EVERY[:3])  # tracing takes a second or more, and the fourth adds nothing
+def test_applying_draws_is_one_graph_without_synchronisation_and_gives_the_same_views(policy, kind):
+    # A shape or branch that depends on values would break the graph. The graph computes every operation for every image and selects, as on
+    # a GPU, whereas on a CPU only the required operations are computed.
     x, made = images(200), views(policy, channels_last=True)
     draws = made.parameters(kind, 200, SIZE, CPU, generator(12))
     torch.compiler.reset()

@@ -1,4 +1,4 @@
-"""The kernels of image views against the batched torch operations, which test_operations compares with Pillow.
+"""The kernels of image views against the batched torch operations, which test_randaugment compares with Pillow.
 
 Without a GPU they run in Triton's interpreter.
 """
@@ -18,7 +18,7 @@ SIZES = [(16, 16), (9, 14)]
 
 
 def images(batch, size, seed=0):
-    """Noise, gradients and flat images, in the order of bytes that a data set has."""
+    """Noise, gradients and flat images, in the memory layout of a data set."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randint(0, 256, (batch, *size, 3), generator=generator, dtype=torch.uint8)
     x[::4] = (x[::4].float() * 0.2 + 60 + torch.linspace(0, 90, size[1])[:, None]).to(torch.uint8)
@@ -31,7 +31,7 @@ def generator():
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_boxes_are_cut_as_by_matrix_products_but_for_a_level_where_rounding_decides(size):
+def test_resampled_crops_equal_matrix_products_within_a_level_of_rounding(size):
     x = images(12, size)
     box = resize.resized_crop(12, size, DEVICE, generator())
     ours, theirs = kernels.resample(x, box).int(), resize.resample(x, box).int()
@@ -47,7 +47,7 @@ def test_padded_crops_are_the_same(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_colours_are_the_same_but_for_a_level_where_rounding_decides(size):
+def test_colours_are_the_same_within_a_level_of_rounding(size):
     x = images(12, size).contiguous()
     drawn = colours.random_colours(12, DEVICE, generator(), grey_rate=0.2)
     ours, theirs = kernels.recolour(x, drawn).int(), colours.recolour(x, drawn).int()
@@ -80,21 +80,21 @@ def test_holes_and_normalising_are_the_same(layout):
     for given in (hole, None):
         expected = (x if given is None else cut_out(x, given)).float()
         expected = expected * torch.tensor(scale, device=DEVICE).view(3, 1, 1) + torch.tensor(offset, device=DEVICE).view(3, 1, 1)
-        out = kernels.finish(x, given, scale, offset, torch.float32, layout)
+        out = kernels.cut_out_and_normalise(x, given, scale, offset, torch.float32, layout)
         assert out.is_contiguous(memory_format=layout)
         torch.testing.assert_close(out, expected)
-        low = kernels.finish(x, given, scale, offset, torch.bfloat16, layout)
+        low = kernels.cut_out_and_normalise(x, given, scale, offset, torch.bfloat16, layout)
         torch.testing.assert_close(low, expected.to(torch.bfloat16), atol=0.01, rtol=0.01)
 
 
 @pytest.mark.parametrize("policy", sorted(VIEW_POLICIES))
 @pytest.mark.parametrize("kind", ["weak", "strong"])
-def test_whole_views_are_the_same_but_for_levels_where_rounding_decides(policy, kind):
+def test_whole_views_are_the_same_except_where_rounding_decides(policy, kind):
     x = images(10, (32, 32))
     views = ImageViews(policy, (0.5, 0.4, 0.3), (0.25, 0.2, 0.3), channels_last=True)
     draws = views.parameters(kind, 10, (32, 32), DEVICE, generator())
     ours = views._apply_kernels(x, draws)
     cpu = [None if part is None else type(part)(*(each.cpu() for each in part)) for part in draws]
     theirs = views.apply(x.cpu(), type(draws)(*cpu)).to(DEVICE)
-    # A level more or less in front of equalize or a flat autocontrast can become many, so only the share of pixels is held to.
+    # Equalize and autocontrast can amplify a difference of one level, so only the share of differing pixels is checked.
     assert ((ours - theirs).abs() > 1e-4).float().mean() < 0.01

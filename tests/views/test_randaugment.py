@@ -105,7 +105,7 @@ def test_posterize_keeps_the_first_bits_exactly(bits):
 
 
 @pytest.mark.parametrize("threshold", [0, 0.5, 1, 77, 127.5, 128, 254, 255, 255.5, 256])
-def test_solarize_turns_values_from_the_threshold_on_around_exactly(threshold):
+def test_solarize_inverts_values_from_the_threshold_on_exactly(threshold):
     x = pictures()
     assert largest_difference(operated(x, "solarize", threshold), by_pillow(x, lambda i: ImageOps.solarize(i, threshold))) == 0
 
@@ -274,7 +274,7 @@ def test_no_shift_and_a_whole_turn_change_nothing_and_a_shift_keeps_value_and_gr
     moved = shift_hue(x, torch.full((len(x),), 0.07))
     assert torch.equal(moved.amax(1), x.amax(1))
     assert torch.equal(moved.amin(1), x.amin(1))
-    assert torch.equal(moved[10:15], x[10:15])  # the images of one grey
+    assert torch.equal(moved[10:15], x[10:15])  # the constant images
 
 
 def test_the_steps_of_the_jitter_follow_the_order_of_each_image():

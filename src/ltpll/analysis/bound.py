@@ -11,10 +11,27 @@ from ltpll.errors import InputError
 
 
 def prior_bound(n: int, n_classes: int, natarajan: float, ambiguity: float, delta: float) -> float:
-    """4 / ((ln 2 − ln(1 + η)) N) · (d (ln 2N + 2 ln C) − ln δ + ln 2), which the L2 distance exceeds with probability δ at most.
+    """Bound the L2 distance between the learned and the true class distribution with probability 1 − δ.
 
-    η is the ambiguity degree, the largest probability that a wrong label joins a set; d the Natarajan dimension of the classifiers.
-    Class distributions are never further apart than √2, so a larger bound says nothing.
+    The bound is 4 / ((ln 2 − ln(1 + η)) N) · (d (ln 2N + 2 ln C) − ln δ + ln 2). Class distributions are never further apart than √2,
+    so a larger bound is vacuous.
+
+    Args:
+        n: The number of examples N.
+        n_classes: The number of classes C.
+        natarajan: The Natarajan dimension d of the classifiers.
+        ambiguity: The ambiguity degree η, the largest probability that a wrong label joins a set.
+        delta: The probability δ that the distance exceeds the bound.
+
+    Returns:
+        The bound.
+
+    Raises:
+        InputError: An argument is out of range.
+
+    Example:
+        >>> round(prior_bound(1_000_000, 10, natarajan=100, ambiguity=0.5, delta=0.05), 3)
+        0.027
     """
     if n < 1 or n_classes < 2 or natarajan <= 0:
         raise InputError(f"The bound needs examples, at least two classes and a positive dimension, not {n}, {n_classes} and {natarajan}.")
@@ -27,14 +44,25 @@ def prior_bound(n: int, n_classes: int, natarajan: float, ambiguity: float, delt
 
 
 def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
-    """The largest share of one class's examples whose sets hold one and the same wrong label.
+    """Estimate the ambiguity degree: the largest share of the examples of one class whose sets contain the same wrong label.
 
-    An estimate from above: in a class of few examples some label is in all of their sets by chance.
+    The estimate is too high for small classes, where some wrong label is in all sets by chance.
+
+    Args:
+        candidates: The candidate sets.
+        labels: The true class numbers.
+
+    Returns:
+        A share between 0 and 1.
+
+    Example:
+        >>> ambiguity_degree(Candidates.of([[0, 1], [0], [1]]), [0, 0, 1])
+        0.5
     """
     n_classes = candidates.n_classes
     sizes = np.bincount(labels, minlength=n_classes)
     true = np.repeat(np.asarray(labels, dtype=np.int64), candidates.sizes.cpu().numpy())
-    # By pairs that occur, which are far fewer than all where there are many classes.
+    # With many classes, far fewer pairs occur than there could be.
     pairs, counts = np.unique(true * n_classes + candidates.labels.cpu().numpy(), return_counts=True)
     true, other = np.divmod(pairs, n_classes)
     shares = (counts / sizes[true])[true != other]

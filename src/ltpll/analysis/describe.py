@@ -1,4 +1,4 @@
-"""What candidate sets say of themselves: their sizes, which classes share them, how ambiguous they are, and how imbalanced the classes."""
+"""Describe: statistics of candidate sets, such as sizes, pairs of classes, ambiguity and estimates of the class prior."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ import numpy.typing as npt
 from scipy.sparse import triu
 
 from ltpll.analysis.bound import ambiguity_degree
-from ltpll.analysis.set_priors import Distinct, average_prior, distinct_sets, em_deviation, em_prior
+from ltpll.analysis.distinct_sets import DistinctSets, distinct_sets
+from ltpll.analysis.set_priors import average_prior, em_deviation, em_prior
 from ltpll.candidates import Candidates
 
 Array = npt.NDArray[np.float64]
 Speaks = Literal["independent", "not independent", "co-occurrence", "neither"]
 
-NOTICED_ERROR, LARGE_ERROR = 0.15, 0.3  # of a prior, in L1; a uniform guess gets about 1 wrong on the paper's long tails
+NOTICED_ERROR, LARGE_ERROR = 0.15, 0.3  # L1 error of a prior; a uniform prior has an error of about 1 on the paper's long tails
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two classes: how many rows' sets hold both, and how many would if each joined sets without regard to the other."""
+    """Two classes: the number of sets that contain both, and the number expected if they joined sets independently."""
 
     classes: tuple[Hashable, Hashable]
     sets: int
@@ -33,7 +34,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Of `n` pairs that share a set, the most frequent ones; `n_above` of all do so more often than chance explains."""
+    """The most frequent of the `n` pairs of classes that share a set; `n_above` pairs do so more often than chance explains."""
 
     most_frequent: list[Pair]
     n: int
@@ -43,10 +44,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A class prior with its imbalance, largest over smallest, which is above the figure where the smallest is below one example.
+    """A class prior and its imbalance (largest over smallest), which is a lower bound if the smallest class is below one example.
 
-    For EM, what two standard deviations leave open: imbalance from `low` to `high` (None: the smallest class may be empty),
-    and the L1 error that the number of examples alone explains. `error` is the true one.
+    `error` is the L1 error if true labels are known. For EM, `low` to `high` is the range of the imbalance within two standard
+    deviations (`high` is None if the smallest class may be empty), and `random_error` the L1 error expected from sampling alone.
     """
 
     prior: list[float]
@@ -60,7 +61,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A figure of the sets beside what it would be if wrong labels joined independently, give or take `margin`."""
+    """A statistic of the sets next to its value, within `margin`, if wrong labels joined independently."""
 
     what: str
     observed: float
@@ -71,7 +72,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Where the sets come from, and which estimate of the prior that makes the better one."""
+    """How the sets probably arose, and which estimate of the prior is therefore better."""
 
     regime: Literal["independent", "co-occurrence", "unclear", "known"]
     trust: Literal["em", "average"]
@@ -81,9 +82,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Description:
-    """All that `ltpll data describe` prints; lists over classes are in the order of `classes`.
+    """The result of `describe`; lists over classes are in the order of `classes`.
 
-    `em_gap` is how far the log-likelihood may be from its maximum: above `TOLERANCE`, EM did not come to its end.
+    `em_gap` bounds how far the log-likelihood is from its maximum; above `TOLERANCE`, EM did not converge.
     """
 
     n_examples: int
@@ -108,12 +109,25 @@ class Description:
     true_imbalance: float | None
 
     def record(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """All values in a dictionary that JSON can hold."""
         return asdict(self)
 
 
 def describe(candidates: Candidates, labels: Sequence[int] | None = None, *, most_pairs: int = 10) -> Description:
-    """Everything at once; with true `labels`, what only they tell too."""
+    """Compute statistics of candidate sets.
+
+    Args:
+        candidates: The candidate sets.
+        labels: True class numbers, if known; they add the ambiguity degree, class counts and the errors of the estimated priors.
+        most_pairs: The number of most frequent pairs of classes to list.
+
+    Returns:
+        Sizes, pairs, ambiguity, two estimates of the class prior, and a verdict on which of the two to trust.
+
+    Example:
+        >>> describe(Candidates.of(["cat|fox", "dog", "cat"])).mean_size
+        1.3333333333333333
+    """
     sets = distinct_sets(candidates)
     n, n_classes = sets.n, candidates.n_classes
     truth = None if labels is None else np.bincount(np.asarray(labels), minlength=n_classes)
@@ -151,16 +165,16 @@ def describe(candidates: Candidates, labels: Sequence[int] | None = None, *, mos
 # ---- sets and pairs ---------------------------------------------------------------------------------------------------
 
 
-def co_occurrence(sets: Distinct) -> Any:
-    """How many rows' sets hold both of two classes, (C, C) and sparse."""
+def co_occurrence(sets: DistinctSets) -> Any:
+    """The number of rows whose sets contain both of two classes, a sparse (C, C) matrix."""
     return (sets.matrix.T @ sets.matrix.multiply(sets.counts[:, None]).tocsr()).tocsr()
 
 
-def pairs(sets: Distinct, together: Any, classes: Sequence[Hashable], most: int) -> Pairs:
-    """The pairs of classes that share sets, counted, and the `most` most frequent of them.
+def pairs(sets: DistinctSets, together: Any, classes: Sequence[Hashable], most: int) -> Pairs:
+    """Count the pairs of classes that share sets, and list the `most` most frequent pairs.
 
-    Above chance is what is too far from independent appearance: √count has a standard deviation of 1/2 whatever is expected, and so
-    many are allowed that the chance of finding a pair at all, among so many, is below one in a hundred.
+    A pair is above chance if √count is too far from its expectation under independence, where it has a standard deviation of 1/2;
+    the threshold keeps the probability of finding any such pair by chance below 1%.
     """
     upper = triu(together, k=1).tocoo()
     counts, expected = upper.data, sets.appearances[upper.row] * sets.appearances[upper.col] / sets.n
@@ -175,17 +189,17 @@ def pairs(sets: Distinct, together: Any, classes: Sequence[Hashable], most: int)
     return Pairs([pair(int(i)) for i in order], len(counts), len(above), most_above)
 
 
-def wrong_label_rate(sets: Distinct) -> float:
-    """The average probability that a wrong label joins a set, which needs no true labels: one label of every set is true."""
+def wrong_label_rate(sets: DistinctSets) -> float:
+    """The average probability that a wrong label joins a set; no true labels are needed, since one label of every set is true."""
     return (sets.mean_size - 1) / (sets.n_classes - 1)
 
 
-def ambiguity_bounds(sets: Distinct, together: Any) -> tuple[float, float]:
-    """Between which two numbers the ambiguity degree η (see `bound.ambiguity_degree`) lies, whatever the true labels are.
+def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
+    """Lower and upper bounds on the ambiguity degree η (see `bound.ambiguity_degree`) that hold for any true labels.
 
-    Below: class b, true in a share π_b of the rows, is in a share p_b ≤ π_b + (1 − π_b) η of the sets. Adding that up over
-    the k most frequent classes gives η ≥ (p_1 + … + p_k − 1) / (k − 1).
-    Above: of the true examples of a, at most n_ab have b in their sets, and the sets {a} are certainly true examples without it.
+    Lower: class b, true in a share π_b of the rows, is in a share p_b ≤ π_b + (1 − π_b) η of the sets. Summing over the k most
+    frequent classes gives η ≥ (p_1 + … + p_k − 1) / (k − 1).
+    Upper: at most n_ab examples of class a have b in their sets, and the rows with the set {a} are examples of a without b.
     """
     shares = np.sort(sets.appearances / sets.n)[::-1]
     low = float(((np.cumsum(shares)[1:] - 1) / np.arange(1, len(shares))).max())
@@ -200,8 +214,8 @@ def ambiguity_bounds(sets: Distinct, together: Any) -> tuple[float, float]:
 # ---- the class prior --------------------------------------------------------------------------------------------------
 
 
-def _estimate(sets: Distinct, prior: Array, truth: npt.NDArray[Any] | None, deviation: Array | None = None) -> Estimate:
-    """Classes that are never a candidate are left out of the imbalance: they are no small classes, but none."""
+def _estimate(sets: DistinctSets, prior: Array, truth: npt.NDArray[Any] | None, deviation: Array | None = None) -> Estimate:
+    """The imbalance of a prior; classes that are never a candidate do not count."""
     seen, one = sets.appearances > 0, 1 / sets.n
     largest, smallest = float(prior.max()), float(prior[seen].min())
     estimate = Estimate(
@@ -224,11 +238,11 @@ def _estimate(sets: Distinct, prior: Array, truth: npt.NDArray[Any] | None, devi
 # ---- where the sets come from -----------------------------------------------------------------------------------------
 
 
-def expected_repetition(sets: Distinct, prior: Array, draws: int = 4_000) -> tuple[float, float]:
-    """How many distinct sets there would be, and the share of rows whose set recurs, if wrong labels were drawn uniformly.
+def expected_repetition(sets: DistinctSets, prior: Array, draws: int = 4_000) -> tuple[float, float]:
+    """The expected number of distinct sets, and share of rows whose set recurs, if wrong labels were drawn uniformly.
 
-    Sizes are the observed ones. A set S of k labels then has the probability P(S) = P(k) · π(S) / (C−1 over k−1), and both are means over
-    sets drawn with it: of (1 − (1 − P)^N) / P and of 1 − (1 − P)^(N−1).
+    Given the observed sizes, a set S of k labels has the probability P(S) = P(k) · π(S) / (C−1 choose k−1). Both results are means over
+    sets drawn with this probability: of (1 − (1 − P)^N) / P and of 1 − (1 − P)^(N−1).
     """
     n, n_classes = sets.n, sets.n_classes
     rng = np.random.default_rng(0)
@@ -236,7 +250,7 @@ def expected_repetition(sets: Distinct, prior: Array, draws: int = 4_000) -> tup
     shares = np.bincount(sets.sizes, weights=sets.counts, minlength=n_classes + 1) / n
     size = rng.choice(n_classes + 1, draws, p=shares)
     order = rng.random((draws, n_classes))
-    order[np.arange(draws), rng.choice(n_classes, draws, p=prior)] = -1.0  # the true label is the first to be in
+    order[np.arange(draws), rng.choice(n_classes, draws, p=prior)] = -1.0  # the true label always comes first
     mass = np.cumsum(prior[order.argsort(axis=1)], axis=1)[np.arange(draws), size - 1]
     ways = np.asarray([math.lgamma(n_classes) - math.lgamma(k) - math.lgamma(n_classes - k + 1) for k in range(1, n_classes + 1)])
     probability = np.minimum(np.exp(np.log(shares[size]) + np.log(mass) - ways[size - 1]), 1 - 1e-12)
@@ -247,7 +261,7 @@ def expected_repetition(sets: Distinct, prior: Array, draws: int = 4_000) -> tup
 
 
 def _repetition(observed: int, expected: float) -> Evidence:
-    """Objects of one picture share its set, so that there are far fewer sets than independent labels would make."""
+    """If the objects of an image share a set, there are far fewer distinct sets than independent wrong labels would give."""
     margin = 2 * math.sqrt(expected)
     speaks: Speaks = "neither"
     if observed < expected / 2 and observed < expected - margin:
@@ -257,8 +271,8 @@ def _repetition(observed: int, expected: float) -> Evidence:
     return Evidence("distinct sets", observed, expected, margin, speaks)
 
 
-def _dispersion(sets: Distinct) -> Evidence:
-    """Independent wrong labels make binomial set sizes; the margin is two standard deviations of such a variance."""
+def _dispersion(sets: DistinctSets) -> Evidence:
+    """Independent wrong labels give binomial set sizes; the margin is two standard deviations of their variance."""
     observed = float((sets.sizes - sets.mean_size) ** 2 @ sets.counts) / sets.n
     rate = wrong_label_rate(sets)
     noise = rate * (1 - rate)
@@ -270,8 +284,8 @@ def _dispersion(sets: Distinct) -> Evidence:
     return Evidence("variance of set sizes", observed, variance, margin, "neither" if margin > variance / 2 else speaks)
 
 
-def _fit(sets: Distinct, prior: Array) -> Evidence:
-    """Class j would be in a share q + (1 − q) π_j of the sets; the distance (L1) is compared with its random part."""
+def _fit(sets: DistinctSets, prior: Array) -> Evidence:
+    """Under independence, class j is in a share q + (1 − q) π_j of the sets; the L1 distance is compared with sampling noise."""
     shares = sets.appearances / sets.n
     rate = wrong_label_rate(sets)
     distance = float(np.abs(rate + (1 - rate) * prior - shares).sum())
@@ -285,26 +299,26 @@ def _surplus(found: Pairs) -> Evidence:
 
 
 def judge(evidence: Sequence[Evidence], random_error: float | None, *, all_known: bool = False) -> Verdict:
-    """Distinct sets and the fit decide; sizes and pairs only make less sure, since EM is right for uniform sets of any sizes."""
+    """Distinct sets and the fit decide; sizes and pairs only lower the certainty, since EM is correct for uniform sets of any size."""
     if all_known:
-        return Verdict("known", "average", "sure", "every set has a single label, so that both estimates are the class counts themselves")
-    repetition, fit, dispersion, surplus = (one.speaks_for for one in evidence)
+        return Verdict("known", "average", "sure", "every set has a single label, so both estimates equal the class counts")
+    repetition, fit, dispersion, surplus = (item.speaks_for for item in evidence)
     if repetition == "co-occurrence":
-        because = "the same sets recur far more often than independent wrong labels would repeat them"
+        because = "the same sets recur far more often than they would with independent wrong labels"
         if fit == "independent":
             return Verdict("co-occurrence", "average", "unsure", f"{because}, although EM fits how often each class appears")
         return Verdict("co-occurrence", "average", "sure" if fit == "not independent" else "fairly sure", because)
     if repetition == fit == "independent":
-        because = "sets are as varied, and classes appear as often, as independent wrong labels would have it"
+        because = "sets are as varied, and classes appear as often, as expected with independent wrong labels"
         if random_error is not None and random_error > LARGE_ERROR:
             return Verdict("independent", "em", "unsure", f"{because}, but there are too few examples for so many labels")
         if "not independent" in (dispersion, surplus):
-            what = "some pairs stand out" if surplus == "not independent" else "the sizes of the sets are not those of independent labels"
-            return Verdict("independent", "em", "fairly sure", f"{because}; only {what}")
+            what = "some pairs are too frequent" if surplus == "not independent" else "set sizes do not fit independent labels"
+            return Verdict("independent", "em", "fairly sure", f"{because}; however, {what}")
         if random_error is None or random_error > NOTICED_ERROR:
-            return Verdict("independent", "em", "fairly sure", f"{because}; but examples are few for so many labels")
+            return Verdict("independent", "em", "fairly sure", f"{because}; however, there are few examples for so many labels")
         return Verdict("independent", "em", "sure", because)
     if repetition == "independent":
-        because = "sets are as varied as independent wrong labels make them, but some classes join more often than others"
+        because = "sets are as varied as expected with independent wrong labels, but some classes join more often than others"
         return Verdict("unclear", "em", "unsure", because)
-    return Verdict("unclear", "average", "unsure", "sets recur more often than independent wrong labels would repeat them, but not by much")
+    return Verdict("unclear", "average", "unsure", "sets recur somewhat more often than they would with independent wrong labels")

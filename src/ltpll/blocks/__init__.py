@@ -1,1 +1,1 @@
-"""Blocks: pieces that several methods and extras share."""
+"""Building blocks shared by several methods and extras."""

@@ -1,4 +1,4 @@
-"""Contrast: what parts with a contrastive loss share: a projector, a queue, a network that follows another, and the loss itself."""
+"""Pieces of contrastive methods: a projector, a queue, a momentum encoder, and the loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ltpll.interfaces import Step, linear_head
 
 
 class Projector(nn.Sequential):
-    """Two linear layers from features to vectors of length one."""
+    """Two linear layers that map features to vectors of unit length."""
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
         super().__init__(nn.Linear(n_features, n_features), nn.ReLU(), nn.Linear(n_features, n_outputs))
@@ -22,14 +22,15 @@ class Projector(nn.Sequential):
 
 
 class Queue(nn.Module):
-    """The last `size` vectors with their labels; a place that is still empty has the label −1."""
+    """The last `size` vectors with their labels; an empty place has the label −1."""
+
+    vectors: Tensor
+    labels: Tensor
+    next: Tensor
+    limit: Tensor
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
-        self.vectors: Tensor
-        self.labels: Tensor
-        self.next: Tensor
-        self.limit: Tensor
         self.register_buffer("vectors", torch.zeros(size, width))
         self.register_buffer("labels", torch.full((size,), -1))
         self.register_buffer("next", torch.zeros((), dtype=torch.int64))
@@ -37,7 +38,7 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, vectors: Tensor, labels: Tensor) -> None:
-        """Put new ones in the place of the oldest."""
+        """Replace the oldest vectors by new ones."""
         size = len(self.labels)
         vectors, labels = vectors[-size:], labels[-size:]
         places = (self.next + torch.arange(len(labels), device=labels.device)) % self.limit
@@ -46,12 +47,12 @@ class Queue(nn.Module):
         self.next.copy_((self.next + len(labels)) % self.limit)
 
     def held(self) -> tuple[Tensor, Tensor]:
-        """Vectors and labels; on a GPU with the empty places, since leaving them out would mean to wait for it."""
+        """Vectors and labels; on a GPU with the empty places, since leaving them out would force a synchronisation."""
         n = len(self.labels) if self.labels.is_cuda else int((self.labels >= 0).sum())
         return self.vectors[:n], self.labels[:n]
 
     def limit_to(self, n: int) -> None:
-        """Hold no more than `n` from now on: with more places than examples, most of what it held would be out of date."""
+        """Hold at most `n` vectors from now on: a queue longer than the data set would hold outdated copies of the same examples."""
         self.limit.clamp_(max=n)
         self.labels[self.limit :] = -1
         self.next %= self.limit
@@ -61,8 +62,8 @@ class Queue(nn.Module):
         self.next.zero_()
 
 
-class Follower(nn.Module):
-    """A copy of a network that moves towards it slowly and gets no gradients."""
+class MomentumEncoder(nn.Module):
+    """A copy of a network whose weights are an exponential moving average of the network's, without gradients."""
 
     def __init__(self, network: nn.Module, momentum: float) -> None:
         super().__init__()
@@ -70,36 +71,39 @@ class Follower(nn.Module):
         self.momentum = momentum
 
     @torch.no_grad()
-    def follow(self, network: nn.Module) -> None:
+    def update(self, network: nn.Module) -> None:
         torch._foreach_lerp_(list(self.network.parameters()), list(network.parameters()), 1 - self.momentum)
 
 
 class Memory(nn.Module):
-    """Projections of examples, and others to compare them with: second views and earlier ones, by networks that follow the trained."""
+    """A projector, and a momentum encoder and queue that provide the vectors to compare its projections with."""
 
     def __init__(self, model: nn.Module, width: int, size: int, momentum: float) -> None:
         super().__init__()
         head = linear_head(model)
         self.projector = Projector(head.in_features, width)
-        self.model_follower = Follower(model, momentum)
-        self.projector_follower = Follower(self.projector, momentum)
+        # These two names are part of the checkpoint format.
+        self.model_follower = MomentumEncoder(model, momentum)
+        self.projector_follower = MomentumEncoder(self.projector, momentum)
         self.queue = Queue(size, width)
-        # In a list, since the model is no part of this: it is only whom to follow.
+        # In a list, so that the model does not become a submodule.
         self._model = [model]
 
     @torch.no_grad()
     def keys(self, step: Step) -> Tensor:
-        """Projections of the second view."""
-        self.model_follower.follow(self._model[0])
-        self.projector_follower.follow(self.projector)
+        """Projections of the second view by the momentum encoder, which is updated first."""
+        self.model_follower.update(self._model[0])
+        self.projector_follower.update(self.projector)
         features = step.forward((step.batch.views[1],), self.model_follower.network).features[0]
         projected: Tensor = self.projector_follower.network(features)
         return projected
 
     def compare(self, query: Tensor, key: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Similarities of a batch with itself, its second views and the queue; who has the same label, and who counts at all.
+        """Compare a batch with itself, its second views and the queue, and add the second views to the queue.
 
-        The keys join the queue for the batches to come.
+        Returns:
+            Similarities divided by the temperature, whether both have the same label, and whether the pair may be compared at all; each
+            is (batch, batch + batch + queue).
         """
         n = len(labels)
         vectors, earlier = self.queue.held()
@@ -107,20 +111,22 @@ class Memory(nn.Module):
         allowed = (others >= 0).repeat(n, 1)
         allowed[:, :n] &= ~torch.eye(n, dtype=torch.bool, device=labels.device)
         same = (labels[:, None] == others[None, :]) & allowed
-        # A copy, since the queue moves on before the backward pass.
+        # torch.cat copies, which matters: the queue changes before the backward pass.
         similarities = query @ torch.cat([query, key, vectors]).T / temperature
         self.queue.push(key, labels)
         return similarities, same, allowed
 
 
 def contrastive_loss(similarities: Tensor, positives: Tensor, allowed: Tensor) -> Tensor:
-    """Minus the mean log-probability of an anchor's positives among everything it is compared with; a mean over anchors that have any.
+    """The negative mean log-probability of an anchor's positives among all its comparisons, averaged over anchors with positives.
 
-    `similarities` is (anchors, others), divided by the temperature; `positives` weighs each of the others, 0 for those that are none;
-    `allowed` says which of the others an anchor is compared with at all.
+    Args:
+        similarities: (anchors, others), divided by the temperature.
+        positives: (anchors, others), the weight of each positive, 0 elsewhere.
+        allowed: (anchors, others), which of the others an anchor is compared with.
     """
     log_p = torch.log_softmax(similarities.masked_fill(~allowed, -torch.inf), dim=1)
-    # Not 0 · −inf, which is no number.
+    # Without `where`, 0 · −inf would give NaN.
     total = torch.where(positives > 0, positives * log_p.masked_fill(~allowed, 0.0), 0.0).sum(1)
     weight = positives.sum(1)
     found = weight > 0

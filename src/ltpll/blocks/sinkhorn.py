@@ -1,20 +1,28 @@
-"""Sinkhorn's algorithm in the log domain: labels for many examples at once, so that each class gets its share of them."""
+"""Sinkhorn's algorithm in the log domain: labels for many examples such that each class gets its share."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-LEAST = -1e5  # as a log-score: what no potential in single precision can lift, and yet a number that can be calculated with
+LEAST = -1e5  # stands for −inf as a log-score: small enough that no potential compensates for it, but finite
 
 
 def sinkhorn(log_scores: Tensor, prior: Tensor, weights: Tensor | None = None, *, iterations: int = 50, tolerance: float = 1e-6) -> Tensor:
-    """The distributions over classes, one for each row, that are closest to the scores while their mean is `prior`.
+    """Distributions over classes, one per row, that are closest to the scores and whose mean is `prior`.
 
-    `log_scores` is (rows, classes), −inf where a class is ruled out; every row needs a finite one. `weights` is how much each row counts,
-    (rows,), all the same without it; a row of weight 0 is labelled too, but the classes' shares do not depend on it.
-    The last step is on the side of the rows, which therefore sum to one exactly; the classes' shares are right within `tolerance`, unless
-    no labelling gives them (a class may be a candidate of too few rows) or `iterations` run out.
+    The last update normalises the rows, which therefore sum to one exactly. The class shares are right within `tolerance`, unless they
+    are infeasible (a class may be a candidate of too few rows) or `iterations` are not enough.
+
+    Args:
+        log_scores: (rows, classes), −inf where a class is ruled out; each row needs a finite score.
+        prior: (classes,), the share of each class.
+        weights: (rows,), the weight of each row in the class shares, by default equal; a row with weight 0 is labelled all the same.
+        iterations: The largest number of iterations.
+        tolerance: Iterations stop when every class share is within this distance of the prior (on a CPU only).
+
+    Returns:
+        (rows, classes), the labels.
     """
     log_scores = log_scores.to(torch.promote_types(log_scores.dtype, torch.float32))
     allowed = log_scores > -torch.inf
@@ -23,7 +31,7 @@ def sinkhorn(log_scores: Tensor, prior: Tensor, weights: Tensor | None = None, *
     if weights is None:
         weights = torch.ones(len(log_scores), device=log_scores.device)
     log_weights = (weights / weights.sum()).log()
-    # A class that no weighted row may have cannot get a share: its column is left as it is.
+    # A class that is ruled out for every weighted row cannot get a share: its column stays as it is.
     possible = (allowed & (weights > 0)[:, None]).any(0)
     prior = torch.where(possible, prior.clamp_min(1e-12), 0)
     prior = prior / prior.sum()
@@ -31,10 +39,10 @@ def sinkhorn(log_scores: Tensor, prior: Tensor, weights: Tensor | None = None, *
     for _ in range(iterations):
         labels = torch.log_softmax(log_scores + potentials, dim=1)
         log_shares = torch.logsumexp(labels + log_weights[:, None], dim=0)
-        # Asking a GPU would mean to wait for it, and further iterations only come closer.
+        # Checking on a GPU would force a synchronisation, and further iterations do no harm.
         if not log_scores.is_cuda and float((log_shares.exp() - prior).abs().max()) <= tolerance:
             break
         potentials = torch.where(possible, potentials + prior.log() - log_shares, 0.0)
-        # Where no labelling gives the shares, potentials would drift apart without end.
+        # With infeasible shares, potentials would diverge.
         potentials = (potentials - potentials.max()).clamp_min(LEAST)
     return torch.softmax(log_scores + potentials, dim=1)

@@ -1,4 +1,4 @@
-"""Labels: whatever a user gives for `y` (candidate sets in any form, or plain labels) as candidates and class names."""
+"""Labels: whatever a user passes as `y`, candidate sets in any form or plain labels, as candidates and class names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.cells import holds_set
 from ltpll.errors import InputError, shown
 
 COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
 
 
 class Labels(NamedTuple):
-    """`classes` are the class names in order, sorted; `certain` says that plain labels were given, one a row."""
+    """Candidates with the sorted names of their classes; `certain` if one plain label per row was given."""
 
     candidates: Candidates
     classes: npt.NDArray[Any]
@@ -24,56 +25,53 @@ class Labels(NamedTuple):
 
 
 def read_labels(y: Any, classes: Sequence[Hashable] | None = None) -> Labels:
-    """Candidates from any form that `Candidates.of` takes, or from one label a row; `classes` fixes the names and their order.
+    """Read candidate sets or plain labels.
 
-    Rows that are collections are sets, whatever holds them; a two-dimensional array is a 0/1 matrix.
+    Args:
+        y: Anything that `Candidates.of` accepts, or one label per row. Strings are plain labels unless one of them is written as a
+            set, such as `"cat|dog"`. Rows that are collections are sets; a two-dimensional array is a 0/1 matrix.
+        classes: The names of the classes in order. A string that is one of them is a plain label even if it contains `|`.
+
+    Returns:
+        The candidates, the names of the classes, and whether `y` held plain labels.
+
+    Raises:
+        InputError: `y` cannot be read, or a label is not one of `classes`.
     """
-    if isinstance(y, Candidates):
-        return _of_candidates(y, classes)
-    kind = type(y).__module__.split(".")[0]
-    if kind == "scipy":
-        return _of_candidates(Candidates.from_matrix(y, classes=classes), classes)
-    if kind == "pandas" and hasattr(y, "columns"):
-        if y.shape[1] == 1:
-            return read_labels(y.iloc[:, 0], classes)
-        return _of_candidates(Candidates.from_matrix(y.to_numpy(), classes=list(y.columns) if classes is None else classes), classes)
-    rows = y.tolist() if kind == "pandas" else y if isinstance(y, (list, tuple)) else None
-    if kind == "pandas" and any(isinstance(row, str) and "|" in row for row in rows or ()):
-        return _of_candidates(Candidates.from_series(y, classes=classes), classes)
-    array = _array(y if rows is None else rows)
-    if array.dtype == object and array.ndim == 1 and any(isinstance(row, COLLECTIONS) for row in array):
-        return _of_candidates(Candidates.from_sets(array.tolist(), classes=classes), classes)
-    if array.ndim == 2 and array.shape[1] == 1:
+    module = type(y).__module__.split(".")[0]
+    is_frame = module == "pandas" and hasattr(y, "columns")
+    if is_frame and y.shape[1] == 1:
+        return read_labels(y.iloc[:, 0], classes)
+    if is_frame or module == "scipy" or isinstance(y, Candidates):
+        return _with_names(y, classes)
+    if hasattr(y, "detach"):
+        y = y.detach().cpu().numpy()
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning
 
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=3)
-        array = array.ravel()
+        y = y.ravel()
+    is_text = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"
+    rows = y.tolist() if module == "pandas" or is_text else y if isinstance(y, (list, tuple)) else ()
+    known = set(classes or ())
+    if any(isinstance(row, COLLECTIONS) or (isinstance(row, str) and row not in known and holds_set(row)) for row in rows):
+        return _with_names(y if module == "pandas" else rows, classes)
+    array = np.asarray(rows if module == "pandas" else y)
     if array.ndim == 2:
-        return _of_candidates(Candidates.from_matrix(array, classes=classes), classes)
+        return _with_names(array, classes)
     if array.ndim != 1:
         raise InputError(f"Labels have one dimension and candidate matrices two; these have shape {array.shape}.")
-    return _of_plain(array, classes)
+    return _plain_labels(array, classes)
 
 
-def _array(y: Any) -> npt.NDArray[Any]:
-    if hasattr(y, "detach"):
-        y = y.detach().cpu().numpy()
-    if isinstance(y, (list, tuple)) and any(isinstance(row, COLLECTIONS) for row in y):
-        rows = np.empty(len(y), dtype=object)  # not np.array, which would make a matrix of lists of equal length
-        rows[:] = list(y)
-        return rows
-    return np.asarray(y)
-
-
-def _of_candidates(candidates: Candidates, classes: Sequence[Hashable] | None, certain: bool = False) -> Labels:
+def _with_names(y: Any, classes: Sequence[Hashable] | None) -> Labels:
+    candidates = Candidates.of(y, classes=classes)
     if classes is not None and len(classes) != candidates.n_classes:
         raise InputError(f"The candidates have {candidates.n_classes} classes, but {len(classes)} were trained.")
-    names = np.asarray(list(candidates.classes if classes is None else classes))
-    return Labels(candidates, names, certain)
+    return Labels(candidates, np.asarray(list(candidates.classes if classes is None else classes)), certain=False)
 
 
-def _of_plain(array: npt.NDArray[Any], classes: Sequence[Hashable] | None) -> Labels:
-    """One label a row: sets of one."""
+def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None) -> Labels:
     from sklearn.utils.multiclass import check_classification_targets
 
     try:
@@ -81,7 +79,7 @@ def _of_plain(array: npt.NDArray[Any], classes: Sequence[Hashable] | None) -> La
         names, numbers = np.unique(array, return_inverse=True)
     except TypeError:
         raise InputError(
-            "Some labels are text and others are numbers or nothing: use one kind throughout, and fill in what is missing."
+            "Some labels are text and others are numbers or missing: use one type throughout, and fill in missing labels."
         ) from None
     except ValueError as error:
         raise InputError(str(error)) from None

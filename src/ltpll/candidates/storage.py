@@ -1,4 +1,4 @@
-"""Candidates: which labels each example may have, stored as one flat list of labels so that memory grows with their number."""
+"""Candidates: which labels each example may have, stored as one flat array so that memory grows with the number of labels."""
 
 from __future__ import annotations
 
@@ -12,29 +12,42 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.candidates.parsing import MOST_CLASSES, empty_row, read_matrix, read_series, read_sets, row_of
+from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
+from ltpll.candidates.parsing import CLASS_LIMIT, is_missing, no_candidates, read_cells, read_matrix, read_sets
 from ltpll.errors import InputError, InputWarning, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-VALUES_AT_ONCE = 1 << 20  # in passes over all rows, so that their memory grows neither with the rows nor with the longest one
-REMEMBERED = 1 << 16  # positions of the rows looked up last
-FEW_POSITIONS = 1 << 20  # of all rows, which are then kept
+VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
+REMEMBERED = 1 << 16  # most positions of the last lookup that are kept
+FEW_POSITIONS = 1 << 20  # most positions of all rows that are kept as a table
 
 
 class Rows(NamedTuple):
-    """Some rows' candidates, looked up."""
+    """The candidates of a batch of rows."""
 
-    where: Tensor  # for `Candidates.read` and `write`: their `slots`, or their numbers if all rows have as many candidates
-    labels: Tensor  # (batch, max_size), int64; short rows repeat their last one
+    where: Tensor  # for `Candidates.read` and `write`: the rows' `slots`, or their numbers if all rows have equally many candidates
+    labels: Tensor  # (batch, max_size), int64; short rows repeat their last label
 
 
 class Candidates:
-    """For N examples and C classes, the candidate labels of row i are `labels[offsets[i]:offsets[i + 1]]`, sorted and distinct.
+    """The candidate labels of N examples among C classes.
 
-    `candidates[index]` gives a dense boolean (batch, C) tensor for a tensor of row numbers, on the device of the candidates.
-    Build one with `Candidates.of(anything)` or with the `from_…` functions it chooses from.
+    Row i has the labels `labels[offsets[i]:offsets[i + 1]]`, sorted and distinct. `candidates[index]` is a dense boolean (batch, C)
+    tensor for a tensor of row numbers, on the device of the candidates. Build candidates with `Candidates.of` or one of the `from_…`
+    constructors; this one does not check its arguments.
+
+    Args:
+        offsets: (N + 1,) integers.
+        labels: Class numbers from 0.
+        n_classes: The number of classes.
+        classes: Their names; by default 0, 1, ….
+
+    Example:
+        >>> candidates = Candidates.of(["cat|fox", "dog"])
+        >>> candidates[torch.tensor([0])]
+        tensor([[ True, False,  True]])
     """
 
     def __init__(self, offsets: Tensor, labels: Tensor, n_classes: int, classes: Sequence[Hashable] | None = None) -> None:
@@ -51,83 +64,165 @@ class Candidates:
 
     @classmethod
     def of(
-        cls, source: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = "|"
+        cls, source: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = SEPARATOR
     ) -> Candidates:
-        """From whatever holds the sets: a 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, a pandas Series."""
+        """Build candidates from any object that holds the sets.
+
+        Args:
+            source: A 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, or a list, array or pandas Series of strings
+                such as `"cat|dog"`.
+            classes: The names of the classes in order; by default the column names of a DataFrame, or the sorted names that occur.
+            n_classes: The number of classes, if the sets hold class numbers.
+            separator: What separates the names in a string.
+
+        Returns:
+            The candidates; `source` itself if it is a `Candidates` already.
+
+        Raises:
+            InputError: A row is not a set of candidates, or the classes do not fit.
+
+        Example:
+            >>> Candidates.of([{"cat", "fox"}, {"dog"}]).classes
+            ('cat', 'dog', 'fox')
+            >>> Candidates.of(["cat|fox", "dog"]).row(0)
+            [0, 2]
+        """
         if isinstance(source, Candidates):
             return source
-        kind = type(source).__module__.split(".")[0]
-        if kind == "pandas" and hasattr(source, "columns"):
+        module = type(source).__module__.split(".")[0]
+        if module == "pandas" and hasattr(source, "columns"):
             names = list(source.columns) if classes is None else classes
             return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
-        if kind == "pandas":
-            return cls.from_series(source, classes=classes, n_classes=n_classes, separator=separator)
-        if kind == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
+        if module == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
             return cls.from_matrix(source, classes=classes, n_classes=n_classes)
-        if not isinstance(source, Iterable):
-            raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a pandas Series.")
+        if isinstance(source, np.ndarray):
+            source = source.tolist()
+        if module == "pandas" or (isinstance(source, (list, tuple)) and _all_strings(source)):
+            return cls.from_series(source, classes=classes, n_classes=n_classes, separator=separator)
+        if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
+            raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings.")
         return cls.from_sets(source, classes=classes, n_classes=n_classes)
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None) -> Candidates:
-        """From an N × C matrix of zeros and ones: numpy, torch or scipy sparse."""
+        """Build candidates from an N × C matrix of zeros and ones.
+
+        Args:
+            matrix: A numpy array, a torch tensor or a scipy sparse matrix.
+            classes: One name per column; by default 0, 1, ….
+            n_classes: The number of columns, as a check.
+
+        Raises:
+            InputError: The matrix holds other values than 0 and 1, or has a row without a 1.
+
+        Example:
+            >>> Candidates.from_matrix(np.array([[1, 0, 1], [0, 1, 0]])).row(0)
+            [0, 2]
+        """
         return cls.from_flat(*read_matrix(matrix, classes, n_classes))
 
     @classmethod
     def from_sets(
         cls, sets: Iterable[Iterable[Hashable]], *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None
     ) -> Candidates:
-        """From one set or list of labels per row.
+        """Build candidates from one set or list of labels per row.
 
-        Labels are class names where `classes` is given or where they are strings, else class numbers from 0.
-        Without `classes`, names are the sorted distinct ones; without `n_classes`, numbers run up to the largest one.
+        Args:
+            sets: Labels are class names if `classes` is given or if they are strings, and class numbers from 0 otherwise.
+            classes: The names of the classes in order; by default the sorted names that occur.
+            n_classes: The number of classes; by default, numbers run up to the largest one that occurs.
+
+        Raises:
+            InputError: A row is empty or not a collection, or a label is not a class.
+
+        Example:
+            >>> Candidates.from_sets([[0, 2], [1]], n_classes=4)
+            Candidates(2 rows, 4 classes, 1.50 candidates per row)
         """
         return cls.from_flat(*read_sets(sets, classes, n_classes))
 
     @classmethod
     def from_series(
-        cls, series: pd.Series, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = "|"
+        cls,
+        series: pd.Series | Sequence[Any],
+        *,
+        classes: Sequence[Hashable] | None = None,
+        n_classes: int | None = None,
+        separator: str = SEPARATOR,
     ) -> Candidates:
-        """From a pandas Series of lists or of strings such as `cat|dog`; blanks around names are dropped."""
-        return cls.from_flat(*read_series(series.tolist(), separator, classes, n_classes))
+        """Build candidates from strings such as `cat|dog`, or `["cat", "dog"]` as JSON or Python writes it.
+
+        Args:
+            series: A pandas Series, array or list; its items may also be collections of names. Blanks around names are dropped.
+            classes: The names of the classes in order; by default the sorted names that occur.
+            n_classes: The number of classes, as a check.
+            separator: What separates the names.
+
+        Raises:
+            InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
+
+        Example:
+            >>> Candidates.from_series(pd.Series(["cat; dog", "fox"]), separator=";").classes
+            ('cat', 'dog', 'fox')
+        """
+        cells = series.tolist() if hasattr(series, "tolist") else list(series)
+        return cls.from_flat(*read_cells(cells, separator, classes, n_classes))
 
     @classmethod
     def from_flat(
-        cls, indptr: npt.NDArray[Any], numbers: npt.NDArray[Any], n_classes: int, names: tuple[Hashable, ...] | None = None
+        cls,
+        indptr: npt.NDArray[Any],
+        numbers: npt.NDArray[Any],
+        n_classes: int,
+        names: tuple[Hashable, ...] | None = None,
+        row: RowName = PLAIN_ROW,
     ) -> Candidates:
-        """From all labels in one array, those of row i at `indptr[i]:indptr[i + 1]`; every other constructor ends here.
+        """Build candidates from all labels in one array; every other constructor ends here.
 
-        Refuses what cannot be a set of candidates, sorts each row and drops repeated labels.
+        Each row is sorted, and repeated labels are dropped.
+
+        Args:
+            indptr: Row i has the labels at `indptr[i]:indptr[i + 1]`.
+            numbers: Class numbers from 0.
+            n_classes: The number of classes.
+            names: Their names; by default 0, 1, ….
+            row: How an error message refers to a row.
+
+        Raises:
+            InputError: A row is empty, a number is out of range, or there are fewer than two classes.
+
+        Example:
+            >>> Candidates.from_flat(np.array([0, 2, 3]), np.array([2, 0, 1]), n_classes=3).row(0)
+            [0, 2]
         """
         n_rows = len(indptr) - 1
         if n_rows == 0:
             raise InputError("There are no rows: candidates need at least one example.")
         empty = np.flatnonzero(np.diff(indptr) == 0)
         if len(empty):
-            raise InputError(empty_row(int(empty[0]), len(empty)))
+            raise InputError(no_candidates(row(int(empty[0])), len(empty)))
         wrong = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
         if len(wrong):
-            row = row_of(int(wrong[0]), indptr)
             raise InputError(
-                f"Row {row} has the candidate {int(numbers[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}: "
-                "correct the row or raise n_classes."
+                f"{row(row_at(int(wrong[0]), indptr))} has the candidate {int(numbers[wrong[0]])}, "
+                f"but classes are numbered 0 to {n_classes - 1}: correct the row or raise n_classes."
             )
-        if n_classes > MOST_CLASSES:
+        if n_classes > CLASS_LIMIT:
             raise InputError(
-                f"There would be {n_classes:,} classes, numbered from 0, and more than {MOST_CLASSES:,} cannot be learned: "
-                "give labels that are no such numbers as text, or with the list of classes."
+                f"There would be {n_classes:,} classes, numbered from 0, and more than {CLASS_LIMIT:,} cannot be learned: "
+                "give labels that are not class numbers as text, or with the list of classes."
             )
         if n_classes < 2:
             raise InputError(f"There is only {n_classes} class: learning to tell classes apart needs at least two.")
-        # In place, since every copy is the largest array that there is.
+        # In place, since these are the largest arrays of all.
         keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
         keys += numbers.astype(np.int64, copy=False)
-        # Rows come in order, so a merge sort is nearly free; numpy's unique hashes and took ten times as long on five million labels.
+        # Rows come in order, so a merge sort is nearly free; np.unique took ten times as long on five million labels.
         keys.sort(kind="stable")
         keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])]
         indptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * n_classes)
         numbers = np.remainder(keys, n_classes, out=keys)
-        # With room beyond the end, for positions that `slots` takes back.
+        # `slots` computes positions of up to n_classes beyond the end before it clamps them.
         offsets = torch.from_numpy(indptr.astype(np.int32 if len(numbers) + n_classes < 2**31 else np.int64))
         labels = torch.from_numpy(numbers.astype(np.int16 if n_classes <= 2**15 else np.int32))
         return cls(offsets, labels, n_classes, names)
@@ -139,7 +234,7 @@ class Candidates:
 
     @property
     def sizes(self) -> Tensor:
-        """How many candidates each row has, (N,)."""
+        """The number of candidates of each row, (N,)."""
         return self.offsets[1:] - self.offsets[:-1]
 
     @property
@@ -147,39 +242,36 @@ class Candidates:
         return self.offsets.device
 
     def slots(self, index: Tensor) -> Tensor:
-        """Positions in `labels` of the candidates of rows numbered from 0, (batch, max_size); short rows repeat their last one.
+        """Positions in `labels` of the candidates of some rows, (batch, max_size); short rows repeat their last position.
 
-        The shape depends on nothing but the batch size, so no host synchronisation is needed and a step can be captured.
-        Repeating a valid position, rather than masking, makes every duplicate write carry the same value.
+        The shape depends only on the batch size, so no synchronisation is needed and a CUDA graph can capture the step.
+        Positions are repeated rather than masked, so that duplicate writes carry the same value.
         """
         start, end = self.offsets.index_select(0, index), self.offsets[1:].index_select(0, index)
         return torch.minimum(start[:, None] + self._slots, end[:, None] - 1).long()
 
     @cached_property
     def _table(self) -> Rows | None:
-        """All rows looked up, if they differ in size and are few.
-
-        A dense matrix of so few rows would fit the processor's cache, and be read faster than positions are worked out.
-        """
+        """The positions and labels of all rows, if rows differ in size and the table fits the processor's cache."""
         if self._even or not self.offsets.is_cpu or len(self) * self.max_size > FEW_POSITIONS:
             return None
         slots = self.slots(torch.arange(len(self)))
         return Rows(slots, self.labels[slots].long())
 
     def rows(self, index: Tensor) -> Rows:
-        """The candidates of some rows, whose numbers count as in a tensor: −1 is the last one."""
+        """The candidates of some rows; as in a tensor, −1 is the last row."""
         if not self.offsets.is_cpu:
             index = index.to(self.device, torch.int64)
             return self._look_up(torch.where(index < 0, index + len(self), index))
-        # A step asks three times for the same rows: to read candidates, to read targets, to write them. A GPU would have to wait for
-        # the comparison, and a captured step must not hold on to what was looked up outside of it.
+        # A step asks for the same rows three times: to read candidates, to read targets and to write targets. On a GPU the comparison
+        # would force a synchronisation, and a CUDA graph must not depend on a lookup outside of it.
         last = self._last
         if last is not None and last[0].dtype == index.dtype and torch.equal(last[0], index):
             return last[1]
-        own = index.to(torch.int64, copy=True)  # the caller may change theirs
+        own = index.to(torch.int64, copy=True)  # the caller may modify its tensor
         try:
             rows = self._look_up(own)
-        except IndexError:  # a negative number, which to look for beforehand would cost every batch
+        except IndexError:  # negative numbers are rare, and checking for them would slow down every batch
             rows = self._look_up(torch.where(own < 0, own + len(self), own))
         self._last = (own, rows) if rows.labels.numel() <= REMEMBERED else None
         return rows
@@ -191,13 +283,13 @@ class Candidates:
         return Rows(where, self.read(self.labels, where).long())
 
     def read(self, flat: Tensor, where: Tensor) -> Tensor:
-        """What `flat`, one number for each candidate in the order of `labels`, has for some rows, (batch, max_size)."""
+        """Read the values of some rows, (batch, max_size), from `flat`, which has one value per label."""
         if self._even:
             return flat.view(-1, self.max_size).index_select(0, where)
         return flat.index_select(0, where.view(-1)).view(where.shape)
 
     def write(self, flat: Tensor, where: Tensor, values: Tensor) -> None:
-        """Put (batch, max_size) values where `read` finds them."""
+        """Write (batch, max_size) values to where `read` finds them."""
         if self._even:
             flat.view(-1, self.max_size).index_copy_(0, where, values)
         else:
@@ -206,7 +298,7 @@ class Candidates:
     def __getitem__(self, index: Tensor) -> Tensor:
         labels = self.rows(index).labels
         dense = self.labels.new_zeros(len(labels), self.n_classes, dtype=torch.bool)
-        # A tensor of ones, since writing a single number to many places takes twice as long.
+        # A tensor of ones: scattering a scalar takes twice as long.
         return dense.scatter_(1, labels, torch.ones_like(labels, dtype=torch.bool))
 
     def row(self, i: int) -> list[int]:
@@ -214,11 +306,11 @@ class Candidates:
         return [int(label) for label in self.labels[self.offsets[i] : self.offsets[i + 1]]]
 
     def dense(self) -> Tensor:
-        """All rows as a boolean (N, C) tensor; for small data and tests."""
+        """All rows as a boolean (N, C) tensor, for small data."""
         return self[torch.arange(len(self), device=self.device)]
 
     def counts(self) -> Tensor:
-        """In how many rows each class is a candidate, (C,)."""
+        """The number of rows in which each class is a candidate, (C,)."""
         return torch.bincount(self.labels.long(), minlength=self.n_classes)
 
     def to(self, device: torch.device | str) -> Candidates:
@@ -235,30 +327,37 @@ class Candidates:
         return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
-        """For one label per row, whether it is among the row's candidates, (N,) bool."""
+        """Whether the label given for each row is one of its candidates, (N,) bool."""
         labels = labels.to(self.device)
         parts = self.parts(self.max_size)
         return torch.cat([(self.labels[self.slots(part)].long() == labels[part][:, None]).any(1) for part in parts])
 
     def parts(self, width: int) -> tuple[Tensor, ...]:
-        """All row numbers, so many at a time that an array with `width` values for each stays small."""
-        everything: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(max(1, VALUES_AT_ONCE // max(width, 1)))
-        return everything
+        """All row numbers in parts, so that an array with `width` values per row of a part stays small."""
+        parts: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(max(1, VALUES_PER_PASS // max(width, 1)))
+        return parts
 
     @property
     def n_bytes(self) -> int:
-        """Of everything that is kept; the positions of few rows come with the first batch that is read."""
+        """Memory in use, which grows when the first batch fills the table of positions."""
         kept = (self.offsets, self.labels, self._slots, *(self.__dict__.get("_table") or ()))
         return sum(t.numel() * t.element_size() for t in kept)
 
     def __repr__(self) -> str:
         mean = len(self.labels) / max(len(self), 1)
-        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates a row)"
+        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates per row)"
 
-    # ---- judging --------------------------------------------------------------------------------------------------
+    # ---- checking -------------------------------------------------------------------------------------------------
 
     def check_learnable(self) -> None:
-        """Refuse sets that no method can learn from, and warn of those that probably were not meant."""
+        """Check that the sets can be trained on.
+
+        Raises:
+            InputError: There is one row, or all rows have the same candidates.
+
+        Warns:
+            InputWarning: A class is never a candidate.
+        """
         if len(self) < 2:
             raise InputError("There is only 1 row: training needs at least two examples.")
         if bool((self.sizes == self.sizes[0]).all()):
@@ -266,7 +365,7 @@ class Candidates:
             if bool((by_row == by_row[0]).all()):
                 names = ", ".join(str(self.classes[label]) for label in self.row(0)[:10])[:200]
                 raise InputError(
-                    f"All {len(self)} rows have the same candidates ({names}): nothing tells the classes apart; "
+                    f"All {len(self)} rows have the same candidates ({names}), so the classes cannot be told apart: "
                     "check how the sets were read."
                 )
         never = torch.nonzero(self.counts() == 0).flatten().tolist()
@@ -274,7 +373,12 @@ class Candidates:
             names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (", …" if len(never) > 5 else "")
             warnings.warn(
                 f"{len(never)} of {self.n_classes} classes are never a candidate ({names}): they cannot be learned; "
-                "remove them from the classes if they were not meant.",
+                "remove them from the classes if that is not intended.",
                 InputWarning,
                 stacklevel=2,
             )
+
+
+def _all_strings(cells: Sequence[Any]) -> bool:
+    """Whether there are strings, and nothing else but missing values."""
+    return any(isinstance(cell, str) for cell in cells) and all(isinstance(cell, str) or is_missing(cell) for cell in cells)

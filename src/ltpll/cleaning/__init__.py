@@ -1,1 +1,1 @@
-"""Own data: a user's table, with pictures or features, trained on, predicted and cleaned in a run's folder."""
+"""Cleaning: from a user's table with candidate sets, through training and out-of-fold predictions, to one label per row."""

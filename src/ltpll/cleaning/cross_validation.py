@@ -1,4 +1,4 @@
-"""Folds: of every row the opinion of a classifier that was not trained on it; on a CPU several of them are trained side by side."""
+"""Cross-validation: out-of-fold predictions for every row; on a CPU, several folds are trained in parallel."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import numpy.typing as npt
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.set_predictions import Opinions, opinions
+from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.processes import in_processes
 from ltpll.runs.recording import CHECKPOINT_SECONDS
-from ltpll.runs.run import Record
-from ltpll.training.checkpoint import before_it, read_checkpoint, write_checkpoint
-from ltpll.training.distributed import World
+from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
+from ltpll.training.checkpoint import previous_checkpoint, read_checkpoint, write_checkpoint
+from ltpll.training.distributed import current_world
 from ltpll.validation import chosen_device
 
-BUSY = 1_000_000  # rows times epochs of all folds from which on it pays to start processes, which takes seconds
-ROOM = 4 << 30  # bytes that the inputs may take in all of them together; each has about four copies for a while
-Watch = Callable[[str, int], Callable[[Record], None]]
-"""Called with the name of a training and its epochs; gives what to call with the record of each."""
+WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
+INPUT_BYTES = 4 << 30  # for the inputs in all processes together; each process briefly holds about four copies
+ProgressOf = Callable[[str, int, float], Progress]
+"""Called with the name of each training, its number of epochs and the epochs that follow it; returns what reports its progress."""
 Rows = npt.NDArray[np.int64]
 Make = Callable[[], PartialLabelClassifier]
 
 
-def opinions_of_folds(
+def out_of_fold_predictions(
     folder: Path,
     make: Make,
     x: npt.NDArray[Any],
@@ -39,57 +39,69 @@ def opinions_of_folds(
     *,
     folds: int,
     seed: int,
-    watch: Watch,
-    world: World,
+    progress_of: ProgressOf,
     workers: int | None = None,
-) -> Opinions | None:
-    """For the first process of a world, and None for others; folds that an interrupted call has finished are kept in the folder.
+) -> SetPredictions | None:
+    """Predict every row by a classifier that was not trained on it.
 
-    `workers` of them are trained side by side, each in a process with one thread; None lets the work and the machine decide. On a GPU, and
-    in a world of several processes, it is one after the other.
+    Finished folds are stored in the folder, so that an interrupted call can be resumed. On a CPU, `workers` folds are trained in parallel,
+    each in a process with one thread; None decides by the amount of work and the machine. On a GPU, and with several processes,
+    folds are trained one after the other.
+
+    Returns:
+        The predictions, or None in all processes but the first.
     """
     from sklearn.model_selection import KFold
 
+    world = current_world()
     splits = list(KFold(min(folds, len(x)), shuffle=True, random_state=seed).split(np.empty(len(x))))
     missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
-    side_by_side = _side_by_side(make(), x, len(splits), workers) if world.alone else 1
-    if side_by_side > 1 and missing:
-        _train_in_processes(folder, make, x, sets, splits, missing, side_by_side, watch)
+    parallel = _parallel_folds(make(), x, len(splits), workers) if world.alone else 1
+    if parallel > 1 and missing:
+        _train_in_processes(folder, make, x, sets, splits, missing, parallel, progress_of)
     else:
         for k in missing:
             others, rows = splits[k]
-            on_epoch = watch(f"fold {k + 1} of {len(splits)}", make().schedule(len(others)).epochs)
-            _train(folder, make(), x, sets, k, others, rows, world, on_epoch)
+            epochs = make().schedule(len(others)).epochs
+            later = sum(after > k for after in missing) * epochs
+            _train(folder, make(), x, sets, k, others, rows, progress_of(f"fold {k + 1} of {len(splits)}", epochs, later))
     if not world.first:
         return None
-    found = Opinions.nothing(len(x))
+    found = SetPredictions.empty(len(x))
     for k, (_, rows) in enumerate(splits):
-        found.put(rows, Opinions.from_tensors(read_checkpoint(_kept(folder, k))[0]))
+        found.put(rows, SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0]))
     return found
 
 
-def _kept(folder: Path, k: int) -> Path:
+def epochs_of_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> float:
+    """The time that all folds take, in epochs of the whole table."""
+    folds = min(folds, len(x))
+    parallel = _parallel_folds(classifier, x, folds, workers) if current_world().alone else 1
+    return classifier.schedule(len(x) - len(x) // folds).epochs * (folds - 1) / parallel
+
+
+def _fold_file(folder: Path, k: int) -> Path:
     return folder / f"fold-{k + 1}.safetensors"
 
 
 def _is_finished(folder: Path, k: int) -> bool:
-    """Whether a fold has left what it found; a damaged file is as good as none."""
+    """Whether the predictions of a fold are stored; a damaged file counts as missing."""
     try:
-        Opinions.from_tensors(read_checkpoint(_kept(folder, k))[0])
+        SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0])
     except (InputError, KeyError):
         return False
     return True
 
 
-def _side_by_side(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> int:
-    """How many at once; the same however many are left, since a process of one thread sums floats in an order of its own."""
+def _parallel_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> int:
+    """How many folds to train in parallel; it does not depend on how many are missing, since one thread sums in another order than many."""
     if chosen_device(classifier.device).type != "cpu":
         return 1
     if workers is not None:
         return workers
-    if classifier.schedule(len(x)).epochs * len(x) * folds < BUSY:
+    if classifier.schedule(len(x)).epochs * len(x) * folds < WORTHWHILE:
         return 1
-    return int(min(folds, os.cpu_count() or 1, max(1, ROOM // (4 * x.nbytes))))
+    return int(min(folds, os.cpu_count() or 1, max(1, INPUT_BYTES // (4 * x.nbytes))))
 
 
 def _train(
@@ -100,32 +112,23 @@ def _train(
     k: int,
     others: Rows,
     rows: Rows,
-    world: World,
-    on_epoch: Callable[[Record], None],
-    on_resume: Callable[[int], None] | None = None,
+    progress: Callback,
 ) -> None:
-    """Train on the others, and keep what comes of it about the rows."""
+    """Train on the other rows, and store the predictions for these rows."""
     checkpoint = folder / f"checkpoint-fold-{k + 1}.safetensors"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # of classes that only other folds have
-        trainer, inputs, candidates = classifier.begin(x[others], sets.select(others), world)
-        trainer.fit(
-            inputs,
-            candidates,
-            on_epoch=on_epoch,
-            on_resume=on_resume,
-            checkpoint=checkpoint,
-            checkpoint_seconds=CHECKPOINT_SECONDS,
-        )
-    if world.first:
+        warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
+        trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
+        trainer.fit(inputs, candidates, [progress, Checkpoint(checkpoint, min_seconds=CHECKPOINT_SECONDS)])
+    if trainer.world.first:
         classifier.finish(trainer)
-        found = opinions(classifier.predict_proba, x[rows], sets.select(rows))
-        write_checkpoint(_kept(folder, k), found.tensors(), {"fold": k + 1})
-        for path in (checkpoint, before_it(checkpoint)):
+        found = predict_sets(classifier.predict_proba, x[rows], sets.select(rows))
+        write_checkpoint(_fold_file(folder, k), found.tensors(), {"fold": k + 1})
+        for path in (checkpoint, previous_checkpoint(checkpoint)):
             path.unlink(missing_ok=True)
 
 
-# ---- side by side -----------------------------------------------------------------------------------------------------
+# ---- in parallel ------------------------------------------------------------------------------------------------------
 
 
 def _train_in_processes(
@@ -136,26 +139,26 @@ def _train_in_processes(
     splits: list[tuple[Rows, Rows]],
     missing: list[int],
     workers: int,
-    watch: Watch,
+    progress_of: ProgressOf,
 ) -> None:
-    counts = {k: folder / f".epochs-of-fold-{k + 1}" for k in missing}  # files of as many bytes as epochs are done
-    on_epoch = watch(f"{len(missing)} folds", sum(make().schedule(len(splits[k][0])).epochs for k in missing))
+    counts = {k: folder / f".epochs-of-fold-{k + 1}" for k in missing}  # files with one byte per finished epoch
+    progress = progress_of(f"{len(missing)} folds", sum(make().schedule(len(splits[k][0])).epochs for k in missing), 0)
     for path in counts.values():
-        path.unlink(missing_ok=True)  # of a process that was killed
+        path.unlink(missing_ok=True)  # left by a process that was killed
     shown = 0
 
-    def look() -> None:
+    def report() -> None:
         nonlocal shown
         done = sum(path.stat().st_size for path in counts.values() if path.exists())
         if done > shown:
             shown = done
-            on_epoch({"epoch": done})
+            progress.update(done)
 
-    # As plain arrays: tensors would travel as open files, of which there may be too many.
+    # As plain arrays: tensors are passed as open files, and there may be too many.
     flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes)
     try:
-        in_processes(_train_elsewhere, [(folder, make, x, flat, k, *splits[k], counts[k]) for k in missing], workers, look)
-        look()
+        in_processes(_train_elsewhere, [(folder, make, x, flat, k, *splits[k], counts[k]) for k in missing], workers, report)
+        report()
     finally:
         for path in counts.values():
             path.unlink(missing_ok=True)
@@ -164,7 +167,7 @@ def _train_in_processes(
 def _train_elsewhere(
     folder: Path, make: Make, x: npt.NDArray[Any], flat: tuple[Any, ...], k: int, others: Rows, rows: Rows, count: Path
 ) -> None:
-    """What a process of its own does."""
+    """Train one fold in a separate process."""
     offsets, labels, n_classes, classes = flat
     sets = Candidates(torch.from_numpy(offsets), torch.from_numpy(labels), n_classes, classes)
     with count.open("wb", buffering=0) as file:
@@ -176,11 +179,9 @@ def _train_elsewhere(
             k,
             others,
             rows,
-            World(),
-            on_epoch=lambda record: _add(file, 1),
-            on_resume=lambda epochs: _add(file, epochs),
+            OnEpoch(lambda record: _count(file, 1), lambda epochs: _count(file, epochs)),
         )
 
 
-def _add(file: Any, epochs: int) -> None:
+def _count(file: Any, epochs: int) -> None:
     file.write(b"." * epochs)

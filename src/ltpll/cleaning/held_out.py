@@ -1,4 +1,4 @@
-"""Judging a training on own data: by held-out rows with sets or true labels, and by true labels of training rows, where there are any."""
+"""Held-out evaluation: measures a training on a user's table with held-out rows and true labels, where there are any."""
 
 from __future__ import annotations
 
@@ -10,46 +10,58 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.evaluation.metrics import evaluate, target_recovery
+from ltpll.training.callbacks import Callback
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
 
+Labels = npt.NDArray[np.int64]
 
-class Judge:
-    """A `Measure` of a trainer; labels are −1 where nobody knows them, and are never trained on."""
+
+class HeldOutEvaluation(Callback):
+    """Adds figures about held-out rows and known true labels to the record of an epoch; none of it is used for training.
+
+    Args:
+        x: The held-out rows, images with channels first.
+        candidates: Their candidate sets; None if no rows are held out.
+        labels: Their true class numbers, −1 where unknown; None if none is known.
+        training_labels: The same for the training rows.
+        every: The number of epochs between two evaluations; the last epoch is always evaluated.
+    """
 
     def __init__(
-        self,
-        x: Any,  # held-out rows, channels first
-        candidates: Candidates | None,
-        labels: npt.NDArray[np.int64] | None,
-        training_labels: npt.NDArray[np.int64] | None,
+        self, x: Any, candidates: Candidates | None, labels: Labels | None, training_labels: Labels | None, every: int = 1
     ) -> None:
         self.x = x
         self.candidates = candidates
-        self.labels = _known(labels)
-        self.training_labels = _known(training_labels)
+        self.labels = _if_any_known(labels)
+        self.training_labels = _if_any_known(training_labels)
+        self.every = every
 
-    def prepare(self, trainer: PartialLabelTrainer) -> None:
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
             self._x = as_inputs(self.x, "held-out")
 
-    def __call__(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
+    def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
+        if trainer.epoch % self.every == 0 or trainer.epoch == trainer.epochs:
+            record |= self.measure(trainer)
+
+    def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
+        """Return the figures of the current state."""
         record: dict[str, Any] = {}
         if self.candidates is not None:
             logits = trainer.logits(self._x).cpu()
             test: dict[str, Any] = {"covering_rate": float(self.candidates.contains(logits.argmax(1)).double().mean())}
             if self.labels is not None:
                 known = torch.from_numpy(np.flatnonzero(self.labels >= 0))
-                judged = evaluate(logits[known], torch.from_numpy(self.labels)[known])
-                test |= {"accuracy": judged.accuracy, "balanced_accuracy": judged.balanced_accuracy, "labelled": len(known)}
+                figures = evaluate(logits[known], torch.from_numpy(self.labels)[known])
+                test |= {"accuracy": figures.accuracy, "balanced_accuracy": figures.balanced_accuracy, "labelled": len(known)}
             record["test"] = test
         if self.training_labels is not None:
             known = torch.from_numpy(np.flatnonzero(self.training_labels >= 0))
-            record["target_recovery"] = target_recovery(
-                trainer.targets.labels().cpu()[known], torch.from_numpy(self.training_labels)[known]
-            )
+            true = torch.from_numpy(self.training_labels)[known]
+            record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[known], true)
         return record
 
 
-def _known(labels: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
+def _if_any_known(labels: Labels | None) -> Labels | None:
     return labels if labels is not None and bool((labels >= 0).any()) else None

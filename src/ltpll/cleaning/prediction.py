@@ -1,4 +1,4 @@
-"""Prediction on own data: new tables read as the trained one was, and labelled by the run's classifier."""
+"""Prediction: label a new table by the classifier of a run on a table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ltpll.cleaning.dataset import Examples, Source, is_array
+from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.pipeline import CLASSIFIER
 from ltpll.cleaning.results import Columns, rounded
-from ltpll.cleaning.set_predictions import VALUES_AT_ONCE
+from ltpll.cleaning.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.data.readers.tables import Reading
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
@@ -20,24 +20,24 @@ from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 
 
-def source_like(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> Source:
-    """A source of new examples that is read as the run's own was; the classes are the run's."""
+def source_like(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
+    """A source of new examples that are read in the same way, and with the same classes, as the examples of the run with this record."""
     before = record["source"]
     if (images is None) != (before["images"] is None):
         what = "pictures: give --images DIR" if images is None else "features: leave --images out"
         raise InputError(f"The run was trained on {what}.")
     named = tuple(before["feature_names"])
     if images is None and features is None and not named:
-        raise InputError("The run was trained on an array of features: give --features FILE with those of the new examples.")
+        raise InputError("The run was trained on an array of features: give --features FILE with the features of the new examples.")
     try:
         read_before = Reading.of(before["reading"])
         read_before.check()
-        whole = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "label", "split"))
+        valid = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "label", "split"))
     except (TypeError, ValueError, AttributeError):
-        whole = False
-    if not whole:
+        valid = False
+    if not valid:
         raise InputError("The record of the run does not say how its table was read: train it again with --fresh.")
-    # New examples need no sets; where a table has a column of them, they are checked against the classes.
+    # New examples need no candidate sets; if a table has a column of them, they are checked against the classes.
     reading = replace(
         read_before,
         classes=tuple(record["classes"]),
@@ -48,26 +48,38 @@ def source_like(record: Record, table: Path, images: Path | None, features: Path
         top_k=None,
         mass=None,
     )
-    return Source(table, reading, images, features, before["side"], on_error)
+    return TableSource(table, reading, images, features, before["side"], on_error)
 
 
 def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
-    """The classifier of a finished run; another run's, or a damaged one, is refused."""
+    """Load the classifier from the folder of a finished run; a damaged one, or that of another run, is refused."""
     read_checked(run / CLASSIFIER)
     return PartialLabelClassifier.load(run / CLASSIFIER, device)
 
 
 def prediction_columns(run: Path, record: Record, examples: Examples, *, probabilities: bool, device: str) -> Columns:
-    """Label, confidence, runner-up and margin of every example; where it has a set, the best label of the set too."""
+    """Predict new examples.
+
+    Args:
+        run: The run folder.
+        record: The record of the run.
+        examples: The new examples, read from `source_like`.
+        probabilities: Whether to add a column of probabilities for each class.
+        device: "cpu", "cuda" or "auto".
+
+    Returns:
+        Columns of equal length by name: label, confidence, runner-up and margin of every example, and, if the examples have candidate
+        sets, the likeliest candidate.
+    """
     classifier = load_classifier(run, device)
     names = np.asarray(record["classes"], dtype=object)
     x, sets, n = examples.x, examples.table.candidates, len(examples)
     numbers, shares = np.zeros((n, 2), dtype=np.int64), np.zeros((n, 2), dtype=np.float32)
     inside, every = np.zeros(n, dtype=np.int64), np.zeros((n, len(names)) if probabilities else (0, 0), dtype=np.float32)
-    for rows in np.array_split(np.arange(n), max(1, n * len(names) // VALUES_AT_ONCE)):
+    for rows in np.array_split(np.arange(n), max(1, n * len(names) // PROBABILITIES_AT_ONCE)):
         found = torch.from_numpy(classifier.predict_proba(x[rows[0] : rows[-1] + 1]))
-        top, which = found.topk(2, dim=1)
-        numbers[rows], shares[rows] = which.numpy(), top.numpy()
+        top, labels = found.topk(2, dim=1)
+        numbers[rows], shares[rows] = labels.numpy(), top.numpy()
         if sets is not None:
             inside[rows] = found.masked_fill(~sets[torch.from_numpy(rows)], -1.0).argmax(1).numpy()
         if probabilities:
@@ -88,8 +100,8 @@ def prediction_columns(run: Path, record: Record, examples: Examples, *, probabi
     return columns
 
 
-def compared_with_onnx(classifier: PartialLabelClassifier, path: Path, rows: int = 64) -> float | None:
-    """The largest difference of an exported model's logits from torch's on made-up inputs; None without onnxruntime."""
+def onnx_difference(classifier: PartialLabelClassifier, path: Path, rows: int = 64) -> float | None:
+    """The largest difference between an exported model's logits and torch's on random inputs; None without onnxruntime."""
     try:
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError:

@@ -1,4 +1,4 @@
-"""The bound command: Proposition 1 for given numbers, or for those of a run beside its measured distance."""
+"""The bound command: Proposition 1 of the RECORDS paper for given numbers, or for a run beside its measured distance."""
 
 from __future__ import annotations
 
@@ -6,43 +6,37 @@ import math
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from ltpll.cli.console import console
+from ltpll.cli.console import print_line
+from ltpll.cli.options import DataRoot, data_option
 from ltpll.errors import InputError
-
-Option = typer.Option
 
 
 def bound(
-    natarajan: Annotated[float, Option(help="Natarajan dimension of the classifiers; for linear ones about features × classes.")],
-    n: Annotated[int | None, Option("--n", help="Training examples.", show_default=False)] = None,
-    classes: Annotated[int | None, Option(help="Classes.", show_default=False)] = None,
-    eta: Annotated[float | None, Option(help="Ambiguity degree, below 1.", show_default=False)] = None,
-    delta: Annotated[float, Option(help="Probability that the bound fails.")] = 0.05,
-    run: Annotated[Path | None, Option("--from", help="A finished run's folder that gives what is not given.", show_default=False)] = None,
-    data_root: Annotated[Path | None, Option(help="Where prepared data lie; default $LTPLL_DATA.", show_default=False)] = None,
+    natarajan: Annotated[
+        float, data_option(help="Natarajan dimension of the classifiers; for linear classifiers about features × classes.")
+    ],
+    n: Annotated[int | None, data_option("--n", help="Number of training examples.")] = None,
+    classes: Annotated[int | None, data_option(help="Number of classes.")] = None,
+    eta: Annotated[float | None, data_option(help="Ambiguity degree, below 1.")] = None,
+    delta: Annotated[float, data_option(help="Probability that the bound fails.")] = 0.05,
+    run: Annotated[
+        Path | None, data_option("--from", help="Finished run that supplies --n, --classes and --eta where they are not given.")
+    ] = None,
+    data_root: DataRoot = None,
 ) -> None:
-    """How far the class distribution of the best classifier on disambiguated labels can be from the true one (L2)."""
-    from ltpll.analysis.bound import ambiguity_degree, prior_bound
-    from ltpll.experiments.benchmark import drawn_sets
-    from ltpll.runs.run import record_of
+    """Bound the L2 distance between the true class prior and that of the best classifier on disambiguated labels."""
+    from ltpll.analysis.bound import prior_bound
+    from ltpll.experiments.run_ambiguity import ambiguity_of_run
 
     measured = None
     if run is not None:
-        record = record_of(run)
-        counts, last = record.get("class_counts"), record.get("last")
-        if not isinstance(counts, list) or not counts or not all(type(count) is int for count in counts) or not isinstance(last, dict):
-            raise InputError(f"The record of {run} does not say how many examples each class has: give --n, --classes and --eta instead.")
-        n, classes = n or sum(counts), classes or len(counts)
-        measured = last["prior_distance"] if isinstance(last.get("prior_distance"), float) else None
-        if eta is None:
-            drawn = drawn_sets(record["config"], data_root)
-            eta = ambiguity_degree(drawn.candidates, drawn.labels)
+        found = ambiguity_of_run(run, data_root, degree=eta)
+        n, classes, eta, measured = n or found.n, classes or found.n_classes, found.degree, found.prior_distance
     if n is None or classes is None or eta is None:
-        raise InputError("The bound needs --n, --classes and --eta, or a run that gives them: --from RUN.")
+        raise InputError("The bound needs --n, --classes and --eta, or a run that supplies them: --from RUN.")
     value = prior_bound(n, classes, natarajan, eta, delta)
-    console.print(f"N = {n:,}, C = {classes}, ambiguity degree {eta:.4g}, dimension {natarajan:g}: the L2 distance is below {value:.4g}")
-    console.print(f"with probability {1 - delta:g}" + (" (it can never exceed 1.414: this says nothing)." if value > math.sqrt(2) else "."))
+    print_line(f"{n:,} examples, {classes} classes, ambiguity degree {eta:.4g}, Natarajan dimension {natarajan:g}.")
+    vacuous = " (vacuous: it never exceeds 1.414)" if value > math.sqrt(2) else ""
+    print_line(f"With probability {1 - delta:g}, the L2 distance is below {value:.4g}{vacuous}.")
     if measured is not None:
-        console.print(f"Measured at the run's last epoch, for its estimated prior: {measured:.4g}.")
+        print_line(f"Measured for the prior that the run estimated at its last epoch: {measured:.4g}.")

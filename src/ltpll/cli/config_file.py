@@ -1,4 +1,4 @@
-"""Config files: YAML with `name: value` lines, read within limits, since a few lines of YAML can unfold to more than a machine holds."""
+"""Config files: small YAML files of `name: value` lines, read within limits because aliases can expand without bound."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ltpll.errors import InputError, first_line, printable, required_by
 
 LARGEST = 1 << 14  # bytes
 DEEPEST = 6
-MOST_BRACKETS = 100  # open ones cost the reader the square of their number
+MOST_BRACKETS = 100  # the parser takes quadratic time in the number of open brackets
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
-    """The entries of a config file; none without a file."""
+    """The entries of a config file; empty if `path` is None."""
     if path is None:
         return {}
     with required_by("A config file", install="pyyaml"):
@@ -22,7 +22,7 @@ def read_config(path: Path | None) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)
         if len(text) > LARGEST:
-            raise InputError(f"The config file {path} is larger than {LARGEST >> 10} KiB: it must hold `name: value` lines.")
+            raise InputError(f"The config file {path} is larger than {LARGEST >> 10} KiB: it must contain `name: value` lines.")
         content = _loaded(text.decode("utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"There is no config file {path}.") from None
@@ -30,16 +30,16 @@ def read_config(path: Path | None) -> dict[str, Any]:
         raise
     except yaml.MarkedYAMLError as error:
         where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InputError(f"The config file {path} cannot be read{where}: {printable(error.problem or 'no YAML')[:200]}.") from None
-    except Exception as error:  # the reader's own are of many kinds: an IndexError, a ValueError, too large a number
+        raise InputError(f"The config file {path} cannot be read{where}: {printable(error.problem or 'not YAML')[:200]}.") from None
+    except Exception as error:  # PyYAML also raises IndexError, ValueError and others
         raise InputError(f"The config file {path} cannot be read: {first_line(error)}.") from None
     if not isinstance(content, dict):
-        raise InputError(f"The config file {path} must hold `name: value` lines.")
+        raise InputError(f"The config file {path} must contain `name: value` lines.")
     return content
 
 
 def _loaded(text: str) -> Any:
-    """The content, once its form alone has been looked at: how deep it is, and whether a part refers to another."""
+    """The content, parsed only after a first pass has found no aliases and no deep nesting."""
     import yaml
 
     if text.count("[") + text.count("{") > MOST_BRACKETS:
@@ -47,8 +47,8 @@ def _loaded(text: str) -> Any:
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("one part refers to another (*); write it out in both places")
+            raise ValueError("aliases (*name) are not supported; write the value out in both places")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            raise ValueError("its lists lie too deep in each other")
+            raise ValueError("its lists are nested too deeply")
     return yaml.safe_load(text)

@@ -1,4 +1,4 @@
-"""The one console that commands print to, and what they say beside it."""
+"""The console that every command prints to."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from ltpll.errors import printable
 console = Console(highlight=False)
 
 
-def say_aside(sentence: str) -> None:
-    """A line on standard error."""
-    # markup=False: a file name in square brackets is a file name.
-    Console(stderr=True, highlight=False).print(sentence, markup=False, soft_wrap=True)
+def print_line(text: str) -> None:
+    """Print one line as it is: square brackets are not markup, and long paths are not broken."""
+    console.print(printable(text), markup=False, soft_wrap=True)
 
 
-def say_error(sentence: str) -> None:
-    """What went wrong, in one sentence, on standard error."""
-    say_aside(f"error: {printable(sentence)}")
+def print_note(text: str) -> None:
+    """Print one line to standard error."""
+    Console(stderr=True, highlight=False).print(printable(text), markup=False, soft_wrap=True)
+
+
+def print_error(sentence: str) -> None:
+    """Print what went wrong to standard error."""
+    print_note(f"error: {sentence}")

@@ -1,91 +1,95 @@
-"""Live progress of one training: epoch, speed, time left, accuracy and target recovery; TensorBoard on request."""
+"""Progress bars for reading and training, and TensorBoard events."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import typer
-from rich.progress import BarColumn, Progress, TextColumn
+from rich import progress as rich_progress
+from rich.progress import BarColumn, TextColumn
 
-from ltpll.cli.console import console
+from ltpll.cli.console import console, print_line
 from ltpll.errors import required_by
 from ltpll.runs.run import Record, Run
+from ltpll.training.callbacks import Progress
 
 
-def watch_epochs(run: Run, epochs: int, tensorboard: bool, name: str = "") -> tuple[Callable[[Record], None], Callable[[], None]]:
-    """What to do with every epoch's record, and how to stop doing it."""
-    progress = Progress(
-        *([TextColumn(name)] if name else []),
-        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[said]}"),
-        console=console,
-    )
-    behind = run.epochs_logged() if name in ("", "training") else 0  # of a run that goes on
-    task = progress.add_task("", total=epochs, completed=min(behind, epochs), said="going on" if behind else "starting")
-    writer = _event_writer(run) if tensorboard else None
-    started, first = time.perf_counter(), 0
-    figures: dict[str, str] = {}
-    progress.start()
+class ProgressBar(Progress):
+    """The progress of a training as a bar on a terminal, or as lines in a log file.
 
-    def watch(record: Record) -> None:
-        nonlocal first, started
-        epoch = record["epoch"]
-        if not first:
-            first, started = epoch, time.perf_counter()  # the first epoch compiles and says nothing of the speed
-        test = record.get("test", {})
-        if "balanced_accuracy" in test:
-            figures["accuracy"] = f"accuracy {test['balanced_accuracy']:.1%}"
-        elif "covering_rate" in test:
-            figures["accuracy"] = f"covered {test['covering_rate']:.1%}"
-        if "target_recovery" in record:
-            figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
-        if epoch > first:
-            pace = (time.perf_counter() - started) / (epoch - first)
-            figures["left"] = f"{(epochs - epoch) * pace:.0f} s left"
-        if "views_per_second" in record:
-            figures["speed"] = f"{record['views_per_second']:,} views/s"
-        progress.update(task, completed=epoch, said=" · ".join(figures.values()))
-        if writer:
-            writer(record)
+    Args:
+        run: The run that is trained.
+        epochs: The epochs of the whole training.
+        later_epochs: Epochs of other trainings of the same run that follow.
+        tensorboard: Whether to write every record to TensorBoard too.
+        name: What is trained, if one run has several trainings.
+    """
 
-    def close() -> None:
-        progress.stop()
+    def __init__(self, run: Run, epochs: int, *, later_epochs: float = 0.0, tensorboard: bool = False, name: str = "") -> None:
+        super().__init__(10.0, print_line, epochs=epochs, later_epochs=later_epochs, name=name)
+        self._write_events = _event_writer(run) if tensorboard else None
+        self._bar = rich_progress.Progress(
+            *([TextColumn(name)] if name else []),
+            TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[status]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=epochs, status="starting")
+        self._bar.start()
 
-    return watch, close
+    def on_epoch_end(self, trainer: Any, record: Record) -> None:
+        super().on_epoch_end(trainer, record)
+        if self._write_events:
+            self._write_events(record)
 
+    def show(self, done: float) -> None:
+        self._bar.update(self._task, completed=done, status=self.text)
+        if not console.is_terminal:
+            super().show(done)
 
-@contextmanager
-def interruptible(run: Run, close: Callable[[], None]) -> Iterator[None]:
-    """Around a training that is watched: closes what watches it, and says of an interrupt how the run goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        close()  # before anything is printed below it; closing twice does nothing
-        console.print(f"Interrupted after {run.epochs_logged()} epochs: the same command goes on from the last checkpoint.")
-        raise typer.Exit(130) from None
-    finally:
-        close()
+    def close(self) -> None:
+        self._bar.stop()
 
 
 def _event_writer(run: Run) -> Callable[[Record], None]:
     with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
         from torch.utils.tensorboard import SummaryWriter
-    opened: list[Any] = []
+    writer: Any = None
 
     def write(record: Record) -> None:
-        if not opened:  # at the first epoch, since starting a run clears its folder
-            # What a killed process wrote about epochs that are trained again is not shown.
-            opened.append(SummaryWriter(str(run.folder / "tensorboard"), purge_step=record["epoch"]))
-        events = opened[0]
-        flat = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
-        flat |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
-        for name, value in flat.items():
+        nonlocal writer
+        if writer is None:  # created at the first epoch, because starting a run clears its folder
+            # purge_step hides what a killed process wrote about epochs that are trained again.
+            writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=record["epoch"])
+        scalars = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
+        scalars |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
+        for name, value in scalars.items():
             if value is not None:
-                events.add_scalar(name, value, record["epoch"])
-        events.flush()
+                writer.add_scalar(name, value, record["epoch"])
+        writer.flush()
 
     return write
+
+
+@contextmanager
+def reading_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for reading files, which is shown on terminals only."""
+    with rich_progress.Progress(
+        TextColumn("reading {task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:.0f} %"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        tasks: dict[str, Any] = {}
+
+        def on_progress(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            progress.update(tasks[file], completed=done, total=total)
+
+        yield on_progress

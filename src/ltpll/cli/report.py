@@ -1,4 +1,4 @@
-"""The report command: anybody's own finished runs as one HTML page that opens offline."""
+"""The report command: finished runs as one HTML page that opens offline."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
-from ltpll.files import parse_json
-from ltpll.runs.checksums import MARKER
-from ltpll.runs.run import Record, check_not_of_run, finished_in, read_result
-from ltpll.runs.schema import check_record
+from ltpll.runs.run import Record, Run, check_not_of_run, finished_in, read_result
+from ltpll.runs.schema import Kind, check_record, kind_of
 
 Option = typer.Option
 
@@ -20,54 +18,42 @@ Option = typer.Option
 def report(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
     out: Annotated[Path, Option(help="The page to write.")] = Path("ltpll-report.html"),
-    title: Annotated[str | None, Option(help="Its heading.", show_default=False)] = None,
-    paper: Annotated[bool, Option("--paper", help="Put the numbers of the RECORDS paper beside those of its experiments.")] = False,
+    title: Annotated[str | None, Option(help="The heading of the page.", show_default=False)] = None,
+    paper: Annotated[bool, Option("--paper", help="Show the numbers of the RECORDS paper beside those of its experiments.")] = False,
 ) -> None:
-    """A page that opens offline: of a run on own data its classes and examples, of others tables and curves, one part for each setting."""
-    from ltpll.report.study_page import write_page
-
+    """Write a page that opens offline: for a run on a table its classes and examples, for other runs tables and curves per setting."""
     check_not_of_run(out)
-    if any(_is_own(path) for path in paths):
+    if any(_is_table_run(path) for path in paths):
         if len(paths) > 1 or paper:
-            raise InputError("A run on own data has a page of its own: give it alone.")
-        from ltpll.report.cleaning_page import page_of, write_own_page
+            raise InputError("The page of a run on a table shows that run only: give no other runs, and leave --paper out.")
+        from ltpll.report.cleaning_page import page_contents, write_cleaning_page
 
-        write_own_page(out, page_of(paths[0], title))
+        write_cleaning_page(out, page_contents(paths[0], title))
         console.print(f"Report: {out.resolve()}", markup=False, soft_wrap=True)
         return
-    records = [record for path in paths for record in _records(path)]
-    for record in records:
+    from ltpll.report.study_page import write_page
+
+    unique = {record["key"]: record for path in paths for record in _records(path)}
+    for record in unique.values():
         check_record(record)
-    unique = {record["key"]: record for record in records}
     compared = []
     if paper:
-        from ltpll.experiments.paper.compare import comparisons
+        from ltpll.experiments.paper.compare import comparison_tables
         from ltpll.experiments.paper.grid import Finished
 
-        compared = comparisons(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
+        compared = comparison_tables(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
     write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)
     console.print(f"{len(unique)} runs: {out.resolve()}", markup=False, soft_wrap=True)
 
 
-def _is_own(path: Path) -> bool:
-    """Whether a folder holds a run on own data, finished or not."""
-    try:
-        config = parse_json((path / "config.json").read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(config, dict) and config.get("experiment") == "own"
+def _is_table_run(path: Path) -> bool:
+    return (path / "config.json").exists() and kind_of(Run.open(path).config) is Kind.TABLE
 
 
 def _records(path: Path) -> list[Record]:
-    if path.is_file():
+    if not path.is_dir() or (path / "config.json").exists():
         return [read_result(path)]
-    if not path.is_dir():
-        raise InputError(f"There is no run {path}.")
-    if (path / "config.json").exists():
-        if not (path / MARKER).exists():
-            raise InputError(f"The run {path} is not finished: rerun the command that started it.")
-        return [read_result(path / "result.json")]
     found = finished_in(path)
     if not found:
-        raise InputError(f"There are no finished runs in {path}.")
+        raise InputError(f"There are no finished runs in {path}: give a run folder, or a folder of runs.")
     return found

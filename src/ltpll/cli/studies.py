@@ -1,4 +1,4 @@
-"""Commands of the two studies that run anywhere, and the list of parts."""
+"""The demo, toy and list commands: two small studies that run on any machine, and the available parts."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ltpll.cli.console import console
+from ltpll.cli.console import console, print_line
+from ltpll.cli.options import Fresh, hardware_option, output_option, training_option
 from ltpll.runs.run import Record, Run
 from ltpll.runs.summary import Figure, Row, difference, rows
 
-Out = Annotated[Path, typer.Option(help="Folder for runs and results.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Train again even what an earlier call has finished.")]
+Out = Annotated[Path, output_option(help="Folder for runs and results.")]
 Workers = Annotated[
-    int | None, typer.Option(min=0, help="Trainings side by side (default: one per core; 0: in this process).", show_default=False)
+    int | None, hardware_option(min=0, help="Trainings in parallel; 0 trains in this process.", show_default="one per core")
 ]
+Seeds = Annotated[int, training_option(min=1, help="Number of seeds; each has its own data and training.")]
 
 
 def demo(
     out: Out = Path("ltpll-runs"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many times to draw data and training anew.")] = 5,
+    seeds: Seeds = 5,
     workers: Workers = None,
     fresh: Fresh = False,
 ) -> None:
-    """See the effect in a minute: real digits made long-tailed and ambiguous, two methods with and without rebalancing."""
+    """See the effect in about a minute: long-tailed, ambiguous digits, two methods with and without rebalancing."""
     from ltpll.experiments.studies import digits
     from ltpll.report.study_page import write_page
 
@@ -41,56 +41,62 @@ def demo(
     _print_differences(table, "records")
     page = out / "demo.html"
     write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
-    console.print(f"\nReport: {page.resolve()}", soft_wrap=True, markup=False)
+    console.print()
+    print_line(f"Report: {page.resolve()}")
 
 
 def toy(
     out: Out = Path("ltpll-runs"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many times to draw data and training anew.")] = 8,
-    cosine: Annotated[bool, typer.Option("--cosine", help="The schedule of the image experiments instead of a constant rate.")] = False,
+    seeds: Seeds = 8,
+    cosine: Annotated[
+        bool, training_option("--cosine", help="Use the image experiments' cosine schedule, not a constant learning rate.")
+    ] = False,
     workers: Workers = None,
     fresh: Fresh = False,
 ) -> None:
-    """The paper's toy study: four squares, PRODEN without rebalancing, with the oracle's prior and with RECORDS."""
-    from ltpll.experiments.drawing import check_drawing
+    """Run the paper's toy study: PRODEN on four squares, without rebalancing, with the true prior and with RECORDS."""
+    from ltpll.experiments.plotting import require_matplotlib
     from ltpll.experiments.studies import toy as study
 
-    check_drawing()
+    require_matplotlib()
     runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
     _train(runs, study.train, workers, fresh)
     _print_table(rows([run.result() for run in runs]))
     figure = out / ("toy-cosine.png" if cosine else "toy.png")
     study.draw([run for run in runs if run.config["seed"] == 0], figure)
-    console.print(f"\nFigure (seed 0): {figure.resolve()}", soft_wrap=True, markup=False)
+    console.print()
+    print_line(f"Figure (seed 0): {figure.resolve()}")
 
 
 def list_parts() -> None:
-    """Show every method, rebalancer and extra."""
-    from ltpll.parts import parts
+    """List every method, rebalancer and extra."""
+    from ltpll.parts import describe_parts
 
     table = Table(box=box.SIMPLE, pad_edge=False)
     for heading in ("kind", "name", "what it does"):
         table.add_column(heading)
-    for part in parts():
+    for part in describe_parts():
         table.add_row(part.kind, part.name, part.idea)
     console.print(table)
 
 
-# ---- what the commands share ----------------------------------------------------------------------------------------
+# ---- shared by demo and toy -------------------------------------------------------------------------------------------
 
 
 def _train(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
-    """Train what is missing under a progress bar; an interrupt keeps what is finished."""
-    from ltpll.experiments.studies.study import run_missing
+    """Train the missing runs with a progress bar; Ctrl-C keeps the finished ones."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    runs[0].root.mkdir(parents=True, exist_ok=True)  # so that a folder that cannot be written is said before anything starts
+    from ltpll.experiments.studies.runner import run_missing
+
+    runs[0].root.mkdir(parents=True, exist_ok=True)  # fails before training if the folder cannot be written
     for run in runs:
         if fresh:
             run.forget()
         run.reopen_if_damaged()
-    found = sum(run.done for run in runs)
-    if found:
-        console.print(f"{found} of {len(runs)} runs were finished earlier and are used again (--fresh trains them anew).")
+    finished = sum(run.done for run in runs)
+    if finished:
+        console.print(f"{finished} of {len(runs)} runs were finished earlier and are reused (--fresh trains them again).")
     total = sum(run.config["epochs"] for run in runs)
     columns = (
         TextColumn(f"training {len(runs)} runs"),
@@ -107,12 +113,12 @@ def _train(runs: Sequence[Run], train: Callable[[Run], None], workers: int | Non
             progress.update(task, completed=total)
     except KeyboardInterrupt:
         done = sum(run.done for run in runs)
-        console.print(f"Interrupted: {done} of {len(runs)} runs are finished and kept; the same command goes on from there.")
+        console.print(f"Interrupted: {done} of {len(runs)} runs are finished and kept. Rerun the command to resume.")
         raise typer.Exit(130) from None
 
 
 def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
-    """Balanced accuracy and what explains it, a line for each method and rebalancer."""
+    """Print balanced accuracy and what explains it, one row per method and rebalancer."""
 
     def plain(figure: Figure | None) -> str:
         return "–" if figure is None else f"{100 * figure.mean:.1f}"
@@ -130,19 +136,16 @@ def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
         groups = [plain(row.last(name)) for name in ("many", "medium", "few")] if shots else []
         shown.add_row(row.label, accuracy.percent() if accuracy else "–", *groups, recovery.percent() if recovery else "–")
     console.print(shown)
-    console.print(f"Mean ± standard deviation over {_seeds(table)}, at the last epoch. accuracy: balanced test accuracy.")
+    least, most = min(row.n for row in table), max(row.n for row in table)
+    seeds = f"{least} seed" + "s" * (least > 1) if least == most else f"{least} to {most} seeds"
+    console.print(f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test accuracy.")
     if shots:
         console.print(f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} training examples.")
-    console.print("recovery: share of training examples whose true label is believed most.")
-
-
-def _seeds(table: Sequence[Row]) -> str:
-    counts = sorted({row.n for row in table})
-    return " to ".join(str(n) for n in (counts if len(counts) == 1 else [counts[0], counts[-1]])) + " seeds"
+    console.print("recovery: share of training examples whose most probable target is the true label.")
 
 
 def _print_differences(table: Sequence[Row], rebalancer: str) -> None:
-    """What the rebalancer gains over the bare method, seed by seed."""
+    """Print what the rebalancer gains over the method alone, paired by seed."""
     for row in table:
         gain = difference(row, table) if row.rebalancer == rebalancer and not row.posthoc else None
         if gain:

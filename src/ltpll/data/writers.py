@@ -1,4 +1,4 @@
-"""Outputs: tables of results, written whole or not at all, and safe to open in a spreadsheet."""
+"""Writers: tables of results, written atomically and safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -13,20 +13,29 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.readers.columns import NUMBER
-from ltpll.errors import InputError
+from ltpll.data.readers.streaming import TABLE_SUFFIXES
+from ltpll.errors import InputError, first_line
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
 CHUNK = 1 << 16  # rows turned into text at a time
 
 _RISKY = r"^[=+\-@\t\r]"
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> None:
-    """Write columns of equal length (sequences, or arrays of pyarrow) as .csv, .tsv or .parquet.
+    """Write a table as .csv, .tsv or .parquet.
 
-    The file appears under its name once it is complete; until then, and after a failure, an older one stays as it is.
-    In text files, a cell that a spreadsheet would run as a formula gets an apostrophe in front of it, and nothing (None, NaN) is an
-    empty cell.
+    An existing file is replaced only once the new one is complete. In text files, cells that a spreadsheet would run as a formula
+    are prefixed with an apostrophe, and missing values (None, NaN) are empty cells.
+
+    Args:
+        path: The file; its suffix determines the format.
+        columns: Sequences, or arrays of numpy or pyarrow, of equal length.
+
+    Raises:
+        InputError: The columns cannot be written, or the path cannot be written to.
+
+    Example:
+        >>> write_table(Path("labels.csv"), {"id": ["a", "b"], "label": ["cat", "dog"]})
     """
     check_output(path)
     table = _as_arrow(path, columns)
@@ -45,18 +54,18 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror or error}).") from None
     finally:
-        with suppress(OSError):  # where nothing can be written, nothing can be deleted either
+        with suppress(OSError):  # a folder that cannot be written to may not allow deleting either
             temporary.unlink(missing_ok=True)
 
 
 def check_output(path: Path) -> None:
-    """Refuse a name under which no table can be written; to be called before the work whose results it is to hold."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path} must end in {', '.join(SUFFIXES)}, which says in what form to write it.")
+    """Refuse a path to which no table can be written; call this before computing the results."""
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        raise InputError(f"{path} must end in {', '.join(TABLE_SUFFIXES)}, which determines the format.")
     if path.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file.")
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} into: make it first.")
+        raise InputError(f"There is no folder {path.parent} to write {path.name} to: create it first.")
 
 
 def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> Any:
@@ -69,7 +78,7 @@ def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]
     uneven = next((name for name, size in sizes.items() if size != sizes[first]), None)
     if uneven is not None:
         raise InputError(f"Columns of {path} differ in length: {first!r} has {sizes[first]} rows, {uneven!r} has {sizes[uneven]}.")
-    found = {}
+    arrays = {}
     for name, values in columns.items():
         try:
             if isinstance(values, pa.Array):
@@ -77,14 +86,11 @@ def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]
             else:
                 array = pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values), from_pandas=True)
         except (pa.ArrowException, UnicodeError, OverflowError) as error:
-            reason = (str(error).splitlines() or ["mixed types"])[0].rstrip(".")
-            raise InputError(f"The column {name!r} cannot be written to {path} ({reason}): give values of one type.") from None
+            raise InputError(f"The column {name!r} cannot be written to {path} ({first_line(error)}): give values of one type.") from None
         if pa.types.is_nested(array.type) and path.suffix.lower() != ".parquet":
-            raise InputError(
-                f"The column {name!r} holds lists, which {path.suffix} has no cells for: join them to text, or write .parquet."
-            )
-        found[str(name)] = array
-    return pa.table(found)
+            raise InputError(f"The column {name!r} holds lists, which {path.suffix} cannot store: join them to text, or write .parquet.")
+        arrays[str(name)] = array
+    return pa.table(arrays)
 
 
 def _write_text(table: Any, file: Any, delimiter: str) -> None:
@@ -92,7 +98,7 @@ def _write_text(table: Any, file: Any, delimiter: str) -> None:
     import pyarrow.compute as pc  # type: ignore[import-untyped]
     from pyarrow import csv as arrow
 
-    if table.num_columns == 1:  # a missing text would be a blank line, which readers skip
+    if table.num_columns == 1:  # a missing value would be a blank line, which readers skip
         table = table.set_column(0, table.column_names[0], pc.fill_null(table.column(0).cast(pa.string()), ""))
     text = [i for i, column in enumerate(table.columns) if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)]
     header = pa.table({str(i): pa.array([name]) for i, name in enumerate(table.column_names)})
@@ -107,7 +113,7 @@ def _write_text(table: Any, file: Any, delimiter: str) -> None:
 
 
 def _safe(column: Any) -> Any:
-    """Texts that a spreadsheet would take for formulas, with an apostrophe in front; numbers such as −1 are none."""
+    """Prefix texts that a spreadsheet would take for formulas with an apostrophe; numbers such as −1 are safe."""
     import pyarrow.compute as pc
 
     risky = pc.and_(pc.match_substring_regex(column, _RISKY), pc.invert(pc.match_substring_regex(column, NUMBER)))

@@ -1,4 +1,4 @@
-"""Scorers: how good predictions are where only candidate sets are known, for choosing among models without true labels."""
+"""Scores of predictions against candidate sets, for model selection without true labels."""
 
 from __future__ import annotations
 
@@ -13,48 +13,69 @@ from ltpll.errors import InputError
 
 
 def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> float:
-    """The share of rows whose predicted class is among their candidates: accuracy, if no set had more than one."""
-    inside = _membership(candidates, predicted)
-    return float(inside.mean())
+    """The share of rows whose predicted class is a candidate; this is the accuracy if every set has one label.
+
+    Args:
+        candidates: The candidate sets.
+        predicted: The predicted class number of each row.
+
+    Example:
+        >>> covering_rate_score(Candidates.of([[0, 1], [2]]), np.array([1, 0]))
+        0.5
+    """
+    return float(_covered(candidates, predicted).mean())
 
 
 def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArray[Any]) -> float:
-    """The accuracy that the model itself would expect, knowing the sets: Σ over rows of p_ŷ / Σ_{j∈S} p_j where ŷ is in S, over N.
+    """The accuracy that the model itself expects given the candidate sets (Wang et al., ICLR 2025).
 
-    Unlike the covering rate it does not count a prediction as right because the set is large (Wang et al., "Realistic Evaluation of Deep
-    Partial-Label Learning Algorithms", ICLR 2025).
+    It is the mean over rows of p_ŷ / Σ_{j∈S} p_j, or 0 where the prediction ŷ is not in the set S. Unlike the covering rate, it does not
+    reward a prediction just because the set is large ("Realistic Evaluation of Deep Partial-Label Learning Algorithms").
+
+    Args:
+        candidates: The candidate sets.
+        probabilities: Predicted class probabilities, (rows, classes).
+
+    Example:
+        >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
+        0.875
     """
     probabilities = np.asarray(probabilities, dtype=np.float64)
     predicted = probabilities.argmax(1)
-    inside = _membership(candidates, predicted)
+    covered = _covered(candidates, predicted)
     offsets, labels = candidates.offsets.cpu().numpy(), candidates.labels.cpu().numpy()
     rows = np.repeat(np.arange(len(candidates)), np.diff(offsets))
     mass = np.bincount(rows, weights=probabilities[rows, labels], minlength=len(candidates))
     largest = probabilities[np.arange(len(probabilities)), predicted]
-    return float(np.where(inside, largest / np.maximum(mass, np.finfo(np.float64).tiny), 0.0).mean())
+    return float(np.where(covered, largest / np.maximum(mass, np.finfo(np.float64).tiny), 0.0).mean())
 
 
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
-    """A scorer for scikit-learn's model selection: `GridSearchCV(..., scoring=covering_rate)`."""
+    """`covering_rate_score` as a scorer: a fitted classifier, held-out inputs, and their candidate sets in any form that `fit` takes.
+
+    Example:
+        >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=KFold(5))
+    """
     number = {name: i for i, name in enumerate(estimator.classes_.tolist())}
     predicted = np.asarray([number[name] for name in np.asarray(estimator.predict(X)).tolist()])
     return covering_rate_score(_sets_for(estimator, y), predicted)
 
 
 def approximated_accuracy(estimator: Any, X: Any, y: Any) -> float:
-    """A scorer for scikit-learn's model selection: `GridSearchCV(..., scoring=approximated_accuracy)`."""
+    """`approximated_accuracy_score` as a scorer, used like `covering_rate`."""
     return approximated_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
 
 
-def _membership(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _covered(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether each prediction is a candidate."""
     import torch
 
     if len(candidates) != len(predicted):
-        raise InputError(f"There are {len(predicted)} predictions for {len(candidates)} candidate sets: they must be the same rows.")
+        raise InputError(f"There are {len(predicted)} predictions for {len(candidates)} candidate sets: give one prediction per set.")
     found: npt.NDArray[np.bool_] = candidates.contains(torch.from_numpy(np.ascontiguousarray(predicted, dtype=np.int64))).cpu().numpy()
     return found
 
 
 def _sets_for(estimator: Any, y: Any) -> Candidates:
-    """Candidate sets whose classes are numbered as the estimator's are."""
+    """The candidate sets with the class numbers of the estimator."""
     return read_labels(y, tuple(estimator.classes_.tolist())).candidates

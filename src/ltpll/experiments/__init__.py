@@ -1,1 +1,1 @@
-"""Experiments: image benchmarks, small studies, the paper's tables, and speed measurements."""
+"""Research: image benchmarks, small studies, the paper's tables and figures, and speed measurements."""

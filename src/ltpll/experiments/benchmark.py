@@ -1,9 +1,8 @@
-"""An experiment: one config of the benchmarks (image set, long tail, ambiguity, parts, schedule) turned into a finished run."""
+"""Image benchmarks: an experiment's settings, the problem that its seed draws, and the run that trains it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,36 +14,54 @@ from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
 from ltpll.data.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
 from ltpll.errors import InputError, shown
-from ltpll.evaluation.metrics import Evaluate
-from ltpll.extras import EXTRAS
-from ltpll.methods import METHODS
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.models import build_model
+from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rng import seed_streams
-from ltpll.runs.recording import CHECKPOINT_SECONDS, record_training
+from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
 from ltpll.runs.run import Record, Run
+from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
-from ltpll.training.distributed import World
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
 
-POSTHOC = "oracle-la-posthoc"
-CHUNK_PIXELS = 2**24  # whose views a GPU draws at once, and a CPU a quarter: few launches for each step, and 200 MB for two views
+POSTHOC = "oracle-la-posthoc"  # evaluated on the runs without a rebalancer, since it only changes predictions
+# Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and two views take 200 MB.
+CHUNK_PIXELS = 2**24
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Everything that decides a result; defaults are the paper's protocol."""
+    """The settings that determine a result; the defaults are the paper's protocol.
+
+    Args:
+        data: The name of an image set: cifar10, cifar100 or voc2007.
+        imbalance: Size of the largest class divided by the size of the smallest (ρ).
+        ambiguity: Probability that a wrong label joins a candidate set (q).
+        superclass: Whether this probability is eight times as high inside a superclass (the paper's NU setting).
+        method, rebalancer, extras: Names of parts, see `ltpll list`.
+        options: Options of the parts by the part's name, such as `{"lw": {"beta": 2}}`.
+        model, width: The network, and the width of its first stage.
+        views: The augmentation policy, "paper" or "flip-crop".
+        epochs, batch_size, lr, weight_decay: The schedule of SGD; `lr` is the initial learning rate.
+        precision: "float32", "bfloat16" or "float64".
+        seed: Draws the long-tailed subset, the candidate sets and the training.
+
+    Example:
+        >>> Experiment("cifar10", ambiguity=0.5, method="proden").epochs
+        800
+    """
 
     data: str
     imbalance: float = 100.0
     ambiguity: float = 0.05
-    superclass: bool = False  # ambiguity inside a superclass is eight times as high (the paper's NU setting)
+    superclass: bool = False
     method: str = "corr"
     rebalancer: str = "records"
     extras: tuple[str, ...] = ()
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of a part, by its name: {"lw": {"beta": 2}}
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     model: str = "resnet18"
     width: int = 64
     views: str = "paper"
@@ -57,26 +74,37 @@ class Experiment:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Experiment:
-        """From a config file's content; an unknown key is refused by name."""
-        known = {one.name: one for one in fields(cls)}
+        """Check the content of a config file and turn it into an experiment.
+
+        Args:
+            values: Settings by name; missing ones get their default.
+
+        Raises:
+            InputError: If `data` is missing, a name is unknown or a value has the wrong type.
+
+        Example:
+            >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
+            50.0
+        """
+        known = {setting.name: setting for setting in fields(cls)}
         for key, value in values.items():
             if not isinstance(key, str) or key not in known:
-                raise InputError(f"The config has an unknown entry {shown(key)}; known: {', '.join(known)}.")
+                raise InputError(f"The config has an unknown entry {shown(key)}; known entries: {', '.join(known)}.")
             check_setting(key, known[key].default, value)
         if "data" not in values:
-            raise InputError("The config names no data: add a line such as `data: cifar100`.")
-        # 100 and 100.0 are the same imbalance, and have to be the same run.
-        kinds: dict[str, Any] = {name: type(one.default) for name, one in known.items()}
+            raise InputError("The config does not name an image set: add a line such as `data: cifar100`.")
+        # An imbalance of 100 and one of 100.0 must be the same run.
+        kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
         numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
         return cls(**{**values, **numbers, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
-        """The other way round from `config`."""
+        """Restore an experiment from the config of its run, the inverse of `config`."""
         return cls.from_mapping({key: value for key, value in config.items() if key != "experiment"})
 
     def config(self) -> Record:
-        """The run's config; what the image set brings itself (VOC's candidate sets) is no setting."""
+        """The config of the experiment's run, ready for JSON."""
         return {
             "experiment": "images",
             **asdict(self),
@@ -84,15 +112,16 @@ class Experiment:
             "options": {k: dict(v) for k, v in self.options.items()},
         }
 
-    def part_options(self, name: str) -> Mapping[str, Any]:
-        return self.options.get(name, {})
+    def used_options(self) -> Mapping[str, Mapping[str, Any]]:
+        """The options of this experiment's own parts; a config file may have options for others as well."""
+        return {name: options for name, options in self.options.items() if name in (self.method, self.rebalancer, *self.extras)}
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The training and test data that an experiment's seed draws from an image set."""
+    """The training and test data that an experiment's seed draws from an image set; `mean` and `std` are per channel, in [0, 1]."""
 
-    x: torch.Tensor  # uint8 (N, 3, H, W), a view of bytes in channels-last order
+    x: torch.Tensor  # uint8 (N, 3, H, W), channels last in memory
     y: np.ndarray[Any, np.dtype[np.int64]]
     candidates: Candidates
     x_test: torch.Tensor
@@ -103,7 +132,24 @@ class Problem:
 
 
 def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
-    """Subset, candidates and training get a seed each, drawn from the experiment's."""
+    """Draw the long-tailed training set and its candidate sets.
+
+    The subset, the candidates and the training have separate seeds, all derived from the experiment's seed. An image set that has
+    candidate sets of its own (voc2007) is used whole, whatever the imbalance and ambiguity.
+
+    Args:
+        experiment: The settings.
+        images: The image set that the experiment names, from `load_image_set`.
+
+    Returns:
+        The training images with their candidate sets and true labels, and the test images.
+
+    Raises:
+        InputError: If the experiment needs superclasses and the image set has none.
+
+    Example:
+        problem = draw_problem(experiment, load_image_set(experiment.data))
+    """
     seeds = seed_streams(experiment.seed)
     n_classes = len(images.classes)
     if images.candidates is not None:
@@ -114,7 +160,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         labels = images.y_train[rows]
         if experiment.superclass:
             if images.superclass is None:
-                raise InputError(f"The image set {shown(images.name)} has no superclasses: leave `superclass` out.")
+                raise InputError(f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings.")
             candidates = superclass_candidates(labels, images.superclass, experiment.ambiguity, seed=seeds["candidates"])
         else:
             candidates = uniform_candidates(labels, n_classes, experiment.ambiguity, seed=seeds["candidates"])
@@ -131,29 +177,30 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     )
 
 
-class Drawn(NamedTuple):
+class DrawnCandidates(NamedTuple):
     """The candidate sets of an experiment with their true labels, and its settings in words."""
 
     candidates: Candidates
     labels: list[int]
-    how: str
+    description: str
 
 
-def drawn_sets(config: Mapping[str, Any], root: Path | None) -> Drawn:
-    """What an experiment's config draws from its image set, as training draws it."""
+def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCandidates:
+    """Draw the candidate sets of a run's config again, exactly as its training did."""
     if config.get("experiment") != "images":
-        raise InputError("The run is one of a study and not of an image set: its sets cannot be drawn again.")
+        raise InputError("The run belongs to a study, not to an image set: its candidate sets cannot be drawn again.")
     experiment = Experiment.from_config(config)
     images = load_image_set(experiment.data, root, mmap=True)
-    # Pixels have no say in the sets, and leaving them on the disk saves gigabytes.
+    # The sets do not depend on the pixels, and not reading them saves gigabytes.
     x_train, x_test = (np.zeros((len(x), 1, 1, 3), np.uint8) for x in (images.x_train, images.x_test))
     problem = draw_problem(experiment, images._replace(x_train=x_train, x_test=x_test))
     sets = problem.candidates
-    where = ", eight times that inside a superclass" if experiment.superclass else ""
-    how = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{where}, seed {experiment.seed}"
     if images.candidates is not None:
-        how = f"{images.name} with its own sets, whatever imbalance, ambiguity and seed"
-    return Drawn(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), how)
+        words = f"{images.name} with its own sets, whatever imbalance, ambiguity and seed"
+    else:
+        within = ", eight times that inside a superclass" if experiment.superclass else ""
+        words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, seed {experiment.seed}"
+    return DrawnCandidates(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), words)
 
 
 def build_trainer(
@@ -164,26 +211,40 @@ def build_trainer(
     engine: str = "auto",
     on_nan: str = "stop",
     threads: int | str = "auto",
-    world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> PartialLabelTrainer:
-    """The experiment's parts, put together."""
+    """Build an experiment's network, parts and views, and the trainer that combines them.
+
+    Args:
+        experiment: The settings.
+        problem: What `draw_problem` drew for them.
+        device: "cpu", "cuda" or "auto".
+        engine: How steps are run: "eager", "captured", "compiled" or "auto", see `PartialLabelTrainer`.
+        on_nan: "stop" at a loss that is not finite, or "skip" its batch.
+        threads: The number of CPU threads, or "auto" to measure which number is fastest.
+        sync_batch_norm: Whether batch norm statistics are computed over all processes.
+
+    Returns:
+        A trainer that has not seen the data yet.
+
+    Raises:
+        UnknownNameError: If a part, the network or the views do not exist.
+        InputError: If an option or the device cannot be used.
+
+    Example:
+        trainer = build_trainer(experiment, problem, device="cuda")
+        trainer.fit(problem.x, problem.candidates)
+    """
     n_classes = problem.candidates.n_classes
     model = build_model(experiment.model, problem.seeds["training"], n_classes=n_classes, n_channels=3, width=experiment.width)
-    context = {
-        "n_features": model.head.in_features,
-        "n_classes": n_classes,
-        "class_frequencies": np.bincount(problem.y, minlength=n_classes),
-    }
+    counts = np.bincount(problem.y, minlength=n_classes)
     chosen = chosen_device(device)
     on_cuda = chosen.type == "cuda"
     low = experiment.precision == "bfloat16"
     return PartialLabelTrainer(
-        # Channels last is the layout that a GPU's matrix units want.
+        # Tensor cores are fastest with channels last.
         model.to(memory_format=torch.channels_last) if on_cuda else model,  # type: ignore[call-overload]
-        METHODS.create(experiment.method, **experiment.part_options(experiment.method)),
-        REBALANCERS.create(experiment.rebalancer, context, **experiment.part_options(experiment.rebalancer)),
-        [EXTRAS.create(name, **experiment.part_options(name)) for name in experiment.extras],
+        *build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.used_options(), class_frequencies=counts),
         views=ImageViews(
             experiment.views, problem.mean, problem.std, dtype=torch.bfloat16 if low else torch.float32, channels_last=on_cuda
         ),
@@ -198,7 +259,6 @@ def build_trainer(
         chunk=max((CHUNK_PIXELS if on_cuda else CHUNK_PIXELS // 4) // problem.x[0, 0].numel(), 1),
         on_nan=on_nan,  # type: ignore[arg-type]
         threads=threads,  # type: ignore[arg-type]
-        world=world,
         sync_batch_norm=sync_batch_norm,
     )
 
@@ -210,45 +270,59 @@ def train(
     device: str = "auto",
     engine: str = "auto",
     measure_every: int = 10,
-    on_epoch: Callable[[Record], None] | None = None,
+    callbacks: Sequence[Callback] = (),
     checkpoint_every: int = 1,
     on_nan: str = "stop",
     threads: int | str = "auto",
-    world: World | None = None,
     sync_batch_norm: bool = False,
 ) -> None:
-    """Train an experiment's run to its end, going on from its checkpoint if it has one; nobody but its `world` may train it meanwhile."""
-    world = world or World()
-    if world.agreed(run.done):
-        return
-    # Everything that can be refused is refused here, before the folder exists.
+    """Train the run of an experiment to its end, and resume it if it has a checkpoint; a finished run returns at once.
+
+    Args:
+        run: The run, from `experiment_run`; its folder is locked while it is trained.
+        images: The image set that the experiment names, from `load_image_set`.
+        measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated.
+        callbacks: Further callbacks of the training, such as `Progress`.
+        checkpoint_every: The least number of epochs between two checkpoints.
+        device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
+
+    Raises:
+        BusyError: If another process is training the run.
+        InputError: If the settings, the data or the checkpoint cannot be used.
+
+    Example:
+        run = experiment_run(Path("runs"), Experiment("cifar10", epochs=10))
+        train(run, load_image_set("cifar10"))
+        run.result()["last"]["test"]["balanced_accuracy"]
+    """
+    # Check everything before the folder is created.
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)
     how: dict[str, Any] = {"device": device, "engine": engine, "on_nan": on_nan, "threads": threads, "sync_batch_norm": sync_batch_norm}
-    trainer = build_trainer(experiment, problem, world=world, **how)
+    trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)
-    with run.locked() if world.first else nullcontext():
-        if world.agreed(run.done):  # by another process, since this one looked
+    with locked_for_training(run, trainer) as unfinished:
+        if not unfinished:
             return
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.why_no_rebalancer
         posthoc = {POSTHOC: REBALANCERS[POSTHOC](counts)} if bare else {}
-        truth = Evaluate(problem.x_test, problem.y_test, problem.y, posthoc=posthoc)
+        truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, posthoc=posthoc)
         facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
-        facts |= {"engine": trainer.engine, "processes": world.size}
+        facts |= {"engine": trainer.engine, "processes": trainer.world.size}
         record_training(
             run,
             trainer,
             problem.x,
             problem.candidates,
             truth,
-            measure_every=measure_every,
             checkpoint_every=checkpoint_every,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            on_epoch=on_epoch,
+            callbacks=callbacks,
             **facts,
         )
 
 
 def experiment_run(root: Path, experiment: Experiment) -> Run:
+    """The run of an experiment, in a folder under `root` that is named after the config's hash."""
     return Run(root, experiment.config())

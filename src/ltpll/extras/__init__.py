@@ -1,8 +1,15 @@
-"""Extras: each file here is one loss term that any method can take; to add one, add a file."""
+"""Extras, one loss term per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
 
 from __future__ import annotations
 
+from ltpll.extras.bcl import BCL
+from ltpll.extras.ldd import LDD
+from ltpll.extras.mixup import Mixup
+from ltpll.extras.paco import PaCO
+from ltpll.extras.sfn import SFN
 from ltpll.interfaces import Extra
 from ltpll.registry import Registry
 
-EXTRAS: Registry[Extra] = Registry("extra", Extra).discover(__name__, list(__path__))
+EXTRAS: Registry[Extra] = Registry("extra", Extra, "ltpll.extras").discover(__name__, list(__path__))
+
+__all__ = ["BCL", "EXTRAS", "LDD", "SFN", "Mixup", "PaCO"]

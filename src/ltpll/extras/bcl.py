@@ -12,16 +12,16 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, linear_head
 
 
 def balanced_contrast(vectors: Tensor, labels: Tensor, centres: Tensor, temperature: float) -> Tensor:
-    """A supervised contrastive loss whose denominator has the mean over each class, where others have the sum over all examples.
+    """A supervised contrastive loss whose denominator averages over each class instead of summing over all examples.
 
-    `vectors` (n, width) and `centres` (classes, width) have length one; centres are compared with like examples.
+    `vectors` (n, width) and `centres` (classes, width) have unit length; centres take part in the comparison like examples.
     """
     n, n_classes = len(vectors), len(centres)
     others = torch.cat([labels, torch.arange(n_classes, device=labels.device)])
     allowed = ~torch.eye(n, n + n_classes, dtype=torch.bool, device=labels.device)
     same = (labels[:, None] == others[None, :]) & allowed
     similarities = vectors @ torch.cat([vectors, centres]).T / temperature
-    # How many examples of each class, centre included, this one is compared with: itself it is not.
+    # How many vectors of each class an example is compared with: the centre included, the example itself excluded.
     members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device).index_add_(0, others, torch.ones_like(others))
     counts = members - one_hot(labels, n_classes)
     log_counts = counts[:, others].float().log()
@@ -30,10 +30,19 @@ def balanced_contrast(vectors: Tensor, labels: Tensor, centres: Tensor, temperat
 
 
 class BCL(Extra):
-    """A balanced contrastive loss over two views of each example and one learned centre for each class.
+    """BCL (Zhu et al., CVPR 2022): a balanced contrastive loss over two views of each example and a learned centre per class.
 
-    An example's class is the candidate believed most, so that the term starts with the first refined targets. With the rebalancer
-    `oracle-la` this is the RECORDS paper's Oracle-BCL.
+    The label of an example is the candidate with the largest target, so the term starts once targets have been refined. With the
+    rebalancer `oracle-la` this is Oracle-BCL of the RECORDS paper.
+
+    Args:
+        weight: The weight of the term.
+        temperature: The temperature of the contrastive loss.
+        width: The dimension of the projections.
+        first_epoch: The first epoch (from 0) in which the term is added.
+
+    Example:
+        >>> PartialLabelClassifier(extras=[BCL(weight=0.5)])
     """
 
     name = "bcl"
@@ -43,7 +52,7 @@ class BCL(Extra):
     def __init__(self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1) -> None:
         super().__init__()
         if not (weight >= 0 and temperature > 0 and width >= 1):
-            raise InputError("BCL's temperature and width must be positive, and its weight not negative.")
+            raise InputError("BCL's temperature and width must be positive, and its weight must not be negative.")
         self.weight, self.temperature, self.width, self.first_epoch = weight, temperature, width, first_epoch
 
     def attach(self, model: nn.Module) -> None:

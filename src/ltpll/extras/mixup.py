@@ -1,4 +1,4 @@
-"""Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018): the method's own loss on blends of two examples."""
+"""Mixup (Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018): the method's loss on blends of two examples."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class Mixup(Extra):
-    """From `first_epoch` on, every example is blended with another one: λ ~ Beta(α, α), λ ← max(λ, 1 − λ), for inputs and targets alike.
+    """Mixup (Zhang et al., ICLR 2018): inputs and targets of two examples are blended with λ ~ Beta(α, α), λ ← max(λ, 1 − λ).
 
-    One λ and one permutation serve all views of a batch. A blend's candidates are those of both examples.
+    All views of a batch share one λ and one permutation. The candidates of a blend are the union of both candidate sets.
+
+    Args:
+        alpha: α, a positive integer.
+        weight: The weight of the term.
+        first_epoch: The first epoch (from 0) in which the term is added.
+
+    Example:
+        >>> PartialLabelClassifier(extras=[Mixup(alpha=2)])
     """
 
     name = "mixup"
@@ -22,7 +30,7 @@ class Mixup(Extra):
         super().__init__()
         if int(alpha) != alpha or alpha < 1:
             raise InputError(f"Mixup's alpha is {alpha}: it must be a whole number of at least 1.")
-        self.alpha = int(alpha)
+        self.alpha = alpha
         self.weight = weight
         self.first_epoch = first_epoch
 
@@ -30,7 +38,7 @@ class Mixup(Extra):
         return epoch >= self.first_epoch
 
     def inputs(self, batch: Batch, generator: torch.Generator) -> Batch:
-        share = folded_beta(self.alpha, generator)
+        share = folded_beta(int(self.alpha), generator)
         partner = torch.randperm(len(batch.targets), generator=generator, device=generator.device)
         return Batch(
             views=tuple(blend(view, partner, share) for view in batch.views),

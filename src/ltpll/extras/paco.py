@@ -1,4 +1,4 @@
-"""PaCO (Cui et al., "Parametric Contrastive Learning", ICCV 2021): the classes' logits join the contrast as learned centres."""
+"""PaCO (Cui et al., "Parametric Contrastive Learning", ICCV 2021): a contrastive loss with the class logits as learned centres."""
 
 from __future__ import annotations
 
@@ -12,17 +12,27 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class PaCO(Extra):
-    """A contrastive loss among classes (their logits plus the log-prior) and examples (projections of both views and of a queue).
+    """PaCO (Cui et al., ICCV 2021): an example is contrasted with classes (logit plus log-prior) and with examples (projections).
 
-    An example's positives are its class, with weight 1, and the examples of its class, with weight `alpha` each. Its class is the
-    candidate believed most, so that the term starts with the first refined targets. The prior is the rebalancer's, as far as it refines
-    targets by it: with `oracle-la` this is the RECORDS paper's Oracle-PaCO. The other view and the queue come from networks that follow
-    the trained ones.
+    The positives of an example are its class, with weight 1, and the examples of its class, with weight `alpha` each. Its class is the
+    candidate with the largest target, so the term starts once targets have been refined. The prior is the rebalancer's, if it is used to
+    refine targets: with `oracle-la` this is Oracle-PaCO of the RECORDS paper. The second view and the queue come from a momentum encoder.
+
+    Args:
+        weight: The weight of the term.
+        alpha: The weight of an example of the same class.
+        temperature: The temperature for examples.
+        width: The dimension of the projections.
+        queue: The number of earlier projections to compare with.
+        momentum: The momentum of the momentum encoder.
+        first_epoch: The first epoch (from 0) in which the term is added.
+
+    Example:
+        >>> PartialLabelClassifier(extras=[PaCO(queue=4096)])
     """
 
     name = "paco"
     n_views = 2
-    waits = True
 
     def __init__(
         self,
@@ -37,13 +47,14 @@ class PaCO(Extra):
         super().__init__()
         if not (weight >= 0 and alpha >= 0 and temperature > 0 and width >= 1 and queue >= 1 and 0 <= momentum <= 1):
             raise InputError(
-                "PaCO's temperature, width and queue must be positive, its weight and alpha not negative, its momentum between 0 and 1."
+                "PaCO's temperature, width and queue must be positive, its weight and alpha must not be negative, "
+                "and its momentum must lie between 0 and 1."
             )
         self.weight, self.alpha, self.temperature, self.width = weight, alpha, temperature, width
-        self.queue_size, self.momentum, self.first_epoch = queue, momentum, first_epoch
+        self.queue, self.momentum, self.first_epoch = queue, momentum, first_epoch
 
     def attach(self, model: nn.Module) -> None:
-        self.memory = Memory(model, self.width, self.queue_size, self.momentum)
+        self.memory = Memory(model, self.width, self.queue, self.momentum)
 
     def active(self, epoch: int) -> bool:
         return epoch >= self.first_epoch

@@ -1,4 +1,4 @@
-"""SFN (Liu et al., ACML 2021, as named by Hong et al., ICLR 2023): class vectors are pushed apart, off each other's direction."""
+"""SFN (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): push class vectors towards orthogonality."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class SFN(Extra):
-    """‖A·Aᵀ − I‖², A being the rows of the head at length one: a squared Frobenius norm.
+    """SFN (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): the squared Frobenius norm ‖A·Aᵀ − I‖².
 
-    The paper names the term by its letters alone; what they stand for follows the literature on orthogonal class vectors (Xie et al.,
-    ICML 2018). It gives no weight either.
+    A holds the normalised rows of the head. The RECORDS paper only gives the acronym and no weight; the formula follows the literature on
+    orthogonal class vectors (Xie et al., ICML 2018).
+
+    Args:
+        weight: The weight of the term.
+
+    Example:
+        >>> PartialLabelClassifier(extras=[SFN(weight=0.1)])
     """
 
     name = "sfn"
@@ -26,5 +32,5 @@ class SFN(Extra):
 
     def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
         directions = normalize(step.head.weight, dim=1)
-        # The diagonal is one already, so that this is the sum over pairs of different classes.
+        # The diagonal is already one, so this is the sum over pairs of different classes.
         return self.weight * ((directions @ directions.T).square().sum() - len(directions))

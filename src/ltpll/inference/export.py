@@ -1,4 +1,4 @@
-"""Export: a fitted classifier as an ONNX model that takes inputs as they are and predicts debiased."""
+"""Export: write a fitted classifier as an ONNX model that takes raw inputs and returns debiased logits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ltpll.views import ImageViews
 from ltpll.views.features import FeatureViews
 
 
-class Debiased(nn.Module):
-    """Inputs to debiased logits in one network: normalised first, the log-prior folded into the bias of the model's head."""
+class DebiasedNetwork(nn.Module):
+    """Maps raw inputs to debiased logits: it normalises the inputs and folds the log-prior into the bias of the model's head."""
 
     mean: Tensor
     std: Tensor
@@ -33,46 +33,57 @@ class Debiased(nn.Module):
         elif isinstance(views, FeatureViews):
             mean, std = views.mean, views.std
         else:
-            raise InputError("Views of one's own cannot be exported: what they do to an input in prediction is not known.")
+            raise InputError("A classifier with custom views cannot be exported, because their normalisation is unknown.")
         self.register_buffer("mean", mean.cpu())
         self.register_buffer("std", std.cpu())
-        self.model = deepcopy(predictor.passes.model).cpu().float().eval()
+        self.model = deepcopy(predictor.forward_pass.model).cpu().float().eval()
         self.method = deepcopy(predictor.method).cpu().eval()
         head = linear_head(self.model)
         rebalancer = predictor.rebalancer
         with torch.no_grad():
-            log_prior = rebalancer.subtracted("prediction", linear_head(predictor.passes.model)).cpu()
+            log_prior = rebalancer.subtracted("prediction", linear_head(predictor.forward_pass.model)).cpu()
             if type(predictor.method).predict is not Method.predict and bool(log_prior.any()):
-                raise InputError(f"The method {self.method.name!r} with {rebalancer.name!r} cannot be exported: its bias cannot be folded.")
+                raise InputError(
+                    f"The method {self.method.name!r} with {rebalancer.name!r} cannot be exported: no single bias holds the log-prior."
+                )
             if head.bias is None:
                 head.bias = nn.Parameter(torch.zeros(head.out_features))
             head.bias.sub_(log_prior)
 
     def forward(self, x: Tensor) -> Tensor:
         logits, features = self.model((x.float() - self.mean) / self.std)
-        return self.method.predict(Outputs((logits,), (features,))).logits[0]
+        return self.method.predict(Outputs.from_views([(logits, features)])).logits[0]
 
 
 def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path) -> None:
-    """Write `path`: input `x` (rows, …) of floats, output `logits` (rows, classes); any number of rows."""
+    """Write an ONNX model with the input `x`, (rows, …) floats, and the output `logits`, (rows, classes), for any number of rows.
+
+    Args:
+        predictor: The fitted predictor.
+        shape: The shape of one example.
+        path: The file to write.
+
+    Raises:
+        InputError: If the folder does not exist, the views or the method cannot be exported, or `ltpll[onnx]` is not installed.
+    """
     with required_by("Exporting", install="'ltpll[onnx]'"):
         import onnxscript  # noqa: F401
     if not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} to.")
+        raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
     example = torch.zeros(2, *shape)
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's own doings
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # likewise: what it says of packages that nobody needs here
+        warnings.simplefilter("ignore")  # from inside the exporter
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports optional packages that are not needed
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
-            Debiased(predictor),
+            DebiasedNetwork(predictor),
             (example,),
             made,
             input_names=["x"],
             output_names=["logits"],
             dynamic_shapes={"x": {0: rows}},
-            opset_version=18,  # the one that torch writes first, so that no version of it has to convert
+            opset_version=18,  # the version that torch writes without converting
             dynamo=True,
             external_data=False,
             verbose=False,

@@ -1,4 +1,4 @@
-"""Passes: how inputs go through a model, forward and backward, on its device and in the chosen precision."""
+"""Forward passes: how inputs go through a model on its device, in the chosen precision."""
 
 from __future__ import annotations
 
@@ -9,49 +9,53 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.errors import InputError
-from ltpll.inference.precision import LowWeights
-from ltpll.interfaces import Outputs
+from ltpll.inference.precision import BFloat16Weights
+from ltpll.interfaces import Outputs, linear_head
 
 
-class Passes:
-    """Float32 logits and features out of `model`, whatever lower precision it runs in."""
+class ForwardPass:
+    """Runs a model and returns float32 logits and features, whatever lower precision it runs in.
 
-    def __init__(self, model: nn.Module, device: torch.device, precision: str, engine: str) -> None:
-        if precision not in ("float32", "bfloat16", "float64"):
-            raise InputError(f"There is no precision {precision!r}: choose 'float32' or 'bfloat16' ('float64' is for comparing sums).")
+    Args:
+        model: The network; its forward returns (logits, features).
+        device: The device the model is on.
+        precision: "float32", or "bfloat16" for autocast.
+        engine: "compiled" compiles the network, "captured" prepares it for CUDA graphs, "eager" runs it unchanged.
+    """
+
+    def __init__(self, model: nn.Module, device: torch.device, precision: str = "float32", engine: str = "eager") -> None:
+        if precision not in ("float32", "bfloat16"):
+            raise InputError(f"Unknown precision {precision!r}: choose 'float32' or 'bfloat16'.")
         self.model = model
         self.device = device
-        self.low = precision == "bfloat16"
-        self.full = torch.float64 if precision == "float64" else torch.float32
-        # What trains: the model itself, or something that computes the same faster.
+        self.autocast = precision == "bfloat16"
+        # float32, unless the model itself is in double precision, as in tests that compare sums.
+        self.dtype = torch.promote_types(linear_head(model).weight.dtype, torch.float32)
+        # The network used in training: the model itself, or an equivalent that runs faster.
         self.network: Callable[[Tensor], tuple[Tensor, Tensor]] = model
         if engine == "compiled":
             self.network = torch.compile(model, dynamic=False)
-        elif engine == "captured" and self.low:
-            self.network = LowWeights(model)
+        elif engine == "captured" and self.autocast:
+            self.network = BFloat16Weights(model)
 
     def __call__(self, x: Tensor, network: Callable[[Tensor], Any] | None = None) -> tuple[Tensor, Tensor]:
-        if self.full is torch.float64:
+        """Return the (logits, features) of `x`, by default from the training network."""
+        if self.dtype is torch.float64 and x.is_floating_point():
             x = x.double()
-        # Without autocast's cache of cast weights, which would outlive the captured step that made it.
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.low, cache_enabled=False):
+        # autocast's weight cache is disabled because it would outlive the CUDA graph that filled it.
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False):
             logits, features = (network or self.network)(x)
-        return logits.to(self.full), features.to(self.full)
+        return logits.to(self.dtype), features.to(self.dtype)
 
-    def together(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
-        """The outputs of each group of views; all go through the network at once, since batch norm is to see them together."""
+    def outputs(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
+        """Return the outputs of each group of views; one pass for all views, so that batch norm sees them together."""
         views = [view for group in groups for view in group]
         logits, features = self(torch.cat(views) if len(views) > 1 else views[0], network)
         sizes = [len(view) for view in views]
-        parts = iter(zip(logits.split(sizes), features.split(sizes), strict=True))
-        outputs = []
-        for group in groups:
-            per_view = [next(parts) for _ in group]
-            outputs.append(Outputs(tuple(z for z, _ in per_view), tuple(f for _, f in per_view)))
-        return outputs
+        per_view = iter(zip(logits.split(sizes), features.split(sizes), strict=True))
+        return [Outputs.from_views([next(per_view) for _ in group]) if group else Outputs((), ()) for group in groups]
 
-    def backward(self, loss: Tensor) -> None:
-        """Leave gradients in the parameters of everything that the loss came from."""
-        loss.backward()
-        if isinstance(self.network, LowWeights):
-            self.network.hand_over()
+    def finish_gradients(self) -> None:
+        """Complete the gradients of the model's parameters; call it after `backward` and before the optimizer's step."""
+        if isinstance(self.network, BFloat16Weights):
+            self.network.transfer_gradients()

@@ -1,4 +1,4 @@
-"""Predictor: what a model says of inputs as they are, with the method's and the rebalancer's part in it."""
+"""Predictor: predictions of a trained network for inputs without augmentation, adjusted by the method and the rebalancer."""
 
 from __future__ import annotations
 
@@ -9,65 +9,73 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.inference.forward import Passes
+from ltpll.inference.forward import ForwardPass
 from ltpll.interfaces import Method, Outputs, Rebalancer, linear_head
 from ltpll.validation import as_inputs, rows_at_once
 from ltpll.views import ViewSource
 
 Array = npt.ArrayLike | Tensor
-PREDICTED_VALUES = 2**23  # of the inputs in prediction at once: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
-PREDICTED_LOGITS = 2**21  # 2048 examples of 1024 classes, 256 of 8192
+MAX_ROWS = 2048
+MAX_INPUT_VALUES = 2**23  # per forward pass: 2048 images of 3 × 32 × 32, 170 of 3 × 128 × 128
+MAX_LOGITS = 2**21  # per forward pass: 2048 examples of 1024 classes, 256 of 8192
 
 
-def at_once(inputs: Tensor, n_classes: int) -> int:
-    """How many examples to predict at once."""
-    return min(2048, rows_at_once(inputs, PREDICTED_VALUES), max(1, PREDICTED_LOGITS // n_classes))
+def prediction_batch_size(inputs: Tensor, n_classes: int) -> int:
+    """The number of examples per forward pass that keeps inputs and logits within the limits above."""
+    return min(MAX_ROWS, rows_at_once(inputs, MAX_INPUT_VALUES), max(1, MAX_LOGITS // n_classes))
 
 
 class Predictor:
-    """Everything that prediction needs of a training."""
+    """Everything that is needed to predict after training.
 
-    def __init__(self, passes: Passes, method: Method, rebalancer: Rebalancer, views: ViewSource) -> None:
-        self.passes = passes
+    Args:
+        forward_pass: The network on its device.
+        method: The method it was trained with.
+        rebalancer: The rebalancer it was trained with.
+        views: The views it was trained on; their `plain` prepares inputs without augmentation.
+    """
+
+    def __init__(self, forward_pass: ForwardPass, method: Method, rebalancer: Rebalancer, views: ViewSource) -> None:
+        self.forward_pass = forward_pass
         self.method = method
         self.rebalancer = rebalancer
         self.views = views
 
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
-        """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
-        parts = list(self.parts(x, batch_size))
-        return Outputs((torch.cat([part.logits[0] for part in parts]),), (torch.cat([part.features[0] for part in parts]),))
+        """Return the raw outputs for all inputs, without rebalancing."""
+        chunks = list(self.chunks(x, batch_size))
+        return Outputs((torch.cat([chunk.logits[0] for chunk in chunks]),), (torch.cat([chunk.features[0] for chunk in chunks]),))
 
     @torch.no_grad()
-    def parts(self, x: Array, batch_size: int | None = None) -> Iterator[Outputs]:
-        """The same a part at a time, since the logits of many inputs for many classes may be larger than memory."""
+    def chunks(self, x: Array, batch_size: int | None = None) -> Iterator[Outputs]:
+        """Yield the raw outputs chunk by chunk; the logits of many inputs and classes may not fit into memory at once."""
         inputs = as_inputs(x, "prediction")
-        for part in inputs.split(batch_size or at_once(inputs, linear_head(self.passes.model).out_features)):
-            logits, features = self.plain(part)
-            yield Outputs((logits,), (features,))
+        n_classes = linear_head(self.forward_pass.model).out_features
+        for chunk in inputs.split(batch_size or prediction_batch_size(inputs, n_classes)):
+            yield Outputs.from_views([self.plain(chunk)])
 
     def plain(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and features of one batch."""
-        model = self.passes.model
+        """Return the logits and features of one batch in evaluation mode."""
+        model = self.forward_pass.model
         model.eval()
-        return self.passes(self.views.plain(x.to(self.passes.device)), model)
+        return self.forward_pass(self.views.plain(x.to(self.forward_pass.device)), model)
 
     def logits(self, x: Array) -> Tensor:
-        """Logits as predictions come from them: the rebalancer's prior subtracted, if it acts at prediction."""
+        """Return the logits used for prediction, (rows, classes), with the log-prior subtracted if the rebalancer acts at prediction."""
         return self.adjusted(self.outputs(x))
 
     @torch.no_grad()
     def adjusted(self, outputs: Outputs) -> Tensor:
-        """The same from what the network said."""
-        return self.rebalancer.adjust(self.method.predict(outputs), "prediction", linear_head(self.passes.model)).logits[0]
+        """Return the logits used for prediction, given raw outputs."""
+        return self.rebalancer.adjust(self.method.predict(outputs), "prediction", linear_head(self.forward_pass.model)).logits[0]
 
     @torch.no_grad()
     def estimated_prior(self) -> Tensor | None:
-        """The class prior that the rebalancer, or else the method, has estimated, (classes,); None if neither does."""
-        head = linear_head(self.passes.model)
+        """The class prior estimated by the rebalancer or else by the method, (classes,); None if neither estimates one."""
+        head = linear_head(self.forward_pass.model)
         log_prior = self.rebalancer.log_prior(head) if self.rebalancer.estimates_prior else self.method.log_prior()
         return None if log_prior is None else torch.softmax(log_prior, dim=0)
 
     def predict(self, x: Array) -> npt.NDArray[np.int64]:
-        """The predicted class number of each row."""
-        return torch.cat([self.adjusted(part).argmax(1) for part in self.parts(x)]).cpu().numpy()
+        """Return the predicted class number of each row."""
+        return torch.cat([self.adjusted(chunk).argmax(1) for chunk in self.chunks(x)]).cpu().numpy()

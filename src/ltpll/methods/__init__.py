@@ -1,8 +1,18 @@
-"""Methods: each file here is one, found by its `name`; to add one, add a file."""
+"""Methods, one per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
 
 from __future__ import annotations
 
 from ltpll.interfaces import Method
+from ltpll.methods.cavl import CAVL
+from ltpll.methods.cc import CC
+from ltpll.methods.corr import CORR
+from ltpll.methods.htc import HTC
+from ltpll.methods.lw import LW
+from ltpll.methods.pico import PiCO
+from ltpll.methods.proden import PRODEN
+from ltpll.methods.solar import SoLar
 from ltpll.registry import Registry
 
-METHODS: Registry[Method] = Registry("method", Method).discover(__name__, list(__path__))
+METHODS: Registry[Method] = Registry("method", Method, "ltpll.methods").discover(__name__, list(__path__))
+
+__all__ = ["CAVL", "CC", "CORR", "HTC", "LW", "METHODS", "PRODEN", "PiCO", "SoLar"]

@@ -1,4 +1,4 @@
-"""CAVL (Zhang et al., "Exploiting Class Activation Value for Partial-Label Learning", ICLR 2022): believe one candidate alone."""
+"""CAVL (Zhang et al., "Exploiting Class Activation Value for Partial-Label Learning", ICLR 2022): train on a single candidate."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from ltpll.interfaces import Method, Outputs
 
 
 class CAVL(Method):
-    """Cross-entropy against one-hot targets at the candidate with the largest |z − 1|·z.
+    """CAVL (Zhang et al., ICLR 2022): cross-entropy against one-hot targets at the candidate with the largest |z − 1|·z.
 
     Differs from the authors' code: the maximum is taken over the candidates only; theirs multiplies by the 0/1 mask, which picks a
     non-candidate (value 0) whenever every candidate's activation value is negative.
+
+    Example:
+        >>> PartialLabelClassifier(method=CAVL())
     """
 
     name = "cavl"

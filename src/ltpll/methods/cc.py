@@ -1,4 +1,4 @@
-"""CC (Feng et al., "Provably Consistent Partial-Label Learning", NeurIPS 2020): the probability of the whole set is raised."""
+"""CC (Feng et al., "Provably Consistent Partial-Label Learning", NeurIPS 2020): raise the probability of the whole set."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from ltpll.targets import restricted_softmax
 
 
 class CC(Method):
-    """Loss −log Σ_{j∈S} p_j; it never reads the targets, which are kept only to say what the network believes.
+    """CC (Feng et al., NeurIPS 2020): the loss −log Σ_{j∈S} p_j, which does not depend on the targets.
 
-    A rebalancer therefore acts on CC's predictions and on its cleaned labels, never on its training.
+    Targets are still refined, for the cleaned labels. A rebalancer therefore affects predictions and cleaned labels, but not training.
+
+    Example:
+        >>> PartialLabelClassifier(method=CC())
     """
 
     name = "cc"

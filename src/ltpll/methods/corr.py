@@ -1,4 +1,4 @@
-"""CORR (Wu et al., "Revisiting Consistency Regularization for Deep Partial Label Learning", ICML 2022): all views agree with one target."""
+"""CORR (Wu et al., "Revisiting Consistency Regularization for Deep Partial Label Learning", ICML 2022): make all views agree."""
 
 from __future__ import annotations
 
@@ -16,14 +16,22 @@ EPSILON = 1e-9
 
 
 class CORR(Method):
-    """Non-candidates are pushed down, and every view is pulled to the target by KL(w ‖ p); targets are the views' geometric mean.
+    """CORR (Wu et al., ICML 2022): push non-candidates down and pull every view towards the target by KL(w ‖ p).
 
-    `form="records"` is CORR as the RECORDS paper ran it: a weak and a strong view, both parts on both views, λ = 1 from the start.
-    `form="original"` is the ICML 2022 publication: a third view, the negative part on the first view alone, λ growing linearly over
-    `ramp_epochs`.
+    Targets are the normalised geometric mean of the views' probabilities on the candidates.
+
+    Args:
+        form: "records" is CORR as used in the RECORDS paper: a weak and a strong view, both terms on both views, λ = 1 from the start.
+            "original" is the ICML 2022 publication: a third view, the negative term on the first view only, λ growing linearly.
+        weight: λ, the weight of the consistency term.
+        ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original form only.
+
+    Example:
+        >>> PartialLabelClassifier(method=CORR(form="original", ramp_epochs=50))
     """
 
     name = "corr"
+    ramp: Tensor
 
     def __init__(self, form: Literal["records", "original"] = "records", weight: float = 1.0, ramp_epochs: int = 100) -> None:
         super().__init__()
@@ -36,7 +44,6 @@ class CORR(Method):
         self.weight = weight
         self.ramp_epochs = ramp_epochs
         # A buffer, so that a captured step sees it change between epochs.
-        self.ramp: Tensor
         self.register_buffer("ramp", torch.tensor(1.0 if form == "records" else 0.0))
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
@@ -46,10 +53,10 @@ class CORR(Method):
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         log_p = log_softmax(torch.stack(outputs.logits), dim=2)  # (views, batch, classes)
         agreement = kl_div(log_p, targets.expand_as(log_p), reduction="sum") / len(targets)
-        # Where the target is zero rather than off the candidates: on mixed examples the two differ, and this is the form that mixes.
+        # Zero targets rather than non-candidates: the two differ for blended examples, and the RECORDS paper blends in this form.
         ruled_out = targets == 0 if self.form == "records" else ~candidates
         pushed = log_p if self.form == "records" else log_p[:1]
-        # abs: p can round to just above 1, where 1 − p would be a negative number of the size of the rounding error.
+        # abs, because rounding can lift p just above 1.
         push = -torch.log((1 - pushed.exp()).abs() + EPSILON)
         return (push * ruled_out).sum() / len(targets) + self.weight * self.ramp * agreement
 

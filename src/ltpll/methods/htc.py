@@ -1,8 +1,8 @@
-"""HTC (Jia et al., "… Head Classifier and Tail Classifier Cooperation", AAAI 2024): a head for frequent classes and one for rare ones."""
+"""HTC (Jia et al., "… Head Classifier and Tail Classifier Cooperation", AAAI 2024): one head for frequent and one for rare classes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,30 +18,42 @@ EPSILON = 1e-5
 
 
 class Branch(NamedTuple):
-    """What one head learns in a step."""
+    """What one head learns from in a step."""
 
     weak: Tensor  # logits
     strong: Tensor
     labels: Tensor  # (batch, classes)
-    prior: Tensor  # by which the classes' quotas of reliable examples are shared out
+    prior: Tensor  # decides the quota of reliable examples of each class
 
 
 class HTC(Method):
-    """The model's head learns the classes as frequent as they are; a second one learns what it says less `tau` times the log-prior.
+    """HTC (Jia et al., AAAI 2024): a head that learns the imbalanced classes, and a tail head that learns balanced labels.
 
-    Both learn from the targets, and from blends and strong views of reliable examples: of each class a quota with the lowest loss, shared
-    out by the prior for the first head and equally for the second. Targets move towards the second head's prediction, the prior is the
-    mean target of the last epoch, and a small layer learns how to weigh the two heads against each other in predictions.
+    The labels of the tail head are the head's logits minus `tau` times the log-prior. Both heads learn from the targets, and from blends
+    and strong views of reliable examples: those with the lowest loss in each class, with quotas in proportion to the prior for the head
+    and equal quotas for the tail head. Targets move towards the tail head's predictions, the prior is the mean target of the last epoch,
+    and a small layer learns to weight the two heads for prediction.
 
-    The second head and the layer belong to the method; `variants` are the heads by themselves.
-    Differs from the authors' code: targets are not refined in the first epoch, and examples that are not relied on go along when blends
-    are formed, unblended and without weight, so that shapes stay the same.
+    The tail head and this layer belong to the method. `variants` predict with one head only.
+    Differs from the authors' code: targets are not refined in the first epoch, and unreliable examples stay in the batch of blends,
+    unblended and with zero weight, so that shapes stay the same.
+
+    Args:
+        tau: The strength of the logit adjustment that makes the tail head's labels.
+        move: How far targets move towards the tail head's predictions in a step, from 0 to 1.
+        strength: The final weight of the loss on reliable examples.
+        quota: The share of the batch that is considered reliable, at the start and after `ramp_epochs`.
+        ramp_epochs: The number of epochs in which `strength` and `quota` reach their final values.
+
+    Example:
+        >>> PartialLabelClassifier(method=HTC(tau=1.0), rebalancer="none")
     """
 
     name = "htc"
     views = ("weak", "strong")
     variants = ("head", "tail")
-    why_no_rebalancer = "it has a head for the tail classes, with a prior that it estimates itself."
+    why_no_rebalancer = "it has a head for rare classes, with its own estimate of the prior."
+    stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength"}
     prior: Tensor
     share: Tensor
     strength: Tensor
@@ -53,9 +65,9 @@ class HTC(Method):
     ) -> None:
         super().__init__()
         if len(quota) != 2 or not all(0 <= number <= 1 for number in (*quota, strength, move)):
-            raise InputError("HTC's quota is two shares from 0 to 1, and its strength and move one each.")
+            raise InputError("HTC's strength, move and both numbers of quota (first and last epoch) must lie between 0 and 1.")
         if ramp_epochs < 1 or not tau >= 0:
-            raise InputError("HTC's ramp_epochs must be positive, and its tau not negative.")
+            raise InputError("HTC's ramp_epochs must be positive, and its tau must not be negative.")
         self.tau, self.move, self.final_strength, self.quota, self.ramp_epochs = tau, move, strength, quota, ramp_epochs
         for name in ("share", "strength", "fusing"):
             self.register_buffer(name, torch.zeros(()))
@@ -63,7 +75,7 @@ class HTC(Method):
 
     @property
     def cost(self) -> float:
-        return 4.0  # blends for each head are two more views
+        return 4.0  # two views, and blends for each head
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
@@ -96,18 +108,18 @@ class HTC(Method):
         head = Branch(weak, strong, step.batch.targets, self.prior)
         tail = Branch(tail_weak, tail_strong, balanced, uniform)
         chosen, blends, labels = zip(*(self._blend(branch, step) for branch in (head, tail)), strict=True)
-        said = step.forward(blends)
-        blended = (said.logits[0], self.tail(said.features[1]))
+        of_blends = step.forward(blends)
+        blended = (of_blends.logits[0], self.tail(of_blends.features[1]))
         loss = self.fusing * cross_entropy(self._fused(weak.detach(), tail_weak.detach()), step.batch.targets)
-        for branch, who, mixed, mixed_labels in zip((head, tail), chosen, blended, labels, strict=True):
-            relied = mean_over(cross_entropy(mixed, mixed_labels, reduction="none"), who)
-            relied = relied + mean_over(cross_entropy(branch.strong, branch.labels, reduction="none"), who)
-            loss = loss + cross_entropy(branch.weak, step.batch.targets) + self.strength * relied
+        for branch, reliable, mixed, mixed_labels in zip((head, tail), chosen, blended, labels, strict=True):
+            on_reliable = mean_over(cross_entropy(mixed, mixed_labels, reduction="none"), reliable)
+            on_reliable = on_reliable + mean_over(cross_entropy(branch.strong, branch.labels, reduction="none"), reliable)
+            loss = loss + cross_entropy(branch.weak, step.batch.targets) + self.strength * on_reliable
         return loss
 
     @torch.no_grad()
     def _blend(self, branch: Branch, step: Step) -> tuple[Tensor, Tensor, Tensor]:
-        """Which examples a head relies on, their blends with each other, and the labels of those."""
+        """Which examples are reliable for a head, their blends with each other, and the labels of the blends."""
         losses = cross_entropy(branch.weak, branch.labels, reduction="none")
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
         chosen = lowest_in_class(losses, branch.labels.argmax(1), quotas) & self.relies
@@ -115,7 +127,7 @@ class HTC(Method):
         return chosen, blend(step.batch.views[0], partner, share), blend(branch.labels, partner, share)
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:
-        """Logits out of both heads' probabilities, the first head's without the prior."""
+        """The weighted sum of both heads' probabilities, the head's with the prior removed."""
         both = torch.softmax(head - self.log_prior(), dim=1), torch.softmax(tail, dim=1)
         weights = normalize(torch.softmax(leaky_relu(self.weighing(torch.cat(both, dim=1))), dim=1), dim=1)
         return weights[:, :1] * both[0] + weights[:, 1:] * both[1]
@@ -125,8 +137,8 @@ class HTC(Method):
             return outputs
         tail = tuple(self.tail(features) for features in outputs.features)
         if variant == "tail":
-            return Outputs(tail, outputs.features)
-        return Outputs(tuple(self._fused(*logits) for logits in zip(outputs.logits, tail, strict=True)), outputs.features)
+            return outputs._replace(logits=tail)
+        return outputs._replace(logits=tuple(self._fused(*logits) for logits in zip(outputs.logits, tail, strict=True)))
 
     def log_prior(self) -> Tensor:
         return (self.prior + EPSILON).log()

@@ -1,4 +1,4 @@
-"""LW (Wen et al., "Leveraged Weighted Loss for Partial Label Learning", ICML 2021): non-candidates are weighed and pushed down as well."""
+"""LW (Wen et al., "Leveraged Weighted Loss for Partial Label Learning", ICML 2021): weighted losses for candidates and non-candidates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ EPSILON = 1e-8
 
 
 class LW(Method):
-    """Σ_{j∈S} w_j ℓ(z_j) + β Σ_{j∉S} w_j ℓ(−z_j), with a sigmoid ℓ or the cross-entropy form; w sums to one inside S and outside it.
+    """LW (Wen et al., ICML 2021): the loss Σ_{j∈S} w_j ℓ(z_j) + β Σ_{j∉S} w_j ℓ(−z_j).
 
-    `form="sigmoid"` is the authors' LWS, `form="cross-entropy"` their LWC; `beta` is 1 or 2 in their experiments.
+    The targets w sum to one over the candidates S, and again over the other classes.
+
+    Args:
+        form: ℓ, "sigmoid" (the authors' LWS) or "cross-entropy" (their LWC).
+        beta: β, the weight of the non-candidates; 1 or 2 in the authors' experiments.
+
+    Example:
+        >>> PartialLabelClassifier(method=LW(form="cross-entropy", beta=2))
     """
 
     name = "lw"
@@ -38,7 +45,7 @@ class LW(Method):
             inside, outside = torch.sigmoid(-logits), torch.sigmoid(logits)
         else:
             p = torch.softmax(logits, dim=1)
-            # The floor is the authors': without it the two forms differ from theirs for labels that are almost ruled out.
+            # The authors add the same constant; it matters for labels whose probability is almost 0.
             inside, outside = -torch.log(p + EPSILON), -torch.log((1 - p).abs() + EPSILON)
         return (targets * torch.where(candidates, inside, self.beta * outside)).sum(1).mean()
 

@@ -1,6 +1,8 @@
-"""PiCO (Wang et al., "PiCO: Contrastive Label Disambiguation for Partial Label Learning", ICLR 2022): believe the nearest prototype."""
+"""PiCO (Wang et al., "PiCO: Contrastive Label Disambiguation for Partial Label Learning", ICLR 2022): trust the nearest prototype."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,21 +14,34 @@ from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 
 
 class PiCO(Method):
-    """Cross-entropy against the targets, and a contrastive loss that draws examples believed to be of one class together.
+    """PiCO (Wang et al., ICLR 2022): cross-entropy against the targets, plus a contrastive loss over examples with the same likely label.
 
-    Examples are compared as projections of their features: the weak view's, which is trained, with the strong view's through networks that
-    follow the trained ones, and with a queue of earlier ones. Each class has a prototype, the running mean of the projections whose
-    likeliest candidate it is; targets move towards the candidate with the nearest prototype, φ·w + (1 − φ)·onehot, with φ falling.
+    The contrastive loss compares projected features: those of the weak view, with gradients, against those of the strong view from a
+    momentum encoder and a queue of earlier ones. Each class has a prototype, the running mean of the projections of examples whose
+    likeliest candidate it is. Targets move towards the candidate with the nearest prototype: φ·w + (1 − φ)·onehot, with decreasing φ.
 
-    Before `first_epoch` an example's only positive is its own other view. A rebalancer acts on which candidate is likeliest and on
-    predictions.
-    Differs from the authors' code: places of the queue that are still empty are left out, where theirs hold random vectors, and the
-    queue is never longer than the data.
+    A rebalancer affects which candidate is likeliest, and the predictions.
+    Differs from the authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and the queue is never
+    longer than the data set.
+
+    Args:
+        weight: The weight of the contrastive loss.
+        temperature: The temperature of the contrastive loss.
+        width: The dimension of the projections.
+        queue: The number of earlier projections to compare with.
+        momentum: The momentum of the momentum encoder.
+        prototype_momentum: The momentum of the prototypes.
+        phi: φ in the first and in the last epoch.
+        first_epoch: The epoch (from 0) from which on examples with the same likely label are positives; before it, the only positive of an
+            example is its other view.
+
+    Example:
+        >>> PartialLabelClassifier(method=PiCO(queue=4096))
     """
 
     name = "pico"
     views = ("weak", "strong")
-    waits = True
+    stored_as: ClassVar[dict[str, str]] = {"phi": "phi_range"}
     prototypes: Tensor
     phi: Tensor
     by_label: Tensor
@@ -44,11 +59,11 @@ class PiCO(Method):
     ) -> None:
         super().__init__()
         if not (weight >= 0 and temperature > 0 and width >= 1 and queue >= 1):
-            raise InputError("PiCO's temperature, width and queue must be positive, and its weight not negative.")
+            raise InputError("PiCO's temperature, width and queue must be positive, and its weight must not be negative.")
         if len(phi) != 2 or not all(0 <= number <= 1 for number in (momentum, prototype_momentum, *phi)):
-            raise InputError("PiCO's momenta lie between 0 and 1, and phi is two such numbers, for the first epoch and the last.")
-        self.weight, self.temperature, self.width, self.queue_size = weight, temperature, width, queue
-        self.momentum, self.prototype_momentum, self.phis, self.first_epoch = momentum, prototype_momentum, phi, first_epoch
+            raise InputError("PiCO's momentum, prototype_momentum and both numbers of phi (first and last epoch) must lie between 0 and 1.")
+        self.weight, self.temperature, self.width, self.queue = weight, temperature, width, queue
+        self.momentum, self.prototype_momentum, self.phi_range, self.first_epoch = momentum, prototype_momentum, phi, first_epoch
         self.register_buffer("phi", torch.tensor(float(phi[0])))
         self.register_buffer("by_label", torch.zeros((), dtype=torch.bool))
 
@@ -58,32 +73,33 @@ class PiCO(Method):
 
     @property
     def cost(self) -> float:
-        return 4 / 3  # the other view only goes forward, which is a third of a pass
+        return 4 / 3  # the second view only needs a forward pass, a third of a step's work
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.memory = Memory(model, self.width, self.queue_size, self.momentum)
+        self.memory = Memory(model, self.width, self.queue, self.momentum)
         self.register_buffer("prototypes", torch.zeros(head.out_features, self.width))
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        self.phi.fill_(self.phis[0] + (self.phis[1] - self.phis[0]) * epoch / n_epochs)
+        first, last = self.phi_range
+        self.phi.fill_(first + (last - first) * epoch / n_epochs)
         self.by_label.fill_(epoch >= self.first_epoch)
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        near = self.memory.projector(outputs.features[0]) @ self.prototypes.T
-        nearest = near.masked_fill(~candidates, -torch.inf).argmax(1)
+        similarities = self.memory.projector(outputs.features[0]) @ self.prototypes.T
+        nearest = similarities.masked_fill(~candidates, -torch.inf).argmax(1)
         return self.phi * targets + (1 - self.phi) * one_hot(nearest, targets.shape[1])
 
     def step_loss(self, step: Step) -> Tensor:
         labels = step.adjusted().logits[0].masked_fill(~step.batch.candidates, -torch.inf).argmax(1)
         query, key = self.memory.projector(step.outputs.features[0]), self.memory.keys(step)
-        self.move_prototypes(query.detach(), labels)
+        self.update_prototypes(query.detach(), labels)
         similarities, same, allowed = self.memory.compare(query, key, labels, self.temperature)
         n = len(labels)
-        own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)  # behind the batch itself come its second views
+        own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)  # the second views follow the batch itself
         own = torch.cat([torch.zeros_like(own[:, :n]), own], dim=1)
         contrast = contrastive_loss(similarities, torch.where(self.by_label, same, own).float(), allowed)
         return self.loss(step.outputs, step.batch.targets, step.batch.candidates) + self.weight * contrast
@@ -92,11 +108,11 @@ class PiCO(Method):
         self.memory.queue.limit_to(len(training.targets))
 
     @torch.no_grad()
-    def move_prototypes(self, vectors: Tensor, labels: Tensor) -> None:
-        """A running mean over one example after the other, worked out for the batch at once."""
+    def update_prototypes(self, vectors: Tensor, labels: Tensor) -> None:
+        """Update the running means as if the examples came one by one, but for the whole batch at once."""
         m = self.prototype_momentum
         members = one_hot(labels, len(self.prototypes)).to(vectors.dtype)
-        later = members.flip(0).cumsum(0).flip(0) - members  # examples of each class behind this one
+        later = members.flip(0).cumsum(0).flip(0) - members  # examples of each class that come after this one
         weights = members * (1 - m) * m**later
         kept = m ** members.sum(0)
         self.prototypes.copy_(normalize(kept[:, None] * self.prototypes + weights.T @ vectors, dim=1))

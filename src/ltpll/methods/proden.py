@@ -1,4 +1,4 @@
-"""PRODEN (Lv et al., "Progressive Identification of True Labels for Partial-Label Learning", ICML 2020): believe the larger logit more."""
+"""PRODEN (Lv et al., "Progressive Identification of True Labels for Partial-Label Learning", ICML 2020): weight candidates by softmax."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from ltpll.targets import restricted_softmax
 
 
 class PRODEN(Method):
-    """Cross-entropy against the targets; targets are the softmax over the candidates."""
+    """PRODEN (Lv et al., ICML 2020): cross-entropy against the targets, which are the softmax over the candidates.
+
+    Example:
+        >>> PartialLabelClassifier(method=PRODEN())
+    """
 
     name = "proden"
 

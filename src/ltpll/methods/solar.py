@@ -1,6 +1,8 @@
-"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery …", NeurIPS 2022): labels are dealt out so that each class gets its share."""
+"""SoLar (Wang et al., "SoLar: Sinkhorn Label Refinery …", NeurIPS 2022): assign labels so that each class gets its share."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,22 +19,36 @@ MIXUP_ALPHA = 4
 
 
 class SoLar(Method):
-    """Optimal transport labels a batch and a queue of earlier ones so that each class gets its share of a class prior.
+    """SoLar (Wang et al., NeurIPS 2022): optimal transport assigns labels so that the class shares match an estimated prior.
 
-    Each class's examples with the lowest loss against these labels are relied on (both views and blends of the weak one); the rest learn
-    from targets like PRODEN's. The prior follows the labels that the network gives the training examples, quickly for
-    `estimation_epochs` (a quarter of all, at most 100); then network, targets and schedule start anew and it follows slowly. `la` subtracts
-    it at prediction.
+    Labels are assigned to the batch together with a queue of earlier batches. The examples of each class with the lowest loss against
+    these labels are reliable and learn them, on both views and on blends of the weak view; all others learn from targets like PRODEN's.
+    After each epoch the prior moves towards the share of training examples that the network assigns to each class. After
+    `estimation_epochs`, the network, the targets and the schedule restart, and the prior moves more slowly.
 
-    The defaults are the authors' for CIFAR-10; for CIFAR-100 they take `quota=(0.2, 0.5)`, `estimation_epochs=20` and rates of 0.05 and
-    0.01. `queue` counts examples (64 batches of 256) and is never longer than the data.
-    Differs from the authors' code: a queue that is not full yet is used as far as it is filled, and examples that are not relied on go
-    along when blends are formed, unblended and without weight, so that shapes stay the same.
+    The defaults are the authors' for CIFAR-10; for CIFAR-100 they use `quota=(0.2, 0.5)`, `estimation_epochs=20`, `rates=(0.05, 0.01)`.
+    Differs from the authors' code: a queue that is not full yet is already used, and unreliable examples stay in the batch of blends,
+    unblended and with zero weight, so that shapes stay the same.
+
+    Args:
+        la: Whether to subtract the log-prior from the logits at prediction.
+        estimation_epochs: The length of the first stage, which only estimates the prior; by default a quarter of all epochs, at most 100.
+        ramp_epochs: The number of epochs in which `quota` and `strength` reach their final values.
+        quota: The share of the batch that is considered reliable, at the start and after `ramp_epochs`.
+        strength: The final weight of the loss on reliable examples; targets get the rest.
+        confident: An example is also reliable if its assigned label has at least this probability.
+        sharpness: The inverse of the regularisation in optimal transport: larger values give harder labels.
+        queue: The number of earlier examples that take part in the assignment; never more than the data set has.
+        rates: How fast the prior moves, before and after the restart.
+
+    Example:
+        >>> PartialLabelClassifier(method=SoLar(la=True), rebalancer="none")
     """
 
     name = "solar"
     views = ("weak", "strong")
-    why_no_rebalancer = "it deals out labels by a prior that it estimates itself; its option `la` subtracts that prior at prediction."
+    why_no_rebalancer = "it assigns labels by its own estimate of the prior; its option `la` subtracts that prior at prediction."
+    stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength", "queue": "queue_size"}
     prior: Tensor
     rate: Tensor
     share: Tensor
@@ -57,7 +73,7 @@ class SoLar(Method):
         if ramp_epochs < 1 or queue < 1 or not sharpness > 0:
             raise InputError("SoLar's ramp_epochs, queue and sharpness must be positive.")
         if len(quota) != 2 or len(rates) != 2 or not all(0 <= number <= 1 for number in (*quota, *rates, strength, confident)):
-            raise InputError("SoLar's quota and rates are two shares each, from 0 to 1, and its strength and confident one.")
+            raise InputError("SoLar's strength, confident and both numbers of quota and rates must lie between 0 and 1.")
         self.la = la
         self.variants = () if la else ("la",)
         self.estimation_epochs = estimation_epochs
@@ -70,7 +86,7 @@ class SoLar(Method):
 
     @property
     def cost(self) -> float:
-        return 3.0  # the blends are a third view
+        return 3.0  # two views and the blends
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
@@ -83,11 +99,11 @@ class SoLar(Method):
         return min(100, n_epochs // 4) if self.estimation_epochs is None else self.estimation_epochs
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        anew = self.restart(n_epochs)
-        if epoch == anew:
+        restart = self.restart(n_epochs)
+        if epoch == restart:
             self.queue.empty()
-        self.rate.fill_(self.rates[0] if epoch < anew or not anew else self.rates[1])
-        epoch -= anew if epoch >= anew else 0
+        self.rate.fill_(self.rates[0] if epoch < restart or not restart else self.rates[1])
+        epoch -= restart if epoch >= restart else 0
         ramp = min(epoch / self.ramp_epochs, 1.0)
         self.strength.fill_(self.final_strength * ramp)
         self.share.fill_(self.quota[0] + (self.quota[1] - self.quota[0]) * ramp)
@@ -110,33 +126,33 @@ class SoLar(Method):
         return restricted_softmax(outputs.logits[0], candidates)
 
     @torch.no_grad()
-    def dealt_out(self, logits: Tensor, candidates: Tensor) -> Tensor:
-        """Labels of a batch, (batch, classes), that together with the queue's give each class its share; the batch joins the queue."""
+    def assign_labels(self, logits: Tensor, candidates: Tensor) -> Tensor:
+        """Labels for a batch, (batch, classes), that together with the queue give each class its share; adds the batch to the queue."""
         scores = logits.masked_fill(~candidates, -torch.inf)
         scores = scores - scores.max(1, keepdim=True).values
-        earlier, held = self.queue.held()
+        earlier, marks = self.queue.held()  # a mark of −1 is an empty place
         filled = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
-        weights = torch.cat([held, filled]) >= 0
-        dealt = sinkhorn(self.sharpness * torch.cat([earlier, scores]), self.prior, weights.to(scores.dtype))
+        weights = torch.cat([marks, filled]) >= 0
+        labels = sinkhorn(self.sharpness * torch.cat([earlier, scores]), self.prior, weights.to(scores.dtype))
         self.queue.push(scores, filled)
-        return dealt[-len(scores) :]
+        return labels[-len(scores) :]
 
     @torch.no_grad()
-    def reliable(self, logits: Tensor, dealt: Tensor) -> Tensor:
-        """Which examples, (batch,), are relied on: of each class its quota with the lowest loss, and whatever is nearly certain."""
-        losses = cross_entropy(logits, dealt, reduction="none")
-        quotas = torch.ceil(len(dealt) * self.prior * self.share).clamp_min(1)
-        certain = (dealt * torch.softmax(logits, dim=1)).sum(1) > self.confident
-        return (lowest_in_class(losses, dealt.argmax(1), quotas) | certain) & self.relies
+    def reliable(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Which examples, (batch,), are reliable: a quota of each class with the lowest loss, and those that are nearly certain."""
+        losses = cross_entropy(logits, labels, reduction="none")
+        quotas = torch.ceil(len(labels) * self.prior * self.share).clamp_min(1)
+        certain = (labels * torch.softmax(logits, dim=1)).sum(1) > self.confident
+        return (lowest_in_class(losses, labels.argmax(1), quotas) | certain) & self.relies
 
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits
-        dealt = self.dealt_out(weak.detach(), step.batch.candidates)
-        chosen = self.reliable(weak.detach(), dealt)
+        assigned = self.assign_labels(weak.detach(), step.batch.candidates)
+        chosen = self.reliable(weak.detach(), assigned)
         share, partner = folded_beta(MIXUP_ALPHA, step.generator), partners_among(chosen, step.generator)
         blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]
-        relied = [(weak, dealt), (strong, dealt), (blended, blend(dealt, partner, share))]
-        with_labels = sum(mean_over(cross_entropy(z, labels, reduction="none"), chosen) for z, labels in relied)
+        on_reliable = [(weak, assigned), (strong, assigned), (blended, blend(assigned, partner, share))]
+        with_labels = sum(mean_over(cross_entropy(z, labels, reduction="none"), chosen) for z, labels in on_reliable)
         with_targets = mean_over(cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen)
         return self.strength * with_labels + (1 - self.strength) * with_targets
 
@@ -146,7 +162,7 @@ class SoLar(Method):
         if not self.la and variant != "la":
             return outputs
         log_prior = self.log_prior()
-        return Outputs(tuple(z - log_prior for z in outputs.logits), outputs.features)
+        return outputs._replace(logits=tuple(z - log_prior for z in outputs.logits))
 
     def log_prior(self) -> Tensor:
         return self.prior.clamp_min(1e-9).log()

@@ -1,4 +1,4 @@
-"""Models: any network whose forward gives (logits, features) and whose last linear layer is `.head`; builders by name."""
+"""Models: networks whose `forward` returns (logits, features) and whose last linear layer is `.head`, and builders by name."""
 
 from __future__ import annotations
 
@@ -18,11 +18,24 @@ MODELS: Mapping[str, Callable[..., Classifier]] = {"mlp": mlp, "small-cnn": smal
 
 
 def build_model(name: str, seed: int, **options: Any) -> Classifier:
-    """A freshly initialised model; the same seed gives the same weights, and the caller's random state is left alone."""
+    """Build a newly initialised model, without touching the caller's random state.
+
+    Args:
+        name: A name in `MODELS`: "mlp", "small-cnn" or "resnet18".
+        seed: The seed of the weights.
+        **options: Arguments of the builder, such as `n_classes`, `n_inputs` (mlp) or `n_channels` (others).
+
+    Raises:
+        UnknownNameError: If there is no model of that name.
+        InputError: If an option is unknown or missing.
+
+    Example:
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4, hidden=(32,))
+    """
     if name not in MODELS:
         raise unknown_name("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which seeds every GPU too
+        torch.default_generator.manual_seed(seed)  # unlike torch.manual_seed, this does not touch GPUs
         try:
             return MODELS[name](**options)
         except TypeError as error:

@@ -1,4 +1,4 @@
-"""Classifier: an encoder and a linear head, the shape that every method and rebalancer relies on."""
+"""`Classifier`, an encoder with a linear head, which is the form that every method and rebalancer relies on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from ltpll.errors import InputError
 
 
 class Classifier(nn.Module):
-    """`forward(x)` gives the head's logits and the features that the head saw."""
+    """An encoder and a linear head; `forward(x)` returns the logits and the features.
+
+    Args:
+        encoder: A network that maps inputs to features, (batch, dim).
+        head: The linear layer that maps features to logits.
+
+    Example:
+        >>> model = Classifier(nn.Sequential(nn.Linear(8, 32), nn.ReLU()), nn.Linear(32, 5))
+        >>> logits, features = model(torch.randn(4, 8))
+    """
 
     def __init__(self, encoder: nn.Module, head: nn.Linear) -> None:
         super().__init__()
@@ -21,9 +30,20 @@ class Classifier(nn.Module):
 
 
 def split_head(network: nn.Module, head: str) -> Classifier:
-    """A Classifier out of any network that ends in a linear layer named `head` (such as "fc" or "classifier.1").
+    """Turn a network that ends in a linear layer into a `Classifier`.
 
-    The layer is taken out of the network, which then returns what the layer used to see; weights are kept.
+    Args:
+        network: The network; its last layer is replaced by the identity, so that it returns features. Weights are kept.
+        head: The name of the last layer, such as "fc" or "classifier.1".
+
+    Returns:
+        A classifier with the network as encoder and the layer as head.
+
+    Raises:
+        InputError: If the network has no linear layer of that name.
+
+    Example:
+        >>> model = split_head(torchvision.models.resnet18(num_classes=10), "fc")
     """
     *path, last = head.split(".")
     parent = network
@@ -32,6 +52,6 @@ def split_head(network: nn.Module, head: str) -> Classifier:
     layer = getattr(parent, last, None)
     if not isinstance(layer, nn.Linear):
         linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-        raise InputError(f"The network has no linear layer {head!r} to take as its head; its linear layers: {', '.join(linear) or 'none'}.")
+        raise InputError(f"The network has no linear layer {head!r} to use as its head; its linear layers: {', '.join(linear) or 'none'}.")
     setattr(parent, last, nn.Identity())
     return Classifier(network, layer)

@@ -8,7 +8,13 @@ from ltpll.models.classifier import Classifier
 
 
 def small_cnn(n_classes: int, n_channels: int = 1, width: int = 32) -> Classifier:
-    """Three 3×3 convolutions with batch norm, the last two at half and a quarter of the resolution, then the mean over positions."""
+    """Three 3×3 convolutions with batch norm, the last two with stride 2, then the mean over positions.
+
+    Args:
+        n_classes: The number of classes.
+        n_channels: The number of input channels.
+        width: The channels of the first convolution; the others have two and four times as many.
+    """
 
     def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
         return [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]

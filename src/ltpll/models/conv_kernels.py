@@ -1,4 +1,4 @@
-"""A Triton kernel that turns the first convolution into a matrix product: with three channels, cuDNN hardly uses the matrix units."""
+"""A Triton kernel that turns the first convolution into a matrix product, because cuDNN is slow with three channels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _neighbourhoods(
 
 
 def neighbourhoods(x: Tensor) -> Tensor:
-    """The 3×3 pixels around each position, channels last, and zeros up to a power of two: (batch, rows, columns, at least 9 · channels)."""
+    """The 3×3 pixels around each position, channels last, padded to a power of two: (batch, rows, columns, ≥ 9 · channels)."""
     batch, channels, rows, columns = x.shape
     width = triton.next_power_of_2(9 * channels)
     y = torch.empty(batch, rows, columns, width, dtype=x.dtype, device=x.device)

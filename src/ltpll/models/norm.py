@@ -1,4 +1,4 @@
-"""Batch norm, an optional shortcut and ReLU as one layer: the same as the three in a row, in less time on a GPU."""
+"""Batch norm, an optional shortcut and ReLU as one layer, which is faster on a GPU than three layers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from torch import Tensor, nn
 
 from ltpll.triton_support import runs_kernels
 
-LEAST_CHANNELS = 16  # what the kernels handle: a power of two from here on
+LEAST_CHANNELS = 16  # the kernels need a power of two that is at least this
 
 
 class NormReLU(nn.BatchNorm2d):
-    """`forward(x, shortcut)` is relu(norm(x) + shortcut), given twice: for the next layer and for what goes past it.
+    """`forward(x, shortcut)` returns relu(norm(x) + shortcut) twice: for the next layer and for the shortcut past it.
 
-    Two results have a gradient each, and their sum costs nothing extra here, where it would cost a pass over memory anywhere else. If it
-    `thins`, the second result has every second row and column only, as a shortcut past a layer with stride 2 needs it.
+    With two results, their gradients are added inside the backward kernel, which saves a pass over memory. State and parameters are those
+    of `nn.BatchNorm2d`.
+
+    Args:
+        channels: The number of channels.
+        relu: Whether to apply the ReLU.
+        subsamples: Whether the second result has every second row and column only, for the shortcut past a layer with stride 2.
     """
 
-    def __init__(self, channels: int, relu: bool = True, thins: bool = False) -> None:
+    def __init__(self, channels: int, relu: bool = True, subsamples: bool = False) -> None:
         super().__init__(channels)
         self.relu = relu
-        self.thins = thins
-        # Replaces the normalisation in training, for example by one over the batches of several processes.
+        self.subsamples = subsamples
+        # Replaces the normalisation in training, for example to synchronise it across processes.
         self.normalise: Callable[[nn.BatchNorm2d, Tensor], Tensor] | None = None
-        # Where the kernels count the programs that are done; zero between calls.
+        # The kernels count finished programs here; zero between calls.
         self._counter: Tensor
         self.register_buffer("_counter", torch.zeros(max(channels // LEAST_CHANNELS, 1), dtype=torch.int32), persistent=False)
 
@@ -36,19 +41,19 @@ class NormReLU(nn.BatchNorm2d):
             if shortcut is not None:
                 out = out + shortcut
             out = torch.relu(out) if self.relu else out
-            return out, out[:, :, ::2, ::2] if self.thins else out
-        from ltpll.models.norm_kernels import NormReLUFunction, apply_line
+            return out, out[:, :, ::2, ::2] if self.subsamples else out
+        from ltpll.models.norm_kernels import NormReLUFunction, scale_and_shift
 
         if self.training:
-            figures = (self.weight, self.bias, self.running_mean, self.running_var, self.num_batches_tracked, self._counter)
-            return NormReLUFunction.apply(x, shortcut, *figures, self.momentum, self.eps, self.relu, self.thins)  # type: ignore[no-any-return]
+            statistics = (self.weight, self.bias, self.running_mean, self.running_var, self.num_batches_tracked, self._counter)
+            return NormReLUFunction.apply(x, shortcut, *statistics, self.momentum, self.eps, self.relu, self.subsamples)  # type: ignore[no-any-return]
         assert self.running_mean is not None
         assert self.running_var is not None
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-        return apply_line(x, scale, self.bias - self.running_mean * scale, shortcut, self.relu, self.thins)
+        return scale_and_shift(x, scale, self.bias - self.running_mean * scale, shortcut, self.relu, self.subsamples)
 
     def _fits(self, x: Tensor) -> bool:
-        """Whether our kernels can do it."""
+        """Whether the kernels support this input."""
         channels = self.num_features
         return (
             runs_kernels(x)
@@ -57,5 +62,5 @@ class NormReLU(nn.BatchNorm2d):
             and channels >= LEAST_CHANNELS
             and channels & (channels - 1) == 0
             and (self.training or not torch.is_grad_enabled())
-            and not (self.thins and (x.shape[2] % 2 or x.shape[3] % 2))
+            and not (self.subsamples and (x.shape[2] % 2 or x.shape[3] % 2))
         )

@@ -1,4 +1,4 @@
-"""ResNet-18 (He et al., CVPR 2016) with a 3×3 stem and no pooling in front, the usual form for 32×32 images."""
+"""ResNet-18 (He et al., CVPR 2016) with a 3×3 stem and without initial pooling, the usual form for 32×32 images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ltpll.triton_support import runs_kernels
 
 
 class Stem(nn.Conv2d):
-    """The first convolution, 3×3: on a GPU a matrix product with the neighbourhoods of all pixels."""
+    """The first 3×3 convolution; on a GPU, a matrix product with the neighbourhoods of all pixels."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not runs_kernels(x) or x.requires_grad:
@@ -24,7 +24,7 @@ class Stem(nn.Conv2d):
 
 
 class Shortcut(nn.Conv2d):
-    """A 1×1 convolution: on a GPU a matrix product, since cuDNN changes the layout of some twice."""
+    """A 1×1 convolution; on a GPU, a matrix product, because cuDNN converts the layout of some of them twice."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not runs_kernels(x):
@@ -33,9 +33,9 @@ class Shortcut(nn.Conv2d):
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions and a shortcut; with more channels behind it than in front, it halves the sides.
+    """Two 3×3 convolutions and a shortcut; a block that changes the number of channels halves the resolution.
 
-    What it is given for the shortcut, and gives to the next one's, then already has half the sides.
+    The input of a shortcut that halves is already subsampled by the block before.
     """
 
     def __init__(self, inputs: int, outputs: int, next_halves: bool) -> None:
@@ -44,20 +44,20 @@ class BasicBlock(nn.Module):
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=2 if self.halves else 1, padding=1, bias=False)
         self.bn1 = NormReLU(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
-        self.bn2 = NormReLU(outputs, thins=next_halves)
+        self.bn2 = NormReLU(outputs, subsamples=next_halves)
         if self.halves:
             self.conv3 = Shortcut(inputs, outputs, 1, bias=False)
             self.bn3 = NormReLU(outputs, relu=False)
 
-    def forward(self, x: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        shortcut = self.bn3(self.conv3(past))[0] if self.halves else past
+    def forward(self, x: Tensor, skip: Tensor) -> tuple[Tensor, Tensor]:
+        shortcut = self.bn3(self.conv3(skip))[0] if self.halves else skip
         hidden, _ = self.bn1(self.conv1(x))
         result: tuple[Tensor, Tensor] = self.bn2(self.conv2(hidden), shortcut)
         return result
 
 
 class ResNet18(nn.Module):
-    """Images to features: four stages of two blocks, then the mean over positions."""
+    """The encoder of `resnet18`: four stages of two blocks, then the mean over positions."""
 
     def __init__(self, n_channels: int, width: int) -> None:
         super().__init__()
@@ -73,13 +73,19 @@ class ResNet18(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        x, past = self.norm(self.stem(images))
+        x, skip = self.norm(self.stem(images))
         for block in self.blocks:
-            x, past = block(x, past)
+            x, skip = block(x, skip)
         features: Tensor = x.mean((2, 3))
         return features
 
 
 def resnet18(n_classes: int, n_channels: int = 3, width: int = 64) -> Classifier:
-    """Stages at widths w, 2w, 4w, 8w; w = 64 in the paper."""
+    """A ResNet-18 for small images.
+
+    Args:
+        n_classes: The number of classes.
+        n_channels: The number of input channels.
+        width: The channels of the first stage; each further stage has twice as many. The paper uses 64.
+    """
     return Classifier(ResNet18(n_channels, width), nn.Linear(8 * width, n_classes))

@@ -1,8 +1,16 @@
-"""Rebalancers: each file here is one, found by its `name`; to add one, add a file."""
+"""Rebalancers, one per file, found by their `name`; to add one, add a file (the imports here are for type checkers)."""
 
 from __future__ import annotations
 
 from ltpll.interfaces import Rebalancer
+from ltpll.rebalancers.epoch_records import EpochRECORDS
+from ltpll.rebalancers.none import NoRebalancing
+from ltpll.rebalancers.oracle_la import OracleLA
+from ltpll.rebalancers.oracle_la_posthoc import OracleLAPosthoc
+from ltpll.rebalancers.records import RECORDS
+from ltpll.rebalancers.temp_oracle_la import TempOracleLA
 from ltpll.registry import Registry
 
-REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer).discover(__name__, list(__path__))
+REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer, "ltpll.rebalancers").discover(__name__, list(__path__))
+
+__all__ = ["REBALANCERS", "RECORDS", "EpochRECORDS", "NoRebalancing", "OracleLA", "OracleLAPosthoc", "TempOracleLA"]

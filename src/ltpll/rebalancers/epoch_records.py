@@ -1,29 +1,36 @@
-"""Epoch RECORDS (Hong et al., ICLR 2023, "other dynamic strategies"): subtract the mean prediction over the whole last epoch."""
+"""Epoch RECORDS (Hong et al., ICLR 2023, "other dynamic strategies"): subtract the mean prediction over the last whole epoch."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from ltpll.interfaces import Outputs, Rebalancer
+from ltpll.interfaces import Outputs, Rebalancer, linear_head
 
 EPSILON = 1e-9
 
 
 class EpochRECORDS(Rebalancer):
-    """The prior is the mean of softmax(z) over every example and view of the last finished epoch; uniform before the first one."""
+    """Epoch RECORDS (Hong et al., ICLR 2023): the class prior is the mean of softmax(z) over the last finished epoch.
+
+    The mean is over all examples and views of the epoch. Before the first epoch has finished, the prior is uniform.
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=EpochRECORDS())
+    """
 
     name = "epoch-records"
     estimates_prior = True
+    prior: Tensor
+    total: Tensor
+    count: Tensor
 
-    def __init__(self, n_classes: int) -> None:
-        super().__init__()
-        self.prior: Tensor
-        self.total: Tensor
-        self.count: Tensor
-        self.register_buffer("prior", torch.full((n_classes,), 1.0 / n_classes))
-        self.register_buffer("total", torch.zeros(n_classes))
-        self.register_buffer("count", torch.zeros(()))
+    def attach(self, model: nn.Module) -> None:
+        head = linear_head(model)
+        n_classes, device = head.out_features, head.weight.device
+        self.register_buffer("prior", torch.full((n_classes,), 1.0 / n_classes, device=device))
+        self.register_buffer("total", torch.zeros(n_classes, device=device))
+        self.register_buffer("count", torch.zeros((), device=device))
 
     @torch.no_grad()
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:

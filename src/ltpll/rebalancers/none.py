@@ -1,4 +1,4 @@
-"""No rebalancing: the method as it was published, for balanced classes."""
+"""No rebalancing: the method as published, for balanced classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from ltpll.interfaces import Rebalancer
 
 
 class NoRebalancing(Rebalancer):
-    """Subtracts nothing anywhere."""
+    """Subtracts nothing, neither from targets nor from predictions.
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=NoRebalancing())
+    """
 
     name = "none"
     places = frozenset()

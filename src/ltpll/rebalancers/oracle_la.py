@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,38 +14,47 @@ from ltpll.interfaces import Rebalancer
 
 
 def checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
-    """log(n_c / N) for counts or shares of the classes; a class without examples is treated as the rarest class that has some."""
+    """log(n_c / N) of class counts or shares; a class without examples counts as the rarest class that has some."""
     if class_frequencies is None:
         raise InputError(
-            f"The rebalancer {name!r} needs the true class frequencies, which partially labelled data do not show: "
+            f"The rebalancer {name!r} needs the true class frequencies, which cannot be read from partially labelled data: "
             "give class_frequencies, or choose 'records', which estimates them."
         )
-    frequencies = torch.as_tensor(class_frequencies, dtype=torch.float64).flatten()
-    wrong = torch.nonzero(~torch.isfinite(frequencies) | (frequencies < 0)).flatten()
+    # In numpy, because loading a saved classifier first constructs its parts on the meta device, where tensors have no values.
+    frequencies = np.asarray(class_frequencies, dtype=np.float64).ravel()
+    wrong = np.flatnonzero(~np.isfinite(frequencies) | (frequencies < 0))
     if len(wrong):
-        raise InputError(f"The frequency of class {int(wrong[0])} is {float(frequencies[wrong[0]])}: frequencies are counts or shares.")
+        raise InputError(f"The frequency of class {wrong[0]} is {frequencies[wrong[0]]}: frequencies must be counts or shares.")
     present = frequencies > 0
-    if not bool(present.any()):
+    if not present.any():
         raise InputError("All class frequencies are zero: give the number of training examples of each class.")
-    if not bool(present.all()):
+    if not present.all():
         # log 0 would lift an absent class above every other one.
         warnings.warn(
-            f"{int((~present).sum())} classes have frequency 0; they are adjusted like the rarest class that has examples.",
+            f"{(~present).sum()} classes have frequency 0; they are adjusted like the rarest class that has examples.",
             InputWarning,
             stacklevel=3,
         )
-        frequencies = frequencies.clamp_min(float(frequencies[present].min()))
-    return torch.log(frequencies / frequencies.sum()).float()
+        frequencies = np.maximum(frequencies, frequencies[present].min())
+    return torch.from_numpy(np.log(frequencies / frequencies.sum()).astype(np.float32))
 
 
 class OracleLA(Rebalancer):
-    """The true log-prior, subtracted when refining targets and at prediction."""
+    """Oracle logit adjustment (Menon et al., ICLR 2021): the true log-prior, subtracted from targets and predictions.
+
+    Args:
+        class_frequencies: The number or the share of training examples of each class.
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=OracleLA(class_frequencies=[600, 300, 10]))
+    """
 
     name = "oracle-la"
+    log_frequencies: Tensor
 
     def __init__(self, class_frequencies: Any) -> None:
         super().__init__()
-        self.log_frequencies: Tensor
+        self.class_frequencies = class_frequencies
         self.register_buffer("log_frequencies", checked_log_frequencies(class_frequencies, self.name))
 
     def log_prior(self, head: nn.Linear) -> Tensor:

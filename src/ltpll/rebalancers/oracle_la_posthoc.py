@@ -6,7 +6,16 @@ from ltpll.rebalancers.oracle_la import OracleLA
 
 
 class OracleLAPosthoc(OracleLA):
-    """The true log-prior, subtracted at prediction only: training is that of `none`, so one run gives both rows of a table."""
+    """Post-hoc oracle logit adjustment (Menon et al., ICLR 2021): the true log-prior, subtracted from predictions only.
+
+    Training is the same as without rebalancing, so a single run gives both results.
+
+    Args:
+        class_frequencies: The number or the share of training examples of each class.
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=OracleLAPosthoc(class_frequencies=[600, 300, 10]))
+    """
 
     name = "oracle-la-posthoc"
     places = frozenset({"prediction"})

@@ -6,27 +6,37 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.errors import InputError
-from ltpll.interfaces import Outputs, Rebalancer
+from ltpll.interfaces import Outputs, Rebalancer, linear_head
 
 EPSILON = 1e-9
 
 
 class RECORDS(Rebalancer):
-    """The class prior is what the current head says of a running mean feature F: softmax(head(F)).
+    """RECORDS (Hong et al., ICLR 2023): the class prior is the prediction of the current head for a running mean feature F.
 
-    F ← m·F + (1 − m)·(mean feature of the batch, over all views), from the first step on and starting at zero.
+    The prior is softmax(head(F)) with F ← m·F + (1 − m)·(mean feature of the batch over all views). F starts at zero and is updated from
+    the first step on.
+
+    Args:
+        momentum: m, from 0 (the last batch only) to 1 (F never changes).
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=RECORDS(momentum=0.99))
     """
 
     name = "records"
     estimates_prior = True
+    mean_feature: Tensor
 
-    def __init__(self, n_features: int, momentum: float = 0.9) -> None:
+    def __init__(self, momentum: float = 0.9) -> None:
         super().__init__()
         if not 0 <= momentum <= 1:
             raise InputError(f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and 1 (never moves).")
         self.momentum = momentum
-        self.mean_feature: Tensor
-        self.register_buffer("mean_feature", torch.zeros(n_features))
+
+    def attach(self, model: nn.Module) -> None:
+        head = linear_head(model)
+        self.register_buffer("mean_feature", torch.zeros(head.in_features, device=head.weight.device))
 
     @torch.no_grad()
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:

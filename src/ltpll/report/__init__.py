@@ -1,1 +1,1 @@
-"""Reports: tables and pages made from run records alone, without torch."""
+"""Reports: HTML pages made from run records alone, without torch."""

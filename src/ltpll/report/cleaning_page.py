@@ -1,4 +1,4 @@
-"""The page of a run on own data: its classes, confusions, annotators and noteworthy examples with their pictures, in one offline file."""
+"""The page of a run on a table: its classes, confusions, annotators and noteworthy examples with their pictures, in one offline file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ltpll.cleaning.results import Cleaned, annotator_columns, class_columns, confusion_pairs, read_cleaned
-from ltpll.report import html as frame
+from ltpll.cleaning.results import CleanedTable, Numbers, annotator_columns, class_columns, confusion_pairs
+from ltpll.cleaning.stored_tables import read_cleaned
+from ltpll.report import templates
 
 MOST_EXAMPLES = 4000  # on one page: about a megabyte of text
 CONFUSED_CLASSES = 20  # rows and columns of the confusion table
-WIDTH, HEIGHT, LEFT, BOTTOM = 560, 220, 44, 24  # of a plot, and the room for its axes
+WIDTH, HEIGHT, LEFT, BOTTOM = 560, 220, 44, 24  # of a plot and the margins for its axes
 
 
 @dataclass(frozen=True)
 class Example:
-    """What the page tells of an example; labels are class numbers."""
+    """What the page shows of an example; labels are class numbers."""
 
     id: str
     candidates: list[int]
@@ -29,85 +30,85 @@ class Example:
     confidence: float
     margin: float
     suspicion: float
-    outside: int  # −1 if there is none
+    outside: int  # −1 if every class is a candidate
     true: int | None
     picture: bytes | None
 
 
 @dataclass(frozen=True)
-class Contents:
+class PageContents:
     """Everything on the page; columns are lists of equal length by name."""
 
     title: str
     facts: Sequence[tuple[str, str]]
     class_names: Sequence[str]
     classes: Mapping[str, Sequence[Any]]
-    confusions: Sequence[tuple[int, int, int]]  # believed label, other candidate, sets
+    confusions: Sequence[tuple[int, int, int]]  # chosen label, other candidate, number of sets
     annotators: Mapping[str, Sequence[Any]] | None
     examples: Sequence[Example]
     n_examples: int
     curves: Mapping[str, Sequence[float]]
     config: Mapping[str, Any]
-    judged_by_own: bool
+    judged_by_own: bool  # whether rows were judged by a classifier that was trained on them
 
 
 # ---- from a run folder to the contents of its page -------------------------------------------------------------------
 
 
-def page_of(folder: Path, title: str | None = None) -> Contents:
-    """Read a finished run on a user's table and collect what its page shows."""
+def page_contents(folder: Path, title: str | None = None) -> PageContents:
+    """Read the folder of a finished run on a table and collect what its page shows; by default, the title names the table."""
     run = read_cleaned(folder)
     pairs, counts = confusion_pairs(run)
-    return Contents(
+    return PageContents(
         title=title or f"Labels of {Path(run.record['source']['table']).name}",
         facts=_facts(run),
         class_names=[str(name) for name in run.classes],
         classes={name: list(values) for name, values in class_columns(run).items()},
         confusions=[(int(a), int(b), int(n)) for (a, b), n in zip(pairs, counts, strict=True)],
         annotators=None if run.votes is None else {name: list(values) for name, values in annotator_columns(run).items()},
-        examples=[_example(run, int(i)) for i in _shown(run)],
+        examples=[_example(run, int(i)) for i in _rows_shown(run)],
         n_examples=len(run.ids),
         curves=run.record["curves"],
         config={"config": run.record["config"], "source": run.record["source"], "environment": run.record["environment"]},
-        judged_by_own=bool((run.cleaning.judged_by == "own").any()),
+        judged_by_own=bool((run.labels.judged_by == "own").any()),
     )
 
 
-def _shown(run: Cleaned) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """In the table's order, all examples or, of many, the most suspicious and the most uncertain half and half."""
+def _rows_shown(run: CleanedTable) -> Numbers:
+    """All rows in the table's order; if there are too many, the most suspicious and the most uncertain ones."""
     n = len(run.ids)
     if n <= MOST_EXAMPLES:
         return np.arange(n)
-    worst = np.argsort(-run.cleaning.suspicion, kind="stable")[: MOST_EXAMPLES // 2]
-    least = np.argsort(run.cleaning.margin, kind="stable")[: MOST_EXAMPLES // 2]
-    return np.unique(np.concatenate([worst, least]))
+    suspicious = np.argsort(-run.labels.suspicion, kind="stable")[: MOST_EXAMPLES // 2]
+    uncertain = np.argsort(run.labels.margin, kind="stable")[: MOST_EXAMPLES // 2]
+    return np.unique(np.concatenate([suspicious, uncertain]))
 
 
-def _example(run: Cleaned, i: int) -> Example:
-    cleaning = run.cleaning
+def _example(run: CleanedTable, i: int) -> Example:
+    cleaned = run.labels
     return Example(
         id=str(run.ids[i]),
         candidates=run.candidates[run.offsets[i] : run.offsets[i + 1]].tolist(),
-        label=int(cleaning.label[i]),
-        confidence=float(cleaning.confidence[i]),
-        margin=float(cleaning.margin[i]),
-        suspicion=float(cleaning.suspicion[i]),
-        outside=int(cleaning.outside[i]),
+        label=int(cleaned.label[i]),
+        confidence=float(cleaned.confidence[i]),
+        margin=float(cleaned.margin[i]),
+        suspicion=float(cleaned.suspicion[i]),
+        outside=int(cleaned.outside[i]),
         true=None if run.true[i] is None else int(run.true[i]),
         picture=run.pictures.get(i),
     )
 
 
-def _facts(run: Cleaned) -> list[tuple[str, str]]:
-    record, cleaning = run.record, run.cleaning
+def _facts(run: CleanedTable) -> list[tuple[str, str]]:
+    record, cleaned = run.record, run.labels
     rows, last, config = record["rows"], record["last"], record["config"]
-    issues = int(cleaning.issue.sum())
+    issues = int(cleaned.issue.sum())
     facts = [
-        ("examples", f"{rows['all']:,}" + (f", {rows['trained']:,} trained on" if rows["held_out"] else "")),
+        ("examples", f"{rows['all']:,}" + (f", {rows['trained']:,} for training" if rows["held_out"] else "")),
         ("classes", f"{len(run.classes):,}"),
-        ("candidates a set", f"{run.sizes.mean():.2f}"),
+        ("candidates per set", f"{run.sizes.mean():.2f}"),
         ("ambiguous sets", f"{int((run.sizes > 1).sum()):,}"),
-        ("mean confidence", f"{cleaning.confidence.mean():.1%}"),
+        ("mean confidence", f"{cleaned.confidence.mean():.1%}"),
         ("sets that may lack the true label", f"{issues:,} ({issues / len(run.ids):.1%})"),
         ("method", " + ".join([config["method"], *config["extras"], *([] if config["rebalancer"] == "none" else [config["rebalancer"]])])),
     ]
@@ -117,7 +118,7 @@ def _facts(run: Cleaned) -> list[tuple[str, str]]:
     elif test:
         facts.append(("held-out predictions inside their sets", f"{test['covering_rate']:.1%}"))
     if "target_recovery" in last:
-        facts.append(("true labels believed", f"{last['target_recovery']:.1%}"))
+        facts.append(("true labels recovered", f"{last['target_recovery']:.1%}"))
     if record["skipped"]:
         facts.append(("pictures skipped", f"{len(record['skipped']):,}"))
     return facts
@@ -126,16 +127,16 @@ def _facts(run: Cleaned) -> list[tuple[str, str]]:
 # ---- from the contents to HTML ---------------------------------------------------------------------------------------
 
 
-def write_own_page(path: Path, contents: Contents) -> None:
-    frame.write(path, render_own_page(contents))
+def write_cleaning_page(path: Path, contents: PageContents) -> None:
+    templates.write(path, render_cleaning_page(contents))
 
 
-def render_own_page(contents: Contents) -> str:
-    return frame.render(
-        "own.html",
+def render_cleaning_page(contents: PageContents) -> str:
+    return templates.render(
+        "cleaning.html",
         title=contents.title,
-        styles=[frame.read_part("page.css"), frame.read_part("own.css")],
-        scripts=[frame.read_part("own.js")],
+        styles=[templates.read_asset("page.css"), templates.read_asset("cleaning.css")],
+        scripts=[templates.read_asset("cleaning.js")],
         contents=contents,
         lines=_class_lines(contents),
         confusion=_confusion(contents),
@@ -146,8 +147,8 @@ def render_own_page(contents: Contents) -> str:
     )
 
 
-def _data(contents: Contents) -> dict[str, Any]:
-    """What the script shows and searches: numbers and texts, which it never takes for markup."""
+def _data(contents: PageContents) -> dict[str, Any]:
+    """What the script shows and searches; it inserts all text as text, never as markup."""
     return {
         "classes": list(contents.class_names),
         "examples": [
@@ -169,8 +170,8 @@ def _short(value: float) -> float:
 # ---- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _class_lines(contents: Contents) -> list[dict[str, Any]]:
-    """Of each class its shares, as text and as the length of a bar; the most believed first."""
+def _class_lines(contents: PageContents) -> list[dict[str, Any]]:
+    """The shares of each class, as text and as the length of a bar; the most frequent label first."""
     columns, n = contents.classes, contents.n_examples
     order = sorted(range(len(columns["class"])), key=lambda c: -columns["label_of"][c])
     shares = {
@@ -194,27 +195,22 @@ def _class_lines(contents: Contents) -> list[dict[str, Any]]:
 
 
 def _percent(value: float) -> str:
-    return "–" if value != value else f"{value:.1%}"  # NaN is not itself
+    return "–" if value != value else f"{value:.1%}"  # NaN
 
 
-def _confusion(contents: Contents) -> dict[str, Any] | None:
-    """Of the most believed classes, how many of their sets hold each of the others, as a share of the class's sets."""
+def _confusion(contents: PageContents) -> dict[str, Any] | None:
+    """For the most frequent labels, the share of their sets that hold each of the other classes."""
     totals = list(contents.classes["label_of"])
-    chosen = sorted(range(len(totals)), key=lambda c: -totals[c])[:CONFUSED_CLASSES]
-    counts = {(believed, other): n for believed, other, n in contents.confusions}
+    frequent = sorted(range(len(totals)), key=lambda c: -totals[c])[:CONFUSED_CLASSES]
+    counts = {(label, other): n for label, other, n in contents.confusions}
     if not counts:
         return None
     rows = []
-    for believed in chosen:
-        total = max(totals[believed], 1)
-        cells = [
-            None
-            if other == believed
-            else (f"{counts.get((believed, other), 0) / total:.0%}", round(counts.get((believed, other), 0) / total, 3))
-            for other in chosen
-        ]
-        rows.append((contents.class_names[believed], cells))
-    return {"names": [contents.class_names[c] for c in chosen], "rows": rows, "left_out": len(totals) - len(chosen)}
+    for label in frequent:
+        shares = [None if other == label else counts.get((label, other), 0) / max(totals[label], 1) for other in frequent]
+        cells = [None if share is None else (f"{share:.0%}", round(share, 3)) for share in shares]
+        rows.append((contents.class_names[label], cells))
+    return {"names": [contents.class_names[c] for c in frequent], "rows": rows, "left_out": len(totals) - len(frequent)}
 
 
 def _annotator_lines(columns: Mapping[str, Sequence[Any]] | None) -> list[tuple[str, ...]] | None:
@@ -237,24 +233,24 @@ def _annotator_lines(columns: Mapping[str, Sequence[Any]] | None) -> list[tuple[
 
 WORDS = {
     "loss": "loss",
-    "covering_rate": "held out: predictions inside their sets",
-    "accuracy": "held out: accuracy",
-    "balanced_accuracy": "held out: balanced accuracy",
-    "target_recovery": "training rows whose true label is believed",
+    "covering_rate": "held-out predictions inside their sets",
+    "accuracy": "held-out accuracy",
+    "balanced_accuracy": "held-out balanced accuracy",
+    "target_recovery": "true labels recovered in training rows",
 }
 
 
 def _plots(curves: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
-    """The loss, and everything that is a share in a second plot."""
+    """One plot of the loss, and one of everything that is a share."""
     shares = [name for name in WORDS if name != "loss" and name in curves]
     found = [_plot("Loss", curves["epoch"], {"loss": curves["loss"]}, shares=False)]
     if shares:
-        found.append(_plot("On the way", curves["measured"], {name: curves[name] for name in shares}, shares=True))
+        found.append(_plot("Evaluation during training", curves["measured"], {name: curves[name] for name in shares}, shares=True))
     return found
 
 
 def _plot(title: str, x: Sequence[float], series: Mapping[str, Sequence[float]], *, shares: bool) -> dict[str, Any]:
-    """Points of each line in the coordinates of the picture, and the marks of its axes."""
+    """The points of each line in the coordinates of the SVG, and the marks of its axes."""
     top = 1.0 if shares else max(max(values) for values in series.values()) or 1.0
     last = max(x) or 1
 

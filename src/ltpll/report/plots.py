@@ -1,4 +1,4 @@
-"""Plots: the lines that a page draws, as data, from the rows of a table."""
+"""Plots: the data of the lines that the page of a study draws."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ltpll.runs.summary import Figure, Record, Row
+from ltpll.runs.schema import Record
+from ltpll.runs.summary import Figure, Row
 
 LONGEST_NAME = 24
 
-# From a record, or from its curves, and the row's key: one value for every class, or for every epoch.
+# From a record, or from its curves, and the key of a row: one value per class, or per epoch.
 Read = Callable[[Record, str], Sequence[float | None] | None]
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a plot: a figure over seeds for every x."""
+    """One line of a plot: for every x, a figure over seeds."""
 
     row: int | None  # the row of the table that it belongs to, or None for the truth
     name: str
-    what: str  # which of a row's lines it is, in a plot with several a row
+    what: str  # which of the row's lines it is, in a plot with several lines per row
     x: Sequence[Any]
     figures: list[Figure | None]
 
@@ -43,7 +44,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """One plot: its words stand in page.html under its name, its look is page.js's."""
+    """One plot; study.html has its title and caption by name, and study.js draws it."""
 
     name: str
     y: str
@@ -59,7 +60,7 @@ class Plot:
 
     @property
     def kinds(self) -> list[tuple[str, str]]:
-        """How the lines of one row differ, for the legend."""
+        """What the lines of a row show, for the legend."""
         return list(dict.fromkeys((one.what, one.what if one.row is not None else one.name) for one in self.series if one.what))
 
     def data(self) -> dict[str, Any]:
@@ -68,7 +69,7 @@ class Plot:
 
 
 def plots_of(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
-    """Every plot that the records have data for."""
+    """All plots that the records have data for."""
     trained = [row for row in found if row.key == "test"]  # a post-hoc row has the targets of the run it comes from
     estimating = [row for row in trained if any("prior" in record["last"] for record in row.records)]
     counted = [record["class_counts"] for row in trained for record in row.records if record.get("class_counts")]
@@ -118,15 +119,15 @@ def plots_of(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
 
 
 def _plain(text: str) -> str:
-    """Text that plotly, which reads names and ticks as HTML-like markup, shows as it is."""
+    """Escape text, since plotly interprets names and ticks as markup."""
     return html.escape(text, quote=False)  # plotly does not know &quot;
 
 
 def _short(name: str) -> str:
-    """Longer names would leave no room for the plot above them."""
+    """Shorten a name; long names would leave no room for the plot."""
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _unique(labels: Sequence[str]) -> list[str]:
-    """Plotly draws classes of one name at one place, so those get their position."""
+    """Number labels that occur twice, since plotly draws equal labels at one position."""
     return [f"{label} #{i}" if labels.count(label) > 1 else label for i, label in enumerate(labels)]

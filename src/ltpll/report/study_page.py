@@ -1,4 +1,4 @@
-"""Pages: the records of a study as one HTML file that opens offline, with tables and interactive plots."""
+"""The page of a study or of benchmark runs: tables and interactive plots in one HTML file that opens offline."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError, required_by
-from ltpll.report import html as frame
+from ltpll.report import templates
 from ltpll.report.plots import plots_of
-from ltpll.runs.schema import check_record
-from ltpll.runs.summary import NOT_SETTING, Comparison, Record, Row, difference, rows
+from ltpll.runs.schema import Record, check_record
+from ltpll.runs.summary import NOT_SETTING, Comparison, Row, difference, rows
 
 COLOURS = 7  # the palette `--row-0` … `--row-6` of page.css
 NOTHING = "–"
@@ -26,7 +26,12 @@ def write_page(
     classes: Sequence[str] | None = None,
     comparisons: Sequence[Comparison] = (),
 ) -> None:
-    frame.write(path, render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons))
+    """Write the page that `render_page` renders.
+
+    Example:
+        >>> write_page(Path("page.html"), finished_in(Path("ltpll-runs/images")), title="My runs", intro=[])
+    """
+    templates.write(path, render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons))
 
 
 def render_page(
@@ -37,7 +42,18 @@ def render_page(
     classes: Sequence[str] | None = None,
     comparisons: Sequence[Comparison] = (),
 ) -> str:
-    """The page's HTML, one part for each setting; `classes` are the class names, by default those that the records give."""
+    """Render benchmark runs as HTML, with one section per setting.
+
+    Args:
+        records: The records of finished runs.
+        title: The heading of the page.
+        intro: Paragraphs below the heading.
+        classes: The class names; by default those in the records.
+        comparisons: Tables to show above the runs.
+
+    Raises:
+        InputError: There are no records, or one of them is damaged.
+    """
     with required_by("A report page", install="plotly jinja2"):
         import jinja2  # noqa: F401
         from plotly.offline import get_plotlyjs
@@ -47,11 +63,11 @@ def render_page(
         check_record(record)
     differing = _differing_settings(records)
     settings = [_setting(record, differing) for record in records]
-    return frame.render(
-        "page.html",
+    return templates.render(
+        "study.html",
         title=title,
-        styles=[frame.read_part("page.css")],
-        scripts=[get_plotlyjs(), frame.read_part("page.js")],
+        styles=[templates.read_asset("page.css")],
+        scripts=[get_plotlyjs(), templates.read_asset("study.js")],
         pictures="data: blob:",
         intro=intro,
         measured=_measured(records),
@@ -60,7 +76,7 @@ def render_page(
         filters=differing,
         colours=COLOURS,
         parts=[
-            _part(number, setting, [record for record, own in zip(records, settings, strict=True) if own == setting], classes)
+            _part(number, setting, [record for record, mine in zip(records, settings, strict=True) if mine == setting], classes)
             for number, setting in enumerate(_distinct(settings))
         ],
     )
@@ -70,7 +86,7 @@ def render_page(
 
 
 def _differing_settings(records: Sequence[Record]) -> dict[str, list[str]]:
-    """Settings that not all runs share, with their values in order: rows can only be compared where they are the same."""
+    """The settings that differ between runs, with their values in order; rows can only be compared where settings agree."""
     configs = [{name: value for name, value in record["config"].items() if name not in NOT_SETTING} for record in records]
     names = dict.fromkeys(name for config in configs for name in config)
     values = {name: {_value(config, name): config.get(name) for config in configs} for name in names}
@@ -99,10 +115,10 @@ def _distinct(settings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _part(number: int, setting: dict[str, str], records: Sequence[Record], classes: Sequence[str] | None) -> dict[str, Any]:
-    """All that the page shows of the runs of one setting."""
+    """Everything that the page shows of the runs of one setting."""
     found = _in_groups(rows(records))
     return {
-        "suffix": f"-{number + 1}" if number else "",  # of the names that have to be unique on the page
+        "suffix": f"-{number + 1}" if number else "",  # makes ids unique on the page
         "setting": setting,
         "shots": _shots(records),
         "groups": _summary(found),
@@ -121,7 +137,7 @@ def _seed(record: Record) -> int:
 
 
 def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """What the figures were measured on; where runs disagree, all their values."""
+    """What the figures were measured with; where runs differ, all their values."""
     environments = [record.get("environment", {}) for record in records]
 
     def distinct(name: str) -> str:
@@ -131,7 +147,7 @@ def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
     seconds = sum(record.get("seconds", 0) for record in records)
     facts = [
         ("Seeds", f"{len({_seed(record) for record in records})}"),
-        ("Runs", f"{len(records)}, {_duration(seconds)} of training in all"),
+        ("Runs", f"{len(records)}, {_duration(seconds)} of training in total"),
         ("Hardware", distinct("hardware") or distinct("device")),
         ("Versions", ", ".join(f"{name} {distinct(name)}" for name in sorted(versions, key=lambda name: (name != "ltpll", name)))),
         ("Commit", distinct("commit")),
@@ -145,7 +161,7 @@ def _duration(seconds: float) -> str:
 
 
 def _shots(records: Sequence[Record]) -> dict[str, str]:
-    """The bounds of the three groups in words."""
+    """The bounds of the three groups of classes, as text."""
     bounds = {(shots["many"], shots["few"]) for record in records if (shots := record.get("shots"))}
     if len(bounds) != 1:
         return dict.fromkeys(("many", "medium", "few"), "bounds differ between runs" if bounds else "bounds not recorded")
@@ -173,13 +189,13 @@ def _group(row: Row) -> tuple[str, tuple[str, ...], str]:
 
 
 def _in_groups(found: Sequence[Row]) -> list[Row]:
-    """Rows of one method together, those of the runs without rebalancing first."""
+    """Rows sorted by method, those without rebalancing first."""
     groups = list(dict.fromkeys(_group(row) for row in found))
     return sorted(found, key=lambda row: (groups.index(_group(row)), row.rebalancer != "none"))
 
 
 def _summary(found: Sequence[Row]) -> list[list[dict[str, Any]]]:
-    """The table's lines, one list for each method: a label, the figures as text, and which of them are their group's best."""
+    """The lines of the table, one list per method: a label, the figures as text, and which of them are the best of their method."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for i, row in enumerate(found):
         figures = [row.last("balanced_accuracy"), row.best(), row.last("many"), row.last("medium"), row.last("few"), row.target_recovery]
@@ -187,7 +203,7 @@ def _summary(found: Sequence[Row]) -> list[list[dict[str, Any]]]:
         groups.setdefault(_group(row), []).append(line | {"gain": _gain(row, found)})
     for lines in groups.values():
         for column in zip(*(line["figures"] for line in lines), strict=True):
-            # Compared as they are shown: two equal numbers of which one is bold would puzzle.
+            # Compare rounded values: of two numbers that look equal, both must be bold.
             shown = [None if figure is None else round(100 * figure.mean, 1) for figure in column]
             known = [value for value in shown if value is not None]
             for line, figure, value in zip(lines, column, shown, strict=True):
@@ -197,7 +213,7 @@ def _summary(found: Sequence[Row]) -> list[list[dict[str, Any]]]:
 
 
 def _gain(row: Row, table: Sequence[Row]) -> tuple[str, str]:
-    """The difference to the method without rebalancing as text, and its direction where it exceeds two standard errors."""
+    """The difference from the method without rebalancing as text, and its direction if it exceeds two standard errors."""
     if row.bare:
         return "reference", "reference"
     gain = difference(row, table)

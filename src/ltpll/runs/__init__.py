@@ -1,1 +1,1 @@
-"""Runs: a config, a folder and a stream of records."""
+"""Runs: the folder, log, record and summary of every training."""

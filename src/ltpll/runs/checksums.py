@@ -1,4 +1,4 @@
-"""Checksums: what a finished run's marker says of its files, so that a damaged or exchanged one is never read as if it were whole."""
+"""Checksums: the SHA-256 sums in a finished run's marker file, so that a damaged or exchanged file is never read as if it were intact."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from ltpll.errors import InputError
 MARKER = "done"
 RESTORE = "rerun the command that trained it to restore it"
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
+
+
+def unreadable_run(folder: Path, problem: str, advice: str) -> InputError:
+    """The error for every run folder that cannot be used, whatever the reason."""
+    return InputError(f"The run {folder} cannot be read ({problem}): {advice}.")
 
 
 def marker_of(folder: Path, names: Iterable[str]) -> bytes:
@@ -30,7 +35,7 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def read_checked(path: Path) -> bytes:
-    """The content of a file of a finished run, refused if it is not what the run wrote.
+    """Read a file of a finished run.
 
     Raises:
         InputError: The file is missing, was changed, or belongs to another run.
@@ -39,25 +44,25 @@ def read_checked(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"The run {path.parent} has lost its file {path.name}: {RESTORE}.") from None
+        raise unreadable_run(path.parent, f"its file {path.name} is missing", RESTORE) from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}): {RESTORE}.") from None
+        raise unreadable_run(path.parent, f"its file {path.name}: {error.strerror or error}", RESTORE) from None
     if expected is None:
-        raise InputError(f"The run {path.parent} has no checksum of its file {path.name}: {RESTORE}.")
+        raise unreadable_run(path.parent, f"there is no checksum of its file {path.name}", RESTORE)
     if _digest(content) != expected:
-        raise InputError(f"{path} is damaged or not the file that the run wrote (its checksum differs): {RESTORE}.")
+        raise unreadable_run(path.parent, f"its file {path.name} is damaged or not the file that the run wrote", RESTORE)
     return content
 
 
 def damaged_files(folder: Path) -> list[str]:
-    """The files of a finished run that are missing or changed; the marker itself if it names none."""
+    """The files of a finished run that are missing or changed; the marker itself if it lists none."""
     sums = checksums(folder)
     if not sums:
         return [MARKER] if (folder / MARKER).exists() else []
-    return [name for name, expected in sums.items() if not _is_whole(folder / name, expected)]
+    return [name for name, expected in sums.items() if not _is_intact(folder / name, expected)]
 
 
-def _is_whole(path: Path, expected: str) -> bool:
+def _is_intact(path: Path, expected: str) -> bool:
     try:
         return _digest(path.read_bytes()) == expected
     except OSError:

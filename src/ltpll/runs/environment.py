@@ -1,4 +1,4 @@
-"""Environment: where and with what a run was made, which a figure needs beside it to be believed."""
+"""Environment: the versions, commit and hardware that a run was made with."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Any
 from ltpll import __version__
 
 Record = dict[str, Any]
+PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def environment(device: str) -> Record:
-    """What a figure needs beside it to be believed: versions, commit, hardware."""
+    """The versions, commit, hardware and number of threads that belong beside every figure, as JSON values."""
     return {**_software(), "device": device, "hardware": _hardware(device), "threads": _threads()}
 
 
 @cache
 def code_fingerprint() -> str:
-    """A hash of this package's source, so that runs of changed code are not taken for finished ones."""
+    """A hash of this package's source, so that runs of an earlier version do not count as finished."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    for path in sorted(PACKAGE.rglob("*.py")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -39,7 +40,7 @@ def _software() -> Record:
             return "unknown"
 
     return {
-        "ltpll": __version__,  # not its metadata, which a source tree on the path does not have
+        "ltpll": __version__,  # a source tree on the path has no metadata
         "commit": _commit(),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "numpy", "scikit-learn")},
@@ -47,19 +48,20 @@ def _software() -> Record:
 
 
 def _commit() -> str:
-    """What LTPLL_COMMIT says (for a copy of the source elsewhere), else the checkout's commit, marked where files differ from it."""
-    here = Path(__file__).resolve().parent
+    """The value of LTPLL_COMMIT (for a copy of the source), else the commit of the checkout, marked if files differ from it."""
     if stated := os.environ.get("LTPLL_COMMIT"):
         return stated
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
 
     try:
-        # An installed package may lie inside somebody else's repository; that repository's commit is not ours.
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != here.parents[1]:
+        # An installed package may lie inside another project's repository.
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != PACKAGE.parents[1]:
             return "unknown"
-        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--", str(here)) else "")
+        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--", str(PACKAGE)) else "")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
 

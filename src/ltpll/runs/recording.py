@@ -1,21 +1,23 @@
-"""Recording: a training carried out inside its run's folder, epoch by epoch, so that it can be interrupted and judged later."""
+"""Recording: a training in a run folder, with a log of every epoch, checkpoints and the final result."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from ltpll.evaluation.metrics import Evaluate, best_epoch
+from ltpll.evaluation.during_training import Evaluate, best_epoch
 from ltpll.runs.environment import environment
 from ltpll.runs.run import Record, Run
+from ltpll.training.callbacks import Callback, Checkpoint
 from ltpll.training.checkpoint import has_checkpoint
 from ltpll.training.state import without_long_lists
-from ltpll.training.trainer import Measure, PartialLabelTrainer
+from ltpll.training.trainer import PartialLabelTrainer
 
 SNAPSHOTS = 8
-CHECKPOINT_SECONDS = 20.0  # at least between two checkpoints: writing one takes about as long as a fast epoch
+CHECKPOINT_SECONDS = 20.0  # minimum between two checkpoints: writing one takes about as long as a fast epoch
 
 
 def record_training(
@@ -23,40 +25,48 @@ def record_training(
     trainer: PartialLabelTrainer,
     x: Any,
     candidates: Any,
-    truth: Evaluate,
+    evaluate: Evaluate,
     *,
     before_done: Callable[[], None] = lambda: None,
-    measure_every: int = 1,
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
-    on_epoch: Callable[[Record], None] | None = None,
+    callbacks: Sequence[Callback] = (),
     **facts: Any,
 ) -> None:
-    """Train and leave the run's folder finished; `facts` go into its result as they are.
+    """Train in a run folder and write the run's result.
 
-    `before_done` writes whatever else belongs to the run: the marker that makes it count comes last.
+    Args:
+        run: The run.
+        trainer: A new trainer.
+        x: The training features or images.
+        candidates: Their candidate sets.
+        evaluate: Measures the training.
+        before_done: Writes other files of the run; it is called before the marker that says that the run is finished.
+        checkpoint_every: Epochs between two checkpoints; 0 writes none, and an unfinished run starts again.
+        checkpoint_seconds: The minimum time between two checkpoints.
+        callbacks: Further callbacks, called after the epoch was logged.
+        **facts: Further entries of the result.
     """
     train_logged(
         run,
         trainer,
         x,
         candidates,
-        truth,
-        measure_every=measure_every,
+        evaluate,
         checkpoint_every=checkpoint_every,
         checkpoint_seconds=checkpoint_seconds,
-        on_epoch=on_epoch,
+        callbacks=callbacks,
     )
     if not trainer.world.first:
         return
-    others = [*truth.posthoc, *trainer.method.variants]
+    others = [*evaluate.posthoc, *trainer.method.variants]
     rows = ["test", *others]
     before_done()
     run.finish(
         {
             **circumstances(run, trainer),
             "posthoc": others,
-            "shots": {"many": truth.shots.many, "few": truth.shots.few},
+            "shots": {"many": evaluate.shots.many, "few": evaluate.shots.few},
             "last": rounded(trainer.history[-1]),
             "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
             "curves": curves(trainer.history, rows),
@@ -72,61 +82,69 @@ def train_logged(
     trainer: PartialLabelTrainer,
     x: Any,
     candidates: Any,
-    measure: Measure | None,
+    evaluate: Callback,
     *,
-    measure_every: int = 1,
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
-    on_epoch: Callable[[Record], None] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> None:
-    """Train, with every epoch's record in the run's stream.
-
-    With `checkpoint_every`, an unfinished run goes on from its last checkpoint; otherwise it starts anew.
-    """
-    checkpoint = run.folder / "checkpoint.safetensors" if checkpoint_every else None
-    first = trainer.world.first  # of several processes, the one that writes
-    if first and (checkpoint is None or not has_checkpoint(checkpoint)):
+    """Train with a log of every epoch in the run folder; with `checkpoint_every`, an unfinished run resumes from its checkpoint."""
+    path = run.folder / "checkpoint.safetensors"
+    if trainer.world.first and not (checkpoint_every and has_checkpoint(path)):
         run.start()
     trainer.world.wait()
-    before = time.perf_counter()
+    checkpoint = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
+    trainer.fit(x, candidates, [evaluate, RunLog(run, durable=checkpoint_every > 0), *callbacks, *checkpoint])
 
-    def log(record: Record) -> None:
-        nonlocal before
+
+@contextmanager
+def locked_for_training(run: Run, trainer: PartialLabelTrainer) -> Iterator[bool]:
+    """Lock a run while it is trained, and yield whether it still has to be; of several processes, the first one holds the lock."""
+    with run.locked() if trainer.world.first else nullcontext():
+        yield not trainer.world.agreed(run.done)
+
+
+class RunLog(Callback):
+    """Appends the record of every epoch, with its time and speed, to the log of a run.
+
+    Args:
+        run: The run.
+        durable: Whether each line must reach the disk before training continues.
+    """
+
+    def __init__(self, run: Run, *, durable: bool) -> None:
+        self.run, self.durable = run, durable
+
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        self._epoch_began = time.perf_counter()
+
+    def on_resume(self, trainer: PartialLabelTrainer) -> None:
+        if trainer.world.first:
+            self.run.keep_log(trainer.epoch)
+
+    def on_epoch_end(self, trainer: PartialLabelTrainer, record: Record) -> None:
         now = time.perf_counter()
-        seconds = now - before + trainer.seconds_elsewhere
-        timed = {**without_long_lists(record), "seconds": round(seconds, 4), "views_per_second": round(trainer.views_per_epoch / seconds)}
-        before = now
-        if first:
-            run.log(timed, durable=checkpoint is not None)
-        if on_epoch:
-            on_epoch(timed)
-
-    trainer.fit(
-        x,
-        candidates,
-        measure=measure,
-        measure_every=measure_every,
-        on_epoch=log,
-        on_resume=run.keep_log if first else None,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every or 1,
-        checkpoint_seconds=checkpoint_seconds,
-    )
+        seconds = now - self._epoch_began + trainer.state.seconds_before
+        self._epoch_began = now
+        speed = round(trainer.views_per_epoch / seconds)
+        if trainer.world.first:
+            logged = {**without_long_lists(record), "seconds": round(seconds, 4), "views_per_second": speed}
+            self.run.log(logged, durable=self.durable)
 
 
 def circumstances(run: Run, trainer: PartialLabelTrainer) -> Record:
-    """Where, with what and how fast a run was trained."""
+    """The hardware, the software and the speed of a training."""
     seconds = [record["seconds"] for record in run.records()]
     return {
         "environment": environment(str(trainer.device)) | {"threads": trainer.threads.number},
         "seconds": round(sum(seconds), 3),
-        # The median epoch: the first one compiles, and some are measured or saved.
+        # The median epoch: the first one compiles, and some include an evaluation or a checkpoint.
         "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),
     }
 
 
 def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
-    """The figures over epochs that a plot needs, as columns."""
+    """The figures over epochs that plots need, as columns."""
     measured = [record for record in history if "test" in record]
     columns: Record = {
         "epoch": [record["epoch"] for record in measured],
@@ -141,7 +159,7 @@ def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
 
 
 def snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
-    """The mean prediction of the test set at a few epochs, evenly spread up to the last: all of them would make records large."""
+    """The mean prediction on the test set at a few evenly spaced epochs; all of them would make records large."""
     measured = [record for record in history if "mean_prediction" in record.get("test", {})]
     n = min(SNAPSHOTS, len(measured))
     chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
@@ -155,7 +173,7 @@ def snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
 
 
 def rounded(value: Any) -> Any:
-    """Floats to six decimals, so that committed records stay small and readable."""
+    """Round floats to six decimals, so that records stay small and readable."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):

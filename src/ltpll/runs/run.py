@@ -1,4 +1,4 @@
-"""Runs: a config, a folder named by its hash, a stream of records, and a `done` marker written last."""
+"""Runs: a config, a folder, a stream of records, and a `done` marker that is written last."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from filelock import FileLock, Timeout
 
 from ltpll.errors import BusyError, InputError, InputWarning, first_line
 from ltpll.files import cannot_write, parse_json, remove_leftovers, write_atomically
-from ltpll.runs.checksums import MARKER, RESTORE, checksums, damaged_files, marker_of, read_checked
+from ltpll.runs.checksums import MARKER, checksums, damaged_files, marker_of, read_checked, unreadable_run
+from ltpll.runs.schema import Kind, kind_of, problem_of_record
+from ltpll.runs.schema import Record as Record
 
 FORMAT = "ltpll-run-1"
-# What a run writes into its folder beside its config, which is replaced in one move and so never missing. The marker comes first: what is
-# left of a deletion that was cut short must not look finished.
-OWN_FILES = (
+# What a run writes into its folder besides config.json, which is replaced atomically and so never missing. The marker comes first: what is
+# left of an interrupted deletion must not look finished.
+RUN_FILES = (
     MARKER,
     "result.json",
     "metrics.jsonl",
@@ -38,22 +40,64 @@ OWN_FILES = (
     "tensorboard",
     "failed.txt",
 )
-# Those that are read again when the run is finished; checkpoints and folds have checksums of their own.
+# The files of a finished run that are read again; checkpoints and folds carry their own checksums.
 CHECKED = ("config.json", "result.json", "metrics.jsonl", "classifier.safetensors", "examples.parquet", "votes.parquet", "pictures.parquet")
 CRC = "crc32"  # of the rest of a line of the log
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: the same config under the same root is the same folder, so a finished run is never trained twice."""
+    """One training in one folder.
+
+    The folder is named by a hash of the config, so that the same config under the same root is the same run and is never trained twice.
+
+    Args:
+        root: The folder in which the run's folder lies.
+        config: Everything that determines the training, as JSON values.
+        name: The name of the folder where a user has chosen one; files in it that are not the run's are left alone.
+
+    Example:
+        >>> run = Run(Path("runs"), {"method": "corr", "seed": 0})
+        >>> run.start()
+        >>> run.log({"epoch": 1, "loss": 0.5})
+        >>> run.finish({"accuracy": 0.9})
+        >>> Run.open(run.folder).result()["accuracy"]
+        0.9
+    """
 
     root: Path
     config: Record
-    name: str = ""  # of the folder, where a user has chosen one; files that are not the run's are left alone in it
+    name: str = ""
+
+    @classmethod
+    def open(cls, folder: str | Path, kind: Kind | None = None) -> Run:
+        """Open an existing run folder, finished or not, whatever its name is now.
+
+        Args:
+            folder: The folder, which may have been renamed or moved.
+            kind: The kind of run that is needed; None accepts every kind.
+
+        Returns:
+            The run; `done` says whether it is finished, and `result` returns its record.
+
+        Raises:
+            InputError: It is not a run folder, its config is damaged, or it is a run of another kind.
+
+        Example:
+            >>> Run.open("ltpll-runs/birds").result()["last"]
+        """
+        folder = Path(folder)
+        config = _read_config(folder)
+        found = kind_of(config)
+        if kind is not None and found is not kind:
+            wanted = "that `ltpll train TABLE --out RUN` wrote" if kind is Kind.TABLE else f"of {kind}"
+            raise unreadable_run(folder, f"it is {found or 'a run of another kind'}, not {kind}", f"give a folder {wanted}")
+        place = folder if folder.name not in ("", "..") else folder.resolve()
+        return cls(place.parent, config, "" if place.name == config_hash(config) else place.name)
 
     @property
     def key(self) -> str:
+        """The hash of the config."""
         return config_hash(self.config)
 
     @property
@@ -62,17 +106,17 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """Whether the run is finished and has all its files; `reopen_if_damaged` looks into them, too."""
+        """Whether the run is finished and none of its files is missing; `reopen_if_damaged` also checks their contents."""
         sums = checksums(self.folder)
         return bool(sums) and all((self.folder / name).exists() for name in sums)
 
     def reopen_if_damaged(self) -> list[str]:
-        """Take a finished run that has missing or damaged files for unfinished, so that training restores them.
+        """Turn a finished run with missing or damaged files into an unfinished one, so that training restores them.
 
-        What is damaged is deleted. If it is the log, which nothing else holds, the whole run is.
+        Damaged files are deleted. If the log is damaged, which no other file can replace, the whole run is deleted.
 
         Returns:
-            The names of these files; empty if all are whole or the run is not finished.
+            The names of these files; empty if all are intact or the run is not finished.
 
         Raises:
             BusyError: Another process is training the run.
@@ -80,21 +124,21 @@ class Run:
         if not damaged_files(self.folder):
             return []
         with self.locked():
-            damaged = damaged_files(self.folder)  # another process may have restored them, or started the run again, since
+            damaged = damaged_files(self.folder)  # another process may have restored them, or started the run again, in the meantime
             if damaged:
-                found = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again."
-                warnings.warn(found, InputWarning, stacklevel=2)
+                message = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again."
+                warnings.warn(message, InputWarning, stacklevel=2)
                 if "metrics.jsonl" in damaged:
                     self.forget()
                 for name in (MARKER, *damaged):
-                    if name != "config.json":  # written again in one move
+                    if name != "config.json":  # replaced atomically
                         (self.folder / name).unlink(missing_ok=True)
         return damaged
 
     def forget(self) -> None:
-        """Delete the folder, in one move: half of a run, left by a process that died on the way, could be taken for one.
+        """Delete the run; if the process dies halfway, the rest does not look finished.
 
-        Of a folder that a user has named, only what a run writes into it is deleted, its marker first.
+        A folder named by its hash is deleted in one move. In a folder that a user has named, only the run's files are deleted.
         """
         if not self.name:
             old = self.root / f".{self.folder.name}.old"
@@ -105,43 +149,43 @@ class Run:
                 self.folder.rename(old)
                 shutil.rmtree(old)
             return
-        for path in [path for pattern in OWN_FILES for path in self.folder.glob(pattern)]:
+        for path in [path for pattern in RUN_FILES for path in self.folder.glob(pattern)]:
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
 
     def check_folder(self, *, afresh: bool = False) -> None:
-        """Refuse a folder that a user has named if it holds files and no training, or another training that is not to be replaced."""
+        """Refuse a folder named by a user that holds other files, or a run with other settings or data unless it is trained afresh."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file: give the name of a folder for the run.")
         try:
             before = parse_json((self.folder / "config.json").read_bytes())
         except FileNotFoundError:
-            # A process that died before it had written the config has left no more than a file that was to become it.
+            # A process that died before it had written the config leaves at most a temporary file.
             if self.folder.is_dir() and any(not path.name.startswith(".config.json.") for path in self.folder.iterdir()):
-                raise InputError(f"The folder {self.folder} holds files, but no run: give a new folder for the run.") from None
+                raise InputError(f"{self.folder} contains files but is not a run folder: give a new folder for the run.") from None
             return
         except (OSError, ValueError) as error:
-            raise InputError(f"The run folder {self.folder} cannot be read ({first_line(error)}): give another.") from None
+            raise unreadable_run(self.folder, f"its config.json is damaged: {first_line(error)}", "give another folder") from None
         if not isinstance(before, dict) or before.get("experiment") != self.config.get("experiment"):
-            raise InputError(f"The folder {self.folder} holds something else than this kind of run: give another.")
+            raise InputError(f"The folder {self.folder} contains a run of another kind: give another folder.")
         if afresh or self._untrained():
             return
         differing = sorted(name for name in {*before, *self.config} if before.get(name) != self.config.get(name))
         if differing:
             raise InputError(
                 f"The run in {self.folder} was started with other settings or data (different: {', '.join(differing)}): "
-                "give another folder, or --fresh to train it anew."
+                "give another folder, or --fresh to train it from the start."
             )
 
     def _untrained(self) -> bool:
-        """Whether the folder holds no more than the config of a training that failed before its first epoch was over."""
+        """Whether the folder holds only the config of a training that failed before the end of its first epoch."""
         return not self.done and self.epochs_logged() == 0 and not any(self.folder.glob("checkpoint*.safetensors"))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training this run; refused if one does. The lock of a process that dies is gone with it."""
+        """Keep other processes from training this run, or raise BusyError if one is; a process that dies releases its lock."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.root / f".{self.folder.name}.lock")
@@ -156,7 +200,7 @@ class Run:
             lock.release()
 
     def start(self) -> None:
-        """Make the folder and clear what an interrupted attempt left in it."""
+        """Create the folder, without anything that an interrupted attempt left in it."""
         try:
             self.forget()
             self.folder.mkdir(parents=True, exist_ok=bool(self.name))
@@ -169,7 +213,7 @@ class Run:
         return self.folder / "metrics.jsonl"
 
     def log(self, record: Record, durable: bool = False) -> None:
-        """Append one record to the stream; a durable one outlives a power cut, as the checkpoint behind it does."""
+        """Append one epoch's record to the log; a durable one survives a power cut, as the checkpoint that follows it does."""
         line = json.dumps({**record, CRC: _line_checksum(record)}) + "\n"
         try:
             with self._stream.open("a", encoding="utf-8") as file:
@@ -181,14 +225,14 @@ class Run:
             raise cannot_write(self._stream, error) from error
 
     def records(self) -> list[Record]:
-        """The stream so far."""
+        """The records logged so far, one per epoch."""
         try:
             return [_checked_record(line) for line in self._lines()]
         except (OSError, ValueError):
             raise InputError(f"The log {self._stream} is missing or damaged: {self._start_over}.") from None
 
     def keep_log(self, n: int) -> None:
-        """Cut the stream back to its first n records: those behind the last checkpoint will be made again."""
+        """Cut the log back to its first n records; the epochs after the last checkpoint are trained again."""
         lines = self._lines() if self._stream.exists() else []
         try:
             for line in lines[:n]:
@@ -202,94 +246,130 @@ class Run:
 
     @property
     def _start_over(self) -> str:
-        return "train the run anew with --fresh" if self.name else f"delete the folder {self.folder} and rerun the command"
+        return "train the run from the start with --fresh" if self.name else f"delete the folder {self.folder} and rerun the command"
 
     def _lines(self) -> list[bytes]:
-        """Without the beginning of one that a process left when it died."""
+        """All complete lines; a process that died may have left part of one."""
         return [line for line in self._stream.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
     def epochs_logged(self) -> int:
-        """How many records the stream has: the epochs done, of a finished run as of one under way."""
+        """How many epochs the log has records of."""
         try:
-            return (self.folder / "metrics.jsonl").read_bytes().count(b"\n")
+            return self._stream.read_bytes().count(b"\n")
         except OSError:
             return 0
 
     def finish(self, result: Record) -> None:
-        """Write the result, then the marker that makes it count, with the checksums of all files that are read again."""
+        """Write the record, which is `result` with the config and its key, then the marker with the checksums of all files read again."""
         write_atomically(self.folder / "result.json", _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
         names = [name for name in CHECKED if (self.folder / name).exists()]
         write_atomically(self.folder / MARKER, marker_of(self.folder, names))
 
     def result(self) -> Record:
-        return read_result(self.folder / "result.json")
+        """The record of a finished run, checked against its checksum and, if the config says what kind of run it is, its schema.
+
+        Raises:
+            InputError: The run is not finished, or its record is missing or damaged.
+        """
+        if not (self.folder / MARKER).exists():
+            raise unreadable_run(self.folder, "it is not finished", "rerun the command that started it")
+        return _read_record(self.folder / "result.json", kind_of(self.config))
 
 
-def check_not_of_run(path: Path) -> None:
-    """Refuse to write over a file that a run reads again.
+def read_result(path: str | Path, kind: Kind | None = None) -> Record:
+    """The record of a finished run, from its folder or from a result file.
 
-    Raises:
-        InputError: The path leads to such a file.
-    """
-    real = path.resolve()
-    if (real.parent / "config.json").exists() and any(fnmatch(real.name, pattern) for pattern in ("config.json", *OWN_FILES)):
-        raise InputError(f"{path} is a file of the run {path.parent}, which would be lost: write to another file.")
-
-
-def config_hash(config: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that depend on the config's content and not on the order of its keys."""
-    canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
-
-
-def record_of(run: Path) -> Record:
-    """The record of a finished run, from its folder or its result file."""
-    return read_result(run / "result.json" if run.is_dir() else run)
-
-
-def read_result(path: Path) -> Record:
-    """A result file; one in the folder of a finished run is compared with its checksum.
+    Args:
+        path: A run folder, or a `result.json` inside or outside of one.
+        kind: The kind of run that is needed; None accepts every kind.
 
     Raises:
-        InputError: It is missing, damaged, or not a result file.
+        InputError: The run cannot be opened or is not finished, or the record is damaged or of another kind.
+
+    Example:
+        >>> read_result("results/toy/0bf421276f79.json")["config"]["method"]
     """
-    of_run = (path.parent / MARKER).exists()
-    advice = RESTORE if of_run else "delete it and make it again"
-    try:
-        record = parse_json((read_checked(path) if of_run else path.read_bytes()).decode())
-    except FileNotFoundError:
-        raise InputError(f"There is no result file {path}.") from None
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:
-        raise InputError(f"The result file {path} cannot be read ({first_line(error)}): {advice}.") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise InputError(f"{path} is not a result file of this program.")
-    if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
-        raise InputError(f"The result file {path} is damaged (it has no config or no key): {advice}.")
-    return record
+    path = Path(path)
+    is_file = path.is_file() or (path.suffix == ".json" and not path.is_dir())
+    return _read_record(path, kind) if is_file else Run.open(path, kind).result()
 
 
 def finished_in(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
-    """The records of a folder: of the finished runs in it, and of result files that lie in it by themselves.
+    """The records of all finished runs in a folder, and of all result files that lie directly in it.
 
-    With `skip_damaged` a run whose result is missing or damaged counts as unfinished, and a warning says so.
+    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.
     """
     found = []
     for marker in sorted(folder.glob(f"*/{MARKER}")):
         try:
-            found.append(read_result(marker.parent / "result.json"))
+            found.append(_read_record(marker.parent / "result.json"))
         except InputError as error:
             if not skip_damaged:
                 raise
             warnings.warn(str(error), InputWarning, stacklevel=2)
-    return found + [read_result(path) for path in sorted(folder.glob("*.json"))]
+    return found + [_read_record(path) for path in sorted(folder.glob("*.json"))]
 
 
 def results_under(folder: Path) -> Iterator[Record]:
-    """All result records of a folder of committed results (`*.json`), in a stable order."""
+    """All records of a folder of committed results (`*.json`), in a stable order."""
     for path in sorted(folder.rglob("*.json")):
-        yield read_result(path)
+        yield _read_record(path)
+
+
+def check_not_of_run(path: Path) -> None:
+    """Refuse to overwrite a file that a run reads again."""
+    real = path.resolve()
+    if (real.parent / "config.json").exists() and any(fnmatch(real.name, pattern) for pattern in ("config.json", *RUN_FILES)):
+        raise InputError(f"{path} is a file of the run {path.parent}, which would be lost: write to another file.")
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """Twelve hexadecimal digits that depend on the config's content, but not on the order of its keys."""
+    canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _read_config(folder: Path) -> Record:
+    advice, restore = "give a folder that `ltpll train` wrote", "restore that file from a copy, or train the run again"
+    if not folder.exists():
+        raise unreadable_run(folder, "there is no such folder", advice)
+    try:
+        config = parse_json((folder / "config.json").read_bytes())
+        config_hash(config)
+    except (FileNotFoundError, NotADirectoryError):
+        raise unreadable_run(folder, "it is not a run folder, since it has no config.json", advice) from None
+    except (OSError, ValueError) as error:
+        raise unreadable_run(folder, f"its config.json is damaged: {first_line(error)}", restore) from None
+    if not isinstance(config, dict):
+        raise unreadable_run(folder, "its config.json is damaged: it is not a mapping", restore)
+    return config
+
+
+def _read_record(path: Path, kind: Kind | None = None) -> Record:
+    """A result file, with its checksum checked if it belongs to a finished run, and its schema if it has one."""
+    of_run = (path.parent / MARKER).exists()
+
+    def unreadable(problem: str) -> InputError:
+        if of_run:
+            return unreadable_run(path.parent, f"its file {path.name} {problem}", "train it again with --fresh")
+        return InputError(f"The result file {path} cannot be read (it {problem}): delete it and make it again.")
+
+    try:
+        record = parse_json((read_checked(path) if of_run else path.read_bytes()).decode())
+    except FileNotFoundError:
+        raise InputError(f"The result file {path} cannot be read (there is no such file): check the path.") from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise unreadable(f"is damaged: {first_line(error)}") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise unreadable("is not a result file of this program")
+    if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
+        raise unreadable("has no config or no key")
+    problem = problem_of_record(record, kind or kind_of(record["config"]))
+    if problem is not None:
+        raise unreadable(f"has {problem}")
+    return record
 
 
 def _line_checksum(record: Record) -> str:
@@ -304,6 +384,6 @@ def _checked_record(line: bytes) -> Record:
 
 
 def _json(value: Record) -> bytes:
-    """One line for each entry: short enough to commit, and still readable in a diff."""
+    """One line per entry: short enough to commit, and still readable in a diff."""
     lines = (f"{json.dumps(key)}: {json.dumps(value[key], sort_keys=True, allow_nan=False)}" for key in sorted(value))
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

@@ -1,41 +1,85 @@
-"""Shape: what a run's record must hold to be shown, looked at before anything is computed from it."""
+"""Schema: what the record of each kind of run must hold; every record is checked before anything is computed from it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 from ltpll.errors import InputError, shown
 
+Record = dict[str, Any]
 GROUPS = ("many", "medium", "few")
-CURVES = ("target_recovery", "mean_target_distance", "prior_distance")
+BENCHMARK_CURVES = ("target_recovery", "mean_target_distance", "prior_distance")
+TABLE_CURVES = ("covering_rate", "accuracy", "balanced_accuracy", "target_recovery")
 
 
-def check_record(record: dict[str, Any]) -> None:
-    """Refuse a record that was damaged, or written by hand, before it fails somewhere inside a page."""
-    problem = _problem(record)
+class Kind(StrEnum):
+    """The kinds of runs whose records have a schema."""
+
+    TABLE = "a run on a table"
+    BENCHMARK = "a benchmark run"
+    STUDY = "a run of a study"
+
+
+def kind_of(config: Mapping[str, Any]) -> Kind | None:
+    """The kind of run that a config describes; None for a run of somebody else's program, whose record may hold anything."""
+    if config.get("experiment") in ("own", "images"):
+        return Kind.TABLE if config["experiment"] == "own" else Kind.BENCHMARK
+    return Kind.STUDY if "study" in config else None
+
+
+def check_record(record: Record) -> None:
+    """Refuse a record that cannot be compared with those of other benchmark runs and studies.
+
+    Args:
+        record: The record of a finished run.
+
+    Raises:
+        InputError: The record lacks something that its schema requires, or is that of a run on a table.
+
+    Example:
+        >>> check_record(Run.open("ltpll-runs/images/0fa6e60ccbdf").result())
+    """
+    config = record.get("config")
+    if not isinstance(config, dict):
+        problem: str | None = "no config"
+    else:
+        problem = f"the config of {Kind.TABLE}" if kind_of(config) is Kind.TABLE else _benchmark_problem(record)
     if problem is not None:
-        raise InputError(f"The record {shown(record.get('key', 'without a key'))} has {problem}: leave the run out, or make it again.")
+        raise InputError(f"The record {shown(record.get('key', 'without a key'))} has {problem}: leave the run out, or run it again.")
 
 
-def _problem(record: dict[str, Any]) -> str | None:
+def problem_of_record(record: Record, kind: Kind | None) -> str | None:
+    """What is wrong with the record of a run of some kind, as the object of "it has"; None if nothing is wrong."""
+    if kind is None:
+        return None
+    if kind_of(record["config"]) is not kind:
+        return f"a config that is not that of {kind}"
+    return _table_problem(record) if kind is Kind.TABLE else _benchmark_problem(record)
+
+
+# ---- benchmark runs and runs of studies ----------------------------------------------------------------------------------
+
+
+def _benchmark_problem(record: Record) -> str | None:
     config, last, best = (record.get(name) for name in ("config", "last", "best"))
     if not isinstance(config, dict) or not isinstance(last, dict) or not isinstance(best, dict):
-        return "no config, no last epoch or no best epoch"
+        return "no last epoch or no best epoch"
     if not isinstance(config.get("method"), str) or not isinstance(config.get("rebalancer"), str):
         return "no method or no rebalancer in its config"
     if not is_whole(config.get("seed")) or not are_texts(config.get("extras", [])):
-        return "no seed, or extras that are no names, in its config"
+        return "no seed, or extras that are not names, in its config"
     posthoc = record.get("posthoc", [])
     if not are_texts(posthoc):
-        return "post-hoc rows that are no names"
+        return "post-hoc rows that are not names"
     for row in ("test", *posthoc):
         if (problem := _row_problem(last.get(row), best.get(row), row)) is not None:
             return f"{problem} in the row {shown(row)}"
     n_classes = len(last["test"]["per_class"])
     if any(len(last[row]["per_class"]) != n_classes for row in posthoc):
-        return "rows of several numbers of classes"
+        return "rows with different numbers of classes"
     for where, name in (
         (last, "prior"),
         (last, "mean_target"),
@@ -46,10 +90,10 @@ def _problem(record: dict[str, Any]) -> str | None:
             return f"no number for each of its {n_classes} classes in {name}"
     counts = record.get("class_counts")
     if counts and (min(counts) < 0 or sum(counts) <= 0):
-        return "class_counts that no classes have"
+        return "impossible class_counts"
     if record.get("classes") and (not isinstance(record["classes"], list) or len(record["classes"]) != n_classes):
         return f"no name for each of its {n_classes} classes"
-    return _problem_beside(record, last, ("test", *posthoc))
+    return _optional_problem(record, last, ("test", *posthoc))
 
 
 def _row_problem(last: Any, best: Any, row: str) -> str | None:
@@ -58,33 +102,77 @@ def _row_problem(last: Any, best: Any, row: str) -> str | None:
     if not is_number(last.get("balanced_accuracy")) or not is_number(best[row].get("balanced_accuracy")):
         return "no balanced accuracy"
     if not all(group in last and (last[group] is None or is_number(last[group])) for group in GROUPS):
-        return "no figures of the groups many, medium and few"
+        return "no figures for the groups many, medium and few"
     if not isinstance(last.get("per_class"), list) or not last["per_class"] or not are_figures(last["per_class"], None, missing=True):
-        return "no figures of the classes"
+        return "no figures for the classes"
     return None
 
 
-def _problem_beside(record: dict[str, Any], last: dict[str, Any], rows: Sequence[str]) -> str | None:
-    """Of what may be missing."""
+def _optional_problem(record: Record, last: Record, rows: Sequence[str]) -> str | None:
+    """What is wrong with entries that may be missing."""
     if last.get("target_recovery") is not None and not is_number(last["target_recovery"]):
-        return "a target recovery that is no number"
+        return "a target recovery that is not a number"
     if not is_number(record.get("seconds", 0)):
-        return "seconds that are no number"
+        return "seconds that are not a number"
     if not isinstance(record.get("environment", {}), dict):
-        return "an environment that is no list of entries"
+        return "an environment that is not a mapping"
     shots = record.get("shots")
     if shots and not (isinstance(shots, dict) and is_number(shots.get("many")) and is_number(shots.get("few"))):
-        return "bounds of many and few that are no numbers"
+        return "bounds of many and few that are not numbers"
     curves = record.get("curves", {})
     if not isinstance(curves, dict) or not isinstance(curves.get("accuracy", {}), dict):
-        return "curves that are none"
+        return "curves that are not a mapping"
     epochs = curves.get("epoch", [])
     if not isinstance(epochs, list) or not all(is_whole(epoch) for epoch in epochs):
         return "curves without epochs"
-    lines = [curves.get(name) for name in CURVES] + [curves.get("accuracy", {}).get(row) for row in rows]
+    lines = [curves.get(name) for name in BENCHMARK_CURVES] + [curves.get("accuracy", {}).get(row) for row in rows]
     if not all(line is None or are_figures(line, len(epochs), missing=True) for line in lines):
         return "a curve without a number for each epoch"
     return None
+
+
+# ---- runs on a table --------------------------------------------------------------------------------------------------
+
+
+def _table_problem(record: Record) -> str | None:
+    parts = {name: record.get(name) for name in ("config", "source", "rows", "last", "curves", "environment")}
+    missing = next((name for name, part in parts.items() if not isinstance(part, dict)), None)
+    if missing is not None:
+        return f"no {missing}"
+    config, source, rows, last, curves = (record[name] for name in ("config", "source", "rows", "last", "curves"))
+    classes = record.get("classes")
+    if not are_texts(classes) or not classes or not are_figures(record.get("class_prior"), len(classes), missing=False):
+        return "no classes, or no prior for each of them"
+    if not all(isinstance(config.get(name), str) for name in ("method", "rebalancer")) or not are_texts(config.get("extras")):
+        return "no method, rebalancer and extras"
+    if not all(is_whole(rows.get(name)) for name in ("all", "trained", "held_out")) or not isinstance(record.get("skipped"), list):
+        return "no numbers of rows"
+    if not isinstance(source.get("table"), str) or not isinstance(source.get("reading"), dict):
+        return "no path of its table, or no account of how it was read"
+    if not are_texts(source.get("feature_names")) or not is_whole(source.get("side")):
+        return "no feature names, or no size of pictures"
+    if not all(source.get(name, "") is None or isinstance(source.get(name), str) for name in ("images", "features")):
+        return "paths of pictures or features that are not text"
+    test = last.get("test", {})
+    if not isinstance(test, dict) or not all(is_number(test.get(name, 0)) for name in TABLE_CURVES):
+        return "held-out figures that are not numbers"
+    if (test and "covering_rate" not in test) or ("accuracy" in test) != ("balanced_accuracy" in test):
+        return "only some of the held-out figures"
+    if not is_number(last.get("target_recovery", 0)):
+        return "a target recovery that is not a number"
+    epochs, measured = curves.get("epoch"), curves.get("measured", [])
+    for numbers in (epochs, measured):
+        if not isinstance(numbers, list) or not all(is_whole(epoch) and epoch >= 0 for epoch in numbers):
+            return "curves without epochs"
+    if not epochs or not are_figures(curves.get("loss"), len(epochs), missing=False):
+        return "no loss for each epoch"
+    lines = [curves[name] for name in TABLE_CURVES if name in curves]
+    if not all(measured and are_figures(line, len(measured), missing=False) for line in lines):
+        return "a curve without a number for each epoch"
+    return None
+
+
+# ---- values -----------------------------------------------------------------------------------------------------------
 
 
 def is_number(value: Any) -> bool:
@@ -100,7 +188,7 @@ def are_texts(values: Any) -> bool:
 
 
 def are_figures(values: Any, n: int | None, *, missing: bool) -> bool:
-    """Whether this is a list of n numbers; some may be missing."""
+    """Whether this is a list of n numbers (None: of any length); with `missing`, entries may be None."""
     if not isinstance(values, list) or (n is not None and len(values) != n):
         return False
     return all(is_number(value) or (missing and value is None) for value in values)

@@ -1,4 +1,4 @@
-"""Summaries: run records grouped into the rows of a table, with mean, standard deviation and number of seeds."""
+"""Summary: run records grouped into the rows of a table, with mean, standard deviation and number of seeds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ltpll.errors import InputError
+from ltpll.runs.schema import Record
 
-Record = dict[str, Any]
-# What tells the runs of one table apart; `code` differs between versions of the program that are compared on purpose.
+# What distinguishes the runs of one table; `code` differs between versions of the program that are compared on purpose.
 NOT_SETTING = {"method", "rebalancer", "extras", "seed", "code"}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """The mean over runs, the sample standard deviation (None for one run) and the number of runs."""
+    """The mean over runs, the sample standard deviation (None for a single run) and the number of runs."""
 
     mean: float
     std: float | None
@@ -26,7 +25,7 @@ class Figure:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Figure | None:
-        """None if no run has a value."""
+        """The figure of the values that are known; None if there are none."""
         known = [value for value in values if value is not None]
         if not known:
             return None
@@ -39,18 +38,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: a method with a rebalancer in one setting, over all its seeds."""
+    """One row of a table: a method with a rebalancer in one setting, over all seeds."""
 
     method: str
     rebalancer: str
     extras: tuple[str, ...]
-    posthoc: str  # the name of an adjustment of the finished model, or empty
-    setting: str  # every other entry of the config but the seed, as text: what rows must share to be compared
+    posthoc: str  # the name of an adjustment of the trained model, or empty
+    setting: str  # all other entries of the config except the seed, as text; only rows with the same setting are compared
     records: tuple[Record, ...]
 
     @property
     def key(self) -> str:
-        """Where the row's figures stand in a record."""
+        """The key of the row's figures in a record."""
         return self.posthoc or "test"
 
     @property
@@ -60,7 +59,7 @@ class Row:
 
     @property
     def bare(self) -> bool:
-        """Whether this is the method without any rebalancing, which the others are compared with."""
+        """Whether this is the method without any rebalancing, with which the other rows are compared."""
         return self.rebalancer == "none" and not self.posthoc
 
     @property
@@ -84,7 +83,18 @@ class Row:
 
 
 def rows(records: Sequence[Record]) -> list[Row]:
-    """Group records into rows, in order of first appearance; a post-hoc row follows the row of the runs that it adjusts."""
+    """Group records into rows, in order of first appearance; a post-hoc row follows the row that it adjusts.
+
+    Args:
+        records: The records of benchmark runs or of a study.
+
+    Raises:
+        InputError: Two runs differ in nothing, not even in their seed.
+
+    Example:
+        >>> for row in rows(finished_in(Path("ltpll-runs/images"))):
+        ...     print(row.label, row.last("balanced_accuracy").percent())
+    """
     groups: dict[tuple[str, str, tuple[str, ...], str], list[Record]] = {}
     for record in records:
         config = record["config"]
@@ -110,21 +120,23 @@ def _check_seeds(group: Sequence[Record]) -> None:
 
 
 def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
-    """What a row gains over its method without rebalancing, in last-epoch balanced accuracy: paired by seed, with its standard error.
+    """The gain of a row over its method without rebalancing, in balanced accuracy at the last epoch.
 
-    Pairing takes out what the draw of data adds to both alike. None if there is nothing to compare with, or only one seed.
+    Runs are paired by seed, which cancels the variation that the draw of data adds to both.
+
+    Returns:
+        The gain and its standard error; None if there is nothing to compare with, or only one seed.
     """
-    other = next(
-        (one for one in table if one.bare and (one.method, one.extras, one.setting) == (row.method, row.extras, row.setting)), None
-    )
-    if other is None or row.bare:
+    setting = (row.method, row.extras, row.setting)
+    reference = next((other for other in table if other.bare and (other.method, other.extras, other.setting) == setting), None)
+    if reference is None or row.bare:
         return None
 
-    def by_seed(one: Row) -> dict[int, float]:
-        return {record["config"]["seed"]: record["last"][one.key]["balanced_accuracy"] for record in one.records}
+    def by_seed(row: Row) -> dict[int, float]:
+        return {record["config"]["seed"]: record["last"][row.key]["balanced_accuracy"] for record in row.records}
 
-    mine, theirs = by_seed(row), by_seed(other)
-    figure = Figure.of(mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys()))
+    mine, without = by_seed(row), by_seed(reference)
+    figure = Figure.of(mine[seed] - without[seed] for seed in sorted(mine.keys() & without.keys()))
     if figure is None or figure.std is None:
         return None
     return figure, figure.std / math.sqrt(figure.n)
@@ -132,7 +144,7 @@ def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of numbers beside others' (such as a paper's): a row is text for each column, and whether to mark its last one."""
+    """A table that compares our numbers with others, such as a paper's: a text per column, and whether to mark the last cell."""
 
     title: str
     columns: Sequence[str]

@@ -1,4 +1,4 @@
-"""Feed: the rows and views of every step of an epoch, which can be left after any step and taken up again by another process."""
+"""Batches: the rows and views of every step of an epoch; an epoch can be interrupted after any step and resumed in another process."""
 
 from __future__ import annotations
 
@@ -15,17 +15,25 @@ from ltpll.training.distributed import World
 T = TypeVar("T")
 
 
-class Draw(Protocol):
-    """Makes views of rows, or only of those in the places given, which are then the same that it makes of all."""
+class DrawViews(Protocol):
+    """Draws the views of some rows, or of only those at the given places; the views of a row are the same in both cases."""
 
     def __call__(self, rows: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]: ...
 
 
-class Feed:
-    """Deals out `n` rows in a random order, `batch_size` at a time, with their views as `draw` makes them.
+class BatchSampler:
+    """Shuffles `n` rows and yields them in batches with their views.
 
-    Views are drawn for `chunk` rows at once, since launches cost the same. So all that is needed to go on in the middle of an epoch
-    are the random states from which its order and the views at hand were drawn, and the number of steps behind.
+    Views are drawn for `chunk` rows at once, because each draw has a fixed cost. To resume in the middle of an epoch, it suffices to know
+    the random states from which the order and the current views were drawn, and the number of steps done.
+
+    Args:
+        n: The number of rows.
+        batch_size: Rows per batch, of all processes together.
+        drop_last: Whether to drop an incomplete last batch; one with fewer rows than processes is always dropped.
+        chunk: Rows per draw of views.
+        generator: The source of the order.
+        world: The processes that train together; each gets the views of its share of every batch.
     """
 
     def __init__(
@@ -33,71 +41,76 @@ class Feed:
     ) -> None:
         self.n = n
         self.size = min(batch_size, n)
-        self.per_draw = max(chunk // self.size, 1)
-        self.rows = n // self.size * self.size if drop_last else n
+        self.batches_per_draw = max(chunk // self.size, 1)
         self.generator = generator
         self.world = world or World()
+        rest = n % self.size
+        self.rows = n - rest if drop_last or rest < self.world.size else n  # each process needs a row
         self.step = 0
-        self._states: dict[str, dict[str, Tensor]] = {}  # of the order and of the views at hand
+        self._states: dict[str, dict[str, Tensor]] = {}  # the random states before the order and the current views were drawn
 
     @property
     def settings(self) -> dict[str, int]:
-        """What has to be the same for another feed to go on in the middle of an epoch."""
-        return {"batch_size": self.size, "batches_per_draw": self.per_draw, "rows": self.rows}
+        """The settings that must be equal to resume in the middle of an epoch."""
+        return {"batch_size": self.size, "batches_per_draw": self.batches_per_draw, "rows": self.rows}
 
-    def batches(self, draw: Draw) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-        """What is left of the epoch: rows of whole batches, views of this process's share; `step` has been counted up when one comes."""
-        order = self._again("order", self._order) if self.step else self._first("order", self._order)
-        for number, rows in enumerate(order.split(self.size * self.per_draw)):
+    def batches(self, draw: DrawViews) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+        """Yield the remaining batches of the epoch: the rows of the whole batch and the views of this process's share.
+
+        `step` is incremented before a batch is yielded.
+        """
+        order = self._redraw("order", self._draw_order) if self.step else self._draw("order", self._draw_order)
+        for number, rows in enumerate(order.split(self.size * self.batches_per_draw)):
             batches = rows.split(self.size)
-            behind = max(self.step - number * self.per_draw, 0)
-            if behind >= len(batches):
+            done = max(self.step - number * self.batches_per_draw, 0)
+            if done >= len(batches):
                 continue
             places = torch.arange(len(rows), device=rows.device).split(self.size)
             shares = [place[self.world.part(len(place))] for place in places]
-            of_these = partial(draw, rows) if self.world.alone else partial(draw, rows, torch.cat(shares))
-            views = self._again("views", of_these) if behind else self._first("views", of_these)
+            draw_views = partial(draw, rows) if self.world.alone else partial(draw, rows, torch.cat(shares))
+            views = self._redraw("views", draw_views) if done else self._draw("views", draw_views)
             sizes = [len(share) for share in shares]
-            for index, *of in list(zip(batches, *(view.split(sizes) for view in views), strict=True))[behind:]:
+            for index, *batch_views in list(zip(batches, *(view.split(sizes) for view in views), strict=True))[done:]:
                 self.step += 1
-                yield index, tuple(of)
+                yield index, tuple(batch_views)
 
     def restart(self) -> None:
-        """The next epoch."""
+        """Begin the next epoch."""
         self.step = 0
 
-    def _order(self) -> Tensor:
+    def _draw_order(self) -> Tensor:
         return torch.randperm(self.n, generator=self.generator, device=self.generator.device)[: self.rows]
 
     # ---- random states ----------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Tensor]:
-        """What to keep of an epoch under way."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """The random states of the current epoch; empty between epochs."""
         return {f"{name}.{key}": tensor for name, state in self._states.items() for key, tensor in state.items()} if self.step else {}
 
-    def load(self, step: int, state: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, step: int, state: Mapping[str, Tensor]) -> None:
+        """Resume after `step` steps of an epoch."""
         self.step = step
         self._states = {}
         for name, tensor in state.items():
-            what, key = name.split(".", 1)
-            self._states.setdefault(what, {})[key] = tensor
+            drawn, key = name.split(".", 1)
+            self._states.setdefault(drawn, {})[key] = tensor
 
-    def _first(self, name: str, draw: Callable[[], T]) -> T:
-        self._states[name] = self._now()
+    def _draw(self, name: str, draw: Callable[[], T]) -> T:
+        self._states[name] = self._random_state()
         return draw()
 
-    def _again(self, name: str, draw: Callable[[], T]) -> T:
-        """The same draw as before, with all random states as they are now afterwards."""
-        now = self._now()
-        self._set(self._states[name])
+    def _redraw(self, name: str, draw: Callable[[], T]) -> T:
+        """Repeat an earlier draw, leaving all random states unchanged."""
+        current = self._random_state()
+        self._set_random_state(self._states[name])
         drawn = draw()
-        self._set(now)
+        self._set_random_state(current)
         return drawn
 
-    def _now(self) -> dict[str, Tensor]:
-        # Views may come from torch's own random state too.
+    def _random_state(self) -> dict[str, Tensor]:
+        # Views may also draw from torch's global random state.
         return {"generator": self.generator.get_state(), **get_random_state(self.generator.device)}
 
-    def _set(self, state: Mapping[str, Tensor]) -> None:
+    def _set_random_state(self, state: Mapping[str, Tensor]) -> None:
         self.generator.set_state(state["generator"])
         set_random_state(state, self.generator.device)

@@ -1,4 +1,4 @@
-"""Checkpoints: tensors and plain values in one safetensors file with a checksum, replaced in one move, never unpickled."""
+"""Checkpoint files: tensors and plain values in one safetensors file with a checksum, replaced atomically, never unpickled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ltpll.errors import CheckpointWarning, InputError, first_line
 from ltpll.files import remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
-IN_HEADER = 1 << 20  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer than that
+MAX_HEADER = 1 << 20  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer
 LONG_VALUES = "ltpll.values"
 ANOTHER = "use another path, or delete it to start again"
 Tensors = dict[str, Tensor]
@@ -26,11 +26,11 @@ Values = dict[str, Any]
 
 
 def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values, keep: Path | None = None) -> None:
-    """With `keep`, a file that is there already takes that name."""
+    """Write a checkpoint file; with `keep`, an existing file is renamed to that path first."""
     flat = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(values)
     header = {"format": FORMAT, "checksum": _checksum(flat, text)}
-    if len(text) <= IN_HEADER:
+    if len(text) <= MAX_HEADER:
         header["values"] = text
     else:
         flat[LONG_VALUES] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
@@ -38,7 +38,16 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values, 
 
 
 def read_checkpoint(path: Path, device: torch.device | str = "cpu", *, advice: str = "") -> tuple[Tensors, Values]:
-    """Tensors and values of a file; `advice` is what to do about one that cannot be used, where deleting it does not help."""
+    """Return the tensors and values of a file.
+
+    Args:
+        path: The file.
+        device: Where to put the tensors.
+        advice: What the user can do about an unusable file, where deleting it does not help.
+
+    Raises:
+        InputError: If the file does not exist, is damaged, or is not a checkpoint of this version.
+    """
     try:
         return _read(path, device)
     except _UnusableError as error:
@@ -46,7 +55,7 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu", *, advice: s
 
 
 class _UnusableError(Exception):
-    """What a file is, and what to do about it."""
+    """Why a file cannot be used, and what to do about it."""
 
     def __init__(self, fact: str, advice: str) -> None:
         super().__init__(fact)
@@ -58,26 +67,26 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                version = " in its present version" if metadata.get("format", "").startswith("ltpll-checkpoint-") else ""
-                raise _UnusableError(f"{path} is not a checkpoint of this program{version}", "delete it or choose another path")
+                version = " of this version" if metadata.get("format", "").startswith("ltpll-checkpoint-") else ""
+                raise _UnusableError(f"{path} is not an ltpll checkpoint{version}", "delete it or choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]
         values = json.loads(text)
         if not isinstance(values, dict):
-            raise ValueError("its values have no names")
+            raise ValueError("its values are not a mapping")
         if metadata["checksum"] != _checksum(tensors, text):
-            raise ValueError("its checksum differs from that of its content")
+            raise ValueError("its checksum does not match its content")
         return tensors, values
     except FileNotFoundError:
         raise InputError(f"There is no checkpoint {path}.") from None
     except _UnusableError:
         raise
-    except Exception as error:  # of safetensors, of its header's JSON or of a type that torch has not
+    except Exception as error:  # from safetensors, the JSON of its header, or a dtype that torch does not know
         raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})", "delete it to start again") from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    """Of everything in a checkpoint, so that no damaged byte goes unnoticed: safetensors itself only checks the sizes."""
+    """A checksum of the whole content, which detects every damaged byte; safetensors itself only checks sizes."""
     total = zlib.crc32(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name].cpu()
@@ -86,49 +95,52 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     return f"{total:08x}"
 
 
-# ---- a checkpoint and the one before it ------------------------------------------------------------------------------
+# ---- a checkpoint and the previous one -------------------------------------------------------------------------------
 
 
-def before_it(path: Path) -> Path:
-    """Where the checkpoint that was written before the one at `path` lies."""
+def previous_checkpoint(path: Path) -> Path:
+    """The path of the checkpoint that was written before the one at `path`."""
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
 def has_checkpoint(path: Path) -> bool:
-    return path.exists() or before_it(path).exists()
+    """Whether there is a checkpoint or a previous one."""
+    return path.exists() or previous_checkpoint(path).exists()
 
 
 def add_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values) -> None:
-    """Write a checkpoint and keep the one before it."""
+    """Write a checkpoint and keep the previous one."""
     remove_leftovers(path.parent, path.name)
-    write_checkpoint(path, tensors, values, keep=before_it(path))
+    write_checkpoint(path, tensors, values, keep=previous_checkpoint(path))
 
 
 def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tuple[Tensors, Values]:
-    """The newest checkpoint that is whole and that `check` has nothing against; it says what it has.
+    """Return the newest intact checkpoint that passes `check`, which returns the reason why one cannot be used.
 
-    One that is passed over is warned of, and set aside so that it does not take the place of a good one when the next one is written.
+    If a newer one is unusable, a warning says so, and it is renamed, so that it does not replace a good one at the next save.
     """
     refused: list[tuple[Path, _UnusableError]] = []
-    for place in (path, before_it(path)):
+    for place in (path, previous_checkpoint(path)):
         if not place.exists():
             continue
         try:
             tensors, values = _read(place)
-            if against := check(tensors, values):
-                raise _UnusableError(f"The checkpoint {place} {against}", ANOTHER)
+            if reason := check(tensors, values):
+                raise _UnusableError(f"The checkpoint {place} {reason}", ANOTHER)
         except _UnusableError as error:
             refused.append((place, error))
             continue
         for bad, why in refused:
             aside = path.with_name(f"{path.stem}.refused{path.suffix}")
             bad.replace(aside)
-            warnings.warn(f"{why.fact}: it now lies in {aside.name}, and the one before it is used.", CheckpointWarning, stacklevel=3)
+            warnings.warn(
+                f"{why.fact}: it was renamed to {aside.name}, and the previous checkpoint is used.", CheckpointWarning, stacklevel=3
+            )
         return tensors, values
     if not refused:
         raise InputError(f"There is no checkpoint {path}.")
     first = refused[0][1]
-    if len(refused) == 1 or first.advice == ANOTHER:  # with which the one before it is another training's, too
+    if len(refused) == 1 or first.advice == ANOTHER:  # then the previous one belongs to another training, too
         raise InputError(f"{first.fact}: {first.advice}.")
     raise InputError(f"{'; '.join(why.fact for _, why in refused)}: delete both to start again, or use another path.")
 
@@ -137,24 +149,25 @@ def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tu
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with a prefix before their names."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
 def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The other way round."""
+    """Return the tensors whose names start with the prefix, without it."""
     return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
 def check_fits(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that are not the modules' own in names and shapes; the modules may be on the device "meta", without any memory."""
+    """Raise a ValueError if names and shapes differ from those of the modules, which may be on the device "meta" and need no memory."""
     expected = {key: value.shape for name, module in modules.items() for key, value in with_prefix(name, module.state_dict()).items()}
     for key, shape in expected.items():
         if key not in tensors or tensors[key].shape != shape:
-            raise ValueError(f"its {key} is missing or of another shape than {tuple(shape)}")
+            raise ValueError(f"its {key} is missing or does not have the shape {tuple(shape)}")
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """An optimizer's state (momenta), by number of parameter; its settings are the trainer's to set."""
+    """The state of an optimizer (momenta) by parameter number, without its settings."""
     found: dict[str, Tensor] = {}
     for number, state in optimizer.state_dict()["state"].items():
         found |= with_prefix(f"optimizer.{number}", {name: value for name, value in state.items() if isinstance(value, Tensor)})
@@ -162,6 +175,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Restore what `optimizer_tensors` returned."""
     state: dict[int, dict[str, Tensor]] = {}
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for name, tensor in under_prefix("optimizer", tensors).items():
@@ -169,8 +183,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
         if tensor.ndim:
             parameter = parameters[int(number)]
             if tensor.shape != parameter.shape:
-                raise ValueError(f"the optimizer's {name} has another shape than its parameter")
-            # In the parameter's order in memory, which a file does not keep and the fused optimizer insists on.
+                raise ValueError(f"the optimizer's {name} does not have the shape of its parameter")
+            # In the memory layout of the parameter, which files do not keep and the fused optimizer requires.
             tensor = torch.empty_like(parameter).copy_(tensor)
         state.setdefault(int(number), {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,4 +1,4 @@
-"""Checks: combinations and data that make no sense, refused before training with a sentence that says why."""
+"""Compatibility: parts and data that do not fit together are refused before training, with a reason."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from ltpll.views import Views, ViewSource
 
 
 def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: ViewSource) -> None:
-    """Refuse parts that do not go together."""
+    """Raise an InputError if the parts cannot be combined; warn if their combination makes no sense."""
     if method.why_no_rebalancer and not isinstance(rebalancer, NoRebalancing):
-        raise InputError(f"The method {method.name!r} cannot take the rebalancer {rebalancer.name!r}: {method.why_no_rebalancer}")
+        raise InputError(
+            f"The method {method.name!r} cannot be combined with the rebalancer {rebalancer.name!r}: {method.why_no_rebalancer}"
+        )
     try:
         with torch.no_grad():
             length = len(rebalancer.log_prior(head))
     except RuntimeError:
         raise InputError(
-            f"The rebalancer {rebalancer.name!r} was made for another model: this one's head takes {head.in_features} features."
+            f"The rebalancer {rebalancer.name!r} was created for another model: this one's head takes {head.in_features} features."
         ) from None
     if length != head.out_features:
         raise InputError(f"The rebalancer's prior has {length} classes, but the model's head has {head.out_features}.")
     if len(set(method.views)) > 1 and isinstance(views, Views) and not (views.weak or views.strong):
         warnings.warn(
-            f"The method {method.name!r} compares a weak with a strong view, but `views` changes nothing, so both are the same: "
-            "give views=Views(weak=…, strong=…).",
+            f"The method {method.name!r} compares a weak with a strong view, but without augmentation both are equal: "
+            "pass views=Views(weak=…, strong=…).",
             InputWarning,
             stacklevel=3,
         )
 
 
 def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
-    """Refuse training data that do not fit the model or each other, or that nothing can be learned from."""
+    """Raise an InputError if the data do not fit the model or each other, or if nothing can be learned from them."""
     if len(inputs) != len(sets):
         raise InputError(f"There are {len(inputs)} rows of features but {len(sets)} candidate sets: they must be the same rows.")
     if sets.n_classes != head.out_features:

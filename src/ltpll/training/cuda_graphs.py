@@ -1,9 +1,9 @@
-"""The engine: training steps and views recorded once as CUDA graphs and replayed, so that the device never waits for Python."""
+"""CUDA graphs: training steps and views are recorded once and replayed, so that the device never waits for Python."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,24 @@ import torch
 from torch import Tensor
 
 from ltpll.errors import InputError
+from ltpll.training.batches import DrawViews
 from ltpll.training.distributed import World, is_loss_of_a_process
+from ltpll.training.nonfinite import StepFunction
 
 ENGINES = ("auto", "eager", "captured", "compiled")
 
-# Real calls before recording: compilation, cuDNN's choice of algorithms and the optimizer's buffers happen in them.
-WARM_UP = 3
+# Ordinary calls before recording: compilation, cuDNN's choice of algorithms and the optimizer's buffers happen in them.
+WARM_UP_CALLS = 3
 
 
 def chosen_engine(engine: str, device: torch.device, world: World | None = None) -> str:
-    """The engine that "auto" stands for on this device, and in this world; one that cannot run there is refused."""
+    """Return the engine that "auto" stands for on this device, or check that the named one can run.
+
+    Raises:
+        InputError: If the engine is unknown, needs a GPU, or cannot be used by several processes.
+    """
     if engine not in ENGINES:
-        raise InputError(f"There is no engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
+        raise InputError(f"Unknown engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
     if engine in ("captured", "compiled") and device.type != "cuda":
         raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
     world = world or World()
@@ -40,103 +46,124 @@ class _Recording:
 
 
 @contextmanager
-def alongside(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """Work that nothing on the current stream waits for before the end of the step, beside it on another; without one, just there.
-
-    Whatever the work reads has to stay in memory until the current stream waits for the other one.
-    """
-    if stream is None:
-        yield
-        return
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        yield
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Without Python's garbage collection, which may drop an earlier training's graphs, and so end a recording that is under way."""
-    collects = gc.isenabled()
+def _no_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection, which could free the graphs of an earlier training and so abort the current recording."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if enabled:
             gc.enable()
 
 
-class Captured:
-    """Calls `work(*inputs)` by replaying a recording of it; the result is overwritten by the next call.
+class GraphedFunction:
+    """Calls `function(*inputs)` by replaying a recording of it; the result is overwritten by the next call.
 
-    A recording holds for one `phase` (whatever Python decides inside the work: targets refined or not, which extras are active) and
-    one set of shapes. The first calls run as they are and count like all others; recording itself executes nothing.
+    A recording is valid for one `phase` (everything that Python decides inside the function: whether targets are refined, which extras
+    are active) and one set of shapes. The first calls run normally and count like all others; recording itself executes nothing.
     """
 
-    def __init__(self, work: Callable[..., Any], generator: torch.Generator, alone: bool = True) -> None:
-        self.work = work
+    def __init__(self, function: Callable[..., Any], generator: torch.Generator, alone: bool = True) -> None:
+        self.function = function
         self.generator = generator
-        # Where processes talk to each other a thread of NCCL's asks the device how far it is, also during a recording.
+        # With several processes, a thread of NCCL queries the device even during a recording.
         self._mode: dict[str, Any] = {} if alone else {"capture_error_mode": "thread_local"}
-        self._recordings: dict[Hashable, _Recording] = {}
-        self._seen: dict[Hashable, int] = {}
+        self.recordings: dict[Hashable, _Recording] = {}
+        self._n_calls: dict[Hashable, int] = {}
         self._stream = torch.cuda.Stream(generator.device)
 
     def __call__(self, *inputs: Tensor, phase: Hashable = None) -> Any:
-        key = (phase, *(one.shape for one in inputs))
-        recording = self._recordings.get(key)
+        key = (phase, *(tensor.shape for tensor in inputs))
+        recording = self.recordings.get(key)
         if recording is None:
-            if self._seen.setdefault(key, 0) < WARM_UP:
-                self._seen[key] += 1
-                return self._aside(inputs)
-            recording = self._recordings[key] = self._record(inputs)
+            if self._n_calls.setdefault(key, 0) < WARM_UP_CALLS:
+                self._n_calls[key] += 1
+                return self._warm_up(inputs)
+            recording = self.recordings[key] = self._record(inputs)
         for held, given in zip(recording.inputs, inputs, strict=True):
             held.copy_(given)
         recording.graph.replay()
         return recording.outputs
 
-    def forget(self) -> None:
-        """Drop all recordings; the next calls make them anew."""
-        self._recordings.clear()
-        self._seen.clear()
+    def clear(self) -> None:
+        """Delete all recordings; the next calls record again."""
+        self.recordings.clear()
+        self._n_calls.clear()
 
-    def _aside(self, inputs: tuple[Tensor, ...]) -> Any:
-        """A plain call on a stream of its own, as recording requires of the calls before it."""
+    def _warm_up(self, inputs: tuple[Tensor, ...]) -> Any:
+        """Make an ordinary call on a separate stream, as recording requires of the calls before it."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            outputs = self.work(*inputs)
+            outputs = self.function(*inputs)
         torch.cuda.current_stream().wait_stream(self._stream)
         return outputs
 
     def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
-        held = tuple(one.clone() for one in inputs)
+        held = tuple(tensor.clone() for tensor in inputs)
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.generator)  # so that every replay draws anew
+        graph.register_generator_state(self.generator)  # so that every replay draws new random numbers
         try:
-            with _nothing_collected(), torch.cuda.graph(graph, stream=self._stream, **self._mode):
-                outputs = self.work(*held)
+            with _no_garbage_collection(), torch.cuda.graph(graph, stream=self._stream, **self._mode):
+                outputs = self.function(*held)
         except RuntimeError as error:
             raise InputError(
-                "This training step cannot be recorded as a CUDA graph, since something in it waits for the device "
+                "This training step cannot be recorded as a CUDA graph, because something in it synchronises with the device "
                 "(such as .item() in the model or its views): choose engine='eager'."
             ) from error
-        # The numbers that a replay draws depend on where the generator stands, which torch keeps on the device and has just set for the
-        # recording, on the stream of the recording; on a busy device a replay could otherwise come before that, and draw others.
+        # torch has just set the generator's offset on the recording's stream. Without this wait, a replay on a busy device could start
+        # before that and draw different numbers.
         torch.cuda.current_stream().wait_stream(self._stream)
         return _Recording(graph, held, outputs)
 
 
-@contextmanager
-def dropped_behind(recorded: Captured | None, world: World) -> Iterator[None]:
-    """Recordings in which processes talk to each other do not outlive a training: until they are gone NCCL cannot end.
+class Runner:
+    """Runs training steps and draws views: directly with the engine "eager", as replayed CUDA graphs otherwise.
 
-    But one that waits for a process which is lost would never be gone.
+    Args:
+        step: The training step.
+        draw: Draws the views of some rows.
+        phase: Returns everything that Python decides inside a step; one graph is recorded for each value.
+        engine: A chosen engine.
+        generator: The generator that steps and views draw from.
+        world: The processes that train together.
     """
-    lost = False
-    try:
-        yield
-    except RuntimeError as error:
-        lost = is_loss_of_a_process(error)
-        raise
-    finally:
-        if recorded is not None and not (lost or world.alone):
-            recorded.forget()
+
+    def __init__(
+        self,
+        step: StepFunction,
+        draw: DrawViews,
+        phase: Callable[[], Hashable],
+        engine: str,
+        generator: torch.Generator,
+        world: World,
+    ) -> None:
+        self.world = world
+        self.step, self.draw = step, draw
+        self.graphed_step: GraphedFunction | None = None
+        if engine != "eager":
+            graphed_step = self.graphed_step = GraphedFunction(lambda index, *views: step(index, views), generator, world.alone)
+            graphed_draw = GraphedFunction(draw, generator, world.alone)
+
+            def replay_step(index: Tensor, views: Sequence[Tensor]) -> Tensor:
+                loss: Tensor = graphed_step(index, *views, phase=phase())
+                return loss
+
+            self.step = replay_step
+            self.draw = lambda rows, places=None: graphed_draw(rows) if places is None else graphed_draw(rows, places)
+
+    @contextmanager
+    def releasing_graphs(self) -> Iterator[None]:
+        """Delete graphs in which processes communicate when training ends: NCCL cannot shut down before they are gone.
+
+        After the loss of a process they are kept, because deleting a graph that waits for the lost process blocks forever.
+        """
+        lost = False
+        try:
+            yield
+        except RuntimeError as error:
+            lost = is_loss_of_a_process(error)
+            raise
+        finally:
+            if self.graphed_step is not None and not (lost or self.world.alone):
+                self.graphed_step.clear()

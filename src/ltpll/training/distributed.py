@@ -1,4 +1,4 @@
-"""Several processes that train one run: each computes its part of every batch, and all hold the same targets, priors and weights."""
+"""Distributed training: several processes compute shares of every batch and hold the same weights, targets and priors."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ from torch.nn.parallel import DistributedDataParallel
 from ltpll.errors import InputError
 from ltpll.interfaces import Outputs
 from ltpll.training.peer_failure import Lifeline, give_up
+from ltpll.training.signals import DelayedSignals
 
-PATIENCE = 25.0  # seconds that a process waits within a step for one that may be dead; long steps are far shorter
-MORE_PATIENCE = 3600.0  # the same where one of them has work of its own: reading, judging, writing
-EVERY = 1.0  # seconds or so between two exchanges of signals
+STEP_TIMEOUT = 25.0  # seconds that a process waits within a step for another; steps are far shorter
+CONTROL_TIMEOUT = 3600.0  # the same where one process may read, evaluate or write meanwhile
+SIGNAL_INTERVAL = 1.0  # approximate seconds between two exchanges of signals
 
 
 class World:
-    """Number `rank` of `size` processes; the only one of one process where nothing was said.
+    """The processes that train together, seen from process number `rank` of `size`; by default a single process.
 
-    What is agreed on goes through the group `control`, which need not be that of the gradients.
+    Args:
+        rank: The number of this process, from 0.
+        size: The number of processes.
+        control: The process group for decisions, which may differ from the group for gradients.
     """
 
     def __init__(self, rank: int = 0, size: int = 1, control: dist.ProcessGroup | None = None) -> None:
@@ -38,31 +42,32 @@ class World:
         self.lifeline: Lifeline | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> World:
-        return self  # a layer that has one can be copied; a group of processes cannot
+        return self  # so that layers that hold a world can be copied
 
     @property
     def alone(self) -> bool:
+        """Whether there is only one process."""
         return self.size == 1
 
     @property
     def first(self) -> bool:
-        """The one that writes."""
+        """Whether this is the process that writes files."""
         return self.rank == 0
 
     def part(self, n: int) -> slice:
-        """The share of n rows that this process computes; shares differ by one row at most, and none is left out or counted twice."""
+        """This process's share of n rows; the shares differ by at most one row and cover every row once."""
         return slice(*self._bounds(n, self.rank))
 
     def _bounds(self, n: int, rank: int) -> tuple[int, int]:
         return n * rank // self.size, n * (rank + 1) // self.size
 
     def rows(self, part: Tensor, n: int) -> Tensor:
-        """All n rows on every process, in order, from the shares of all."""
+        """Gather the shares of all processes: returns all n rows, in order, on every process."""
         if self.alone:
             return part
         bounds = [self._bounds(n, rank) for rank in range(self.size)]
         sizes = [stop - start for start, stop in bounds]
-        # Shares of one size, since that is all that gloo can gather.
+        # Padded to equal sizes, because gloo gathers nothing else.
         padded = part.new_zeros((max(sizes), *part.shape[1:]))
         padded[: len(part)] = part
         found = [torch.empty_like(padded) for _ in range(self.size)]
@@ -70,15 +75,19 @@ class World:
         return torch.cat([one[:size] for one, size in zip(found, sizes, strict=True)])
 
     def outputs(self, outputs: Outputs, sizes: Sequence[int]) -> Outputs:
-        """What the network says of all rows, from what it says of the shares; `sizes` has the number of rows of each view.
+        """Gather the network's outputs, so that every process can compute the loss of the whole batch.
 
-        Every process can then compute the loss of the whole batch. Gradients come back to the rows that are this process's own, so
-        many times as there are processes, since DistributedDataParallel takes the mean over them where the sum is wanted.
+        Gradients flow back to this process's own rows, multiplied by the number of processes, because DistributedDataParallel averages
+        gradients where the sum is needed.
+
+        Args:
+            outputs: The outputs of this process's shares.
+            sizes: The total number of rows of each view.
         """
         if self.alone:
             return outputs
         parts = (*outputs.logits, *outputs.features)
-        if len(set(sizes)) == 1:  # sent as one, since what takes time are the messages
+        if len(set(sizes)) == 1:  # one message for all, because the number of messages determines the time
             whole = _Gather.apply(torch.cat(parts, dim=1), self, sizes[0]).split([part.shape[1] for part in parts], dim=1)
         else:
             whole = tuple(_Gather.apply(part, self, n) for part, n in zip(parts, (*sizes, *sizes), strict=True))
@@ -86,11 +95,11 @@ class World:
         return Outputs(tuple(whole[:n_views]), tuple(whole[n_views:]))
 
     def views(self, views: Sequence[Tensor], n: int) -> Sequence[Tensor]:
-        """The same of views, which are not sent around before somebody looks at them."""
+        """Views of the whole batch, which are gathered only when they are accessed."""
         return views if self.alone else _Gathered(views, self, n)
 
     def shares(self, views: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], list[int]]:
-        """This process's share of each of the views, and how many rows each has in all."""
+        """This process's share of each view, and the total number of rows of each."""
         if isinstance(views, _Gathered):
             return tuple(views.own), [views.n] * len(views)
         return tuple(view[self.part(len(view))] for view in views), [len(view) for view in views]
@@ -103,7 +112,7 @@ class World:
         return value
 
     def summed(self, value: Tensor) -> Tensor:
-        """The same inside a loss: gradients of all processes come back through it."""
+        """The sum over all processes, with gradients."""
         if self.alone:
             return value
         found: Tensor = dist.nn.functional.all_reduce(value)
@@ -111,14 +120,14 @@ class World:
 
     @property
     def can_be_recorded(self) -> bool:
-        """Whether what the processes say to each other can be part of a CUDA graph."""
+        """Whether communication between the processes can be part of a CUDA graph."""
         return self.alone or dist.get_backend() == "nccl"
 
-    def mean_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Make the gradients the mean over all processes, with one message for all of a kind.
+    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Replace gradients by their mean over all processes, with one message per dtype.
 
-        For steps that are recorded, which DistributedDataParallel's hooks are not made for. It sends while the backward pass still
-        goes on; here the message waits for its end.
+        This is for steps recorded as CUDA graphs, which DistributedDataParallel's hooks do not support. Unlike them, it starts only
+        after the backward pass.
         """
         if self.alone:
             return
@@ -129,7 +138,7 @@ class World:
         for dtype, pairs in kinds.items():
             flat = torch.empty(sum(one.numel() for one, _ in pairs), dtype=dtype, device=pairs[0][0].device)
             parts = zip(pairs, flat.split([one.numel() for one, _ in pairs]), strict=True)
-            # In each parameter's order in memory, as the fused optimizer wants it.
+            # In the memory layout of each parameter, as the fused optimizer requires.
             means = [part.as_strided(one.shape, torch.empty_like(one).stride(), part.storage_offset()) for (one, _), part in parts]
             torch._foreach_copy_(means, [gradient for _, gradient in pairs])
             dist.all_reduce(flat)
@@ -137,27 +146,27 @@ class World:
             for (one, _), mean in zip(pairs, means, strict=True):
                 one.grad = mean
 
-    def shared(self, model: nn.Module) -> nn.Module:
-        """The model so that its gradients are the mean over all processes; it starts from the first one's weights."""
+    def data_parallel(self, model: nn.Module) -> nn.Module:
+        """Wrap the model so that its gradients are averaged over all processes."""
         if self.alone:
             return model
-        # Statistics of batch norm are put together at the end of every epoch; sending them before each pass would change what an
-        # earlier pass of the same step still needs. What says so has got another name in newer versions of torch.
+        # Batch norm statistics are synchronised at the end of every epoch; broadcasting them before each pass would change what an
+        # earlier pass of the same step still needs. Newer versions of torch have renamed the option.
         known = inspect.signature(DistributedDataParallel).parameters
-        said = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-        options: dict[str, Any] = {said: False}
-        # A convolution of one pixel has weights whose order in memory can be described in two ways, of which torch warns in vain.
+        option = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {option: False}
+        # The weights of a 1 × 1 convolution have two equivalent memory layouts, about which torch warns needlessly.
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         return DistributedDataParallel(model, **options)
 
-    def give(self, model: nn.Module) -> None:
-        """The first process's weights and statistics to all."""
+    def broadcast_weights(self, model: nn.Module) -> None:
+        """Copy the first process's weights and buffers to all processes."""
         if not self.alone:
             for tensor in (*model.parameters(), *model.buffers()):
                 dist.broadcast(tensor.detach(), src=0)
 
-    def put_together(self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor) -> None:
-        """One state on all processes: the mean of the network's statistics, and for all else, which all compute alike, the first one's."""
+    def synchronise(self, network: nn.Module, parts: Iterable[nn.Module], targets: Tensor) -> None:
+        """Make the state equal on all processes: average the network's buffers, and copy the rest from the first process."""
         if self.alone:
             return
         for buffer in network.buffers():
@@ -168,15 +177,15 @@ class World:
             dist.broadcast(tensor.detach(), src=0)
 
     def largest(self, mine: int) -> int:
-        """The largest number that any process has."""
+        """The largest of the numbers of all processes."""
         if self.alone:
             return mine
-        said = [mine] * self.size
-        dist.all_gather_object(said, mine, group=self._control)
-        return max(said)
+        numbers = [mine] * self.size
+        dist.all_gather_object(numbers, mine, group=self._control)
+        return max(numbers)
 
     def agreed(self, value: Any) -> Any:
-        """What the first process says, on all of them."""
+        """Return the first process's value on all processes."""
         if self.alone:
             return value
         held = [value]
@@ -184,36 +193,49 @@ class World:
         return held[0]
 
     def leave(self) -> None:
-        """Called when this process has nothing left to do with others but to wait for them, and is not missed if it dies."""
+        """Announce that this process is done: the others no longer need it."""
         if self.lifeline:
             self.lifeline.leave()
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes have arrived here."""
         if not self.alone:
             dist.barrier(group=self._control)
 
 
-class Exchange:
-    """Lets all processes know what one of them was told, about once a second, and after the same call everywhere."""
+_current = World()
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._left, self._calls, self._began = 1, 0, time.monotonic()
 
-    def __call__(self, mine: int) -> int:
-        """The largest number that any process has; 0 between two exchanges. Called by all of them equally often."""
+def current_world() -> World:
+    """The processes that this one trains with: those of the surrounding `world_of_torchrun` block, or this process alone."""
+    return _current
+
+
+class SharedSignals:
+    """Tells all processes about a signal that one of them received, about once per second and after the same step everywhere."""
+
+    def __init__(self, signals: DelayedSignals, world: World) -> None:
+        self._signals, self._world = signals, world
+        self._remaining, self._calls, self._started = 1, 0, time.monotonic()
+
+    def __call__(self) -> bool:
+        """Whether any process has a pending signal; all processes must call this equally often."""
+        number = self._largest(self._signals.pending())
+        self._signals.add(number)
+        return number > 0  # signals that arrived since then are left for the next call, so that all processes stop after the same step
+
+    def _largest(self, mine: int) -> int:
         if self._world.alone:
             return mine
         self._calls += 1
-        self._left -= 1
-        if self._left > 0:
+        self._remaining -= 1
+        if self._remaining > 0:
             return 0
         number = self._world.largest(mine)
-        # As many calls as the first process makes in that time; not many more than before, since the first steps may be slow or fast.
-        pace = self._calls / max(time.monotonic() - self._began, 1e-9)
-        self._left = self._world.agreed(max(1, min(int(pace * EVERY), 2 * self._calls)))
-        self._calls, self._began = 0, time.monotonic()
+        # As many calls as the first process makes in the interval, but at most twice as many as before: the first steps may be unusual.
+        pace = self._calls / max(time.monotonic() - self._started, 1e-9)
+        self._remaining = self._world.agreed(max(1, min(int(pace * SIGNAL_INTERVAL), 2 * self._calls)))
+        self._calls, self._started = 0, time.monotonic()
         return number
 
 
@@ -231,7 +253,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _Gathered(Sequence[Tensor]):
-    """Views of all rows, each gathered when it is looked at."""
+    """Views of all rows, each gathered when it is accessed."""
 
     def __init__(self, own: Sequence[Tensor], world: World, n: int) -> None:
         self.own, self.n, self._world = own, n, world
@@ -256,10 +278,12 @@ class _Gathered(Sequence[Tensor]):
 
 @contextmanager
 def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple[World, str]]:
-    """The world that `torchrun` started this process in, and the device that is this process's own; alone without torchrun.
+    """Join the processes that `torchrun` started, and yield them with this process's device; without torchrun, a single process.
 
-    A process that loses another one `say`s so and ends with status 1, also where it hangs because of that.
+    Inside the block, `current_world` returns these processes. If another process is lost, this one reports it with `say` and exits with
+    status 1, even if it hangs.
     """
+    global _current
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield World(), device
         return
@@ -268,17 +292,18 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
     if on_cuda:
         if local >= torch.cuda.device_count():
             raise InputError(
-                f"There are {torch.cuda.device_count()} GPUs here, but torchrun started {local + 1} processes or more: start fewer."
+                f"torchrun started at least {local + 1} processes for {torch.cuda.device_count()} GPUs: start fewer processes."
             )
         device = f"cuda:{local}"
         torch.cuda.set_device(local)
-    dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=PATIENCE))
+    dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=STEP_TIMEOUT))
     lifeline = None
     try:
-        # On the processors, so that nobody waits for a GPU.
-        world = World(rank, size, dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=MORE_PATIENCE)))
+        # Decisions are exchanged between CPUs, so that nothing waits for a GPU.
+        world = World(rank, size, dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT)))
         if size > 1:
             lifeline = world.lifeline = Lifeline(rank, size, os.environ["MASTER_ADDR"], world.agreed, say)
+        _current = world
         yield world, device
         world.leave()
     except BaseException as error:
@@ -290,11 +315,12 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
             lifeline.fail()
         raise
     finally:
+        _current = World()
         dist.destroy_process_group()
 
 
 def _comes_from_a_loss(error: BaseException | None) -> bool:
-    """Whether it was raised because of the loss of a process, or while that was being dealt with: torchrun tells the others to end."""
+    """Whether an error was caused by the loss of a process, or was raised while handling one: torchrun terminates the others."""
     while error is not None:
         if isinstance(error, RuntimeError) and is_loss_of_a_process(error):
             return True
@@ -303,8 +329,8 @@ def _comes_from_a_loss(error: BaseException | None) -> bool:
 
 
 def is_loss_of_a_process(error: RuntimeError) -> bool:
-    """Whether an error says that another process did not answer; what gloo raises has no type of its own."""
+    """Whether an error means that another process did not answer; gloo's errors have no type of their own."""
     signs = ("gloo", "connection closed", "connection reset", "timed out", "nccl", "socket")
     text = str(error).lower()
-    # What NCCL calls so is a GPU that two processes were given, or the like.
+    # NCCL reports, for example, a GPU that is used by two processes as invalid usage.
     return "invalid usage" not in text and (isinstance(error, dist.DistError) or any(sign in text for sign in signs))

@@ -1,32 +1,35 @@
-"""Finite numbers: which rows of a step have others, what is said then, and how a step that has any can be made to change nothing."""
+"""Non-finite numbers: finding them in a training step, and stopping the training or skipping the batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from ltpll.errors import NotFiniteError
+from ltpll.errors import InputError, NotFiniteError
+from ltpll.targets import Targets
+
+StepFunction = Callable[[Tensor, Sequence[Tensor]], Tensor]
+"""A training step: takes row numbers and their views, returns the loss."""
 
 
 def rows_not_finite(parts: Sequence[Tensor]) -> Tensor:
-    """Which rows, (batch,), have a number that is not finite in one of the (batch, …) parts."""
-    # Zero times a number is NaN if that is not finite, and a sum with a NaN is one; fewer kernels than asking each number.
+    """Return which rows, (batch,), have a non-finite number in one of the (batch, …) parts."""
+    # Zero times a non-finite number is NaN, and so is any sum with it: fewer kernels than testing each number.
     return torch.cat([*parts], dim=1).mul_(0).sum(1) != 0
 
 
 def not_finite(what: str, epoch: int, step: int | None, rows: Sequence[int], lr: float) -> NotFiniteError:
-    """The error that says where training met a number that is not finite; epochs and steps count from 1."""
+    """Return the error that says where a non-finite number was found; epochs and steps count from 1."""
     where = f"epoch {epoch}" + ("" if step is None else f", step {step}")
-    shown = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
-    of = f", for row{'s' if len(rows) > 1 else ''} {shown}" if rows else ""
-    where_to_look = "these rows" if rows else "the features"
+    listed = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
+    of_rows = f", for row{'s' if len(rows) > 1 else ''} {listed}" if rows else ""
     return NotFiniteError(
-        f"{what} not finite in {where}{of}: lower the learning rate (now {lr:g}), look for extreme values in {where_to_look}, "
-        "or have such batches dropped (on_nan='skip', ltpll train --on-nan skip).",
+        f"{what} not finite in {where}{of_rows}: lower the learning rate (now {lr:g}), look for extreme values in "
+        f"{'these rows' if rows else 'the features'}, or skip such batches (on_nan='skip', --on-nan skip on the command line).",
         epoch=epoch,
         step=step,
         rows=rows,
@@ -35,13 +38,13 @@ def not_finite(what: str, epoch: int, step: int | None, rows: Sequence[int], lr:
 
 @torch.no_grad()
 def all_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether every number of every tensor is finite; waits for the device once."""
+    """Return whether all numbers of all tensors are finite; synchronises with the device once."""
     sums = [(tensor * 0).sum() for tensor in tensors if tensor.is_floating_point()]
     return not sums or bool((torch.stack([each.float() for each in sums]) == 0).all())
 
 
 def finite_throughout(value: Any) -> bool:
-    """Whether every number in a record of plain values is finite."""
+    """Return whether all numbers in a record of plain values are finite."""
     if isinstance(value, Mapping):
         return all(map(finite_throughout, value.values()))
     if isinstance(value, (list, tuple)):
@@ -49,91 +52,132 @@ def finite_throughout(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-class Watch:
-    """Remembers the rows that were not finite, and ends the training if there are any.
+class StopOnNonFinite:
+    """Ends the training with an error that names the step and the rows.
 
-    Where steps are not looked at one by one, since looking means to wait for the device, it remembers those of the first bad step of an
-    epoch, and its number: in the steps behind it hardly anything is finite any more.
+    On a CPU every step is checked. On a GPU a check would force a synchronisation, so the rows and the number of the first bad step are
+    kept on the device and checked once per epoch; after that step hardly anything is finite any more.
     """
 
-    def __init__(self, n: int, lr: float, device: torch.device) -> None:
-        self.rows = torch.zeros(n, dtype=torch.bool, device=device)
+    counts_skipped = False
+
+    def __init__(self, lr: float, device: torch.device) -> None:
         self.lr = lr
-        self.looks = device.type == "cpu"
-        self._steps, self._first = torch.zeros(2, dtype=torch.int64, device=device).unbind()
+        self.device = device
+        self.checks_every_step = device.type == "cpu"
+        self.n_skipped = torch.zeros((), device=device)  # always zero
+        self._step, self._first_bad_step = torch.zeros(2, dtype=torch.int64, device=device).unbind()
 
-    def start(self, step: int) -> None:
-        """An epoch begins, or goes on behind so many steps."""
-        self._steps.fill_(step)
+    def reset(self, n_rows: int) -> None:
+        """Called before training on `n_rows` rows."""
+        self.rows = torch.zeros(n_rows, dtype=torch.bool, device=self.device)
+        self._first_bad_step.zero_()
 
-    def note(self, index: Tensor, rows: Tensor) -> None:
-        """Called once in every step with the rows in it and which of them are not finite."""
-        if self.looks:
-            self.rows[index] = rows
+    def guard(self, step: StepFunction, targets: Targets) -> StepFunction:
+        """Return the step unchanged."""
+        return step
+
+    def start_epoch(self, step: int) -> None:
+        """Called when an epoch starts, or resumes after `step` steps."""
+        self._step.fill_(step)
+
+    def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
+        """Called once per step, before the backward pass, with the batch's rows and (batch, …) tensors that must be finite."""
+        bad = rows_not_finite(parts)
+        if self.checks_every_step:
+            self.rows[index] = bad
             return
-        self._steps += 1
-        new = rows & (self._first == 0)
+        self._step += 1
+        new = bad & (self._first_bad_step == 0)
         self.rows[index] = new
-        self._first.copy_(torch.where(new.any(), self._steps, self._first))
+        self._first_bad_step.copy_(torch.where(new.any(), self._step, self._first_bad_step))
 
     def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
-        """Look at one step."""
-        if not math.isfinite(loss) or bool(self.rows[index].any()):
-            self._refuse(index, epoch, step)
+        """Raise an error if this step was not finite; does nothing where a check would force a synchronisation."""
+        if self.checks_every_step and (not math.isfinite(loss) or bool(self.rows[index].any())):
+            self._fail(index, epoch, step)
 
-    def check(self, total: Tensor, epoch: int) -> None:
-        """Look at all steps so far, whose losses sum to `total`."""
-        if not math.isfinite(total) or bool(self.rows.any()):
-            self._refuse(None, epoch, int(self._first) or None)
+    def check_epoch(self, loss_sum: Tensor, epoch: int) -> None:
+        """Raise an error if any step so far was not finite."""
+        if not math.isfinite(loss_sum) or bool(self.rows.any()):
+            self._fail(None, epoch, int(self._first_bad_step) or None)
 
-    def _refuse(self, index: Tensor | None, epoch: int, step: int | None) -> NoReturn:
+    def _fail(self, index: Tensor | None, epoch: int, step: int | None) -> NoReturn:
         rows = torch.nonzero(self.rows).flatten().tolist()
         what = "The network's logits, or the targets refined from them, are" if rows else "The loss is"
-        # Of a loss alone it is not known which rows of the batch it comes from.
-        known = rows or ([] if index is None else index.tolist())
-        raise not_finite(what, epoch, step, known, self.lr)
+        # A loss alone does not tell which rows of the batch it comes from.
+        raise not_finite(what, epoch, step, rows or ([] if index is None else index.tolist()), self.lr)
 
 
-class Guard:
-    """Lets a step change weights, momenta, buffers and targets only if its loss, outputs, targets and gradients are all finite.
+class SkipNonFinite:
+    """Undoes a step whose loss, outputs, targets or gradients are not all finite, and counts it.
 
-    With a fused optimizer, as on a GPU, nothing waits for the device: whatever changes during a step is copied before and chosen again at
-    the end, so that the step can be recorded. What a step draws from random states stays drawn.
+    With a fused optimizer, as on a GPU, nothing synchronises with the device, so that the step can be recorded as a CUDA graph: whatever
+    the step changes is copied beforehand and restored on the device. Random states advance as if the step had counted.
     """
+
+    counts_skipped = True
 
     def __init__(self, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device) -> None:
         self.optimizer = optimizer
-        self.dropped = torch.zeros((), device=device)
-        self._one = torch.ones((), device=device)
+        self.n_skipped = torch.zeros((), device=device)
+        self._bad, self._one = torch.zeros((), device=device), torch.ones((), device=device)
         self._trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         trained = {id(parameter) for parameter in self._trained}
-        # Statistics of batch norm, F, queues, prototypes, networks that follow.
+        # Batch norm statistics, running features, queues, prototypes, momentum encoders.
         changing = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
-        self._changing = [tensor for number, tensor in changing.items() if number not in trained]
+        self._changing = [tensor for key, tensor in changing.items() if key not in trained]
+        optimizer.register_step_pre_hook(self._block_update)
 
-    def n_dropped(self) -> int:
-        return int(self.dropped)
+    def reset(self, n_rows: int) -> None:
+        """Called before training on `n_rows` rows."""
+        self.n_skipped.zero_()
 
-    def before(self) -> list[Tensor]:
-        """Called before anything in a step changes; what it gives is for `finish`."""
-        return [tensor.detach().clone() for tensor in self._changing]
+    def guard(self, step: StepFunction, targets: Targets) -> StepFunction:
+        """Return a step that changes nothing if its numbers are not finite, and then has the loss zero."""
+
+        def guarded(index: Tensor, views: Sequence[Tensor]) -> Tensor:
+            before = [tensor.detach().clone() for tensor in self._changing]
+            targets_before = targets[index]
+            loss = step(index, views)
+            good = self._bad == 0
+            with torch.no_grad():
+                for tensor, old in zip(self._changing, before, strict=True):
+                    tensor.copy_(torch.where(good, tensor, old))
+                targets[index] = torch.where(good, targets[index], targets_before)
+            self.n_skipped += self._bad
+            return torch.where(good, loss, 0.0)
+
+        return guarded
+
+    def start_epoch(self, step: int) -> None:
+        """Nothing to do: the count continues."""
+
+    def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
+        """Called once per step, before the backward pass, with the batch's rows and (batch, …) tensors that must be finite."""
+        self._bad.copy_((rows_not_finite(parts).any() | ~torch.isfinite(loss.detach())).float())
 
     @torch.no_grad()
-    def finish(self, before: Sequence[Tensor], loss: Tensor, rows: Tensor) -> Tensor:
-        """The optimizer's step, or everything as it was before; gives whether it was one, a boolean on the device."""
-        bad = (rows.any() | ~torch.isfinite(loss)).float()
+    def _block_update(self, *_: Any) -> None:
+        """Before the optimizer's step: keep it from changing weights and momenta if something is not finite."""
         gradients = [parameter.grad for parameter in self._trained if parameter.grad is not None]
-        torch._amp_foreach_non_finite_check_and_unscale_(gradients, bad, self._one)  # which sets it to one if it finds any
-        self.dropped += bad
-        good = bad == 0
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, self._bad, self._one)  # sets `_bad` to one if it finds any
         if self.optimizer.defaults.get("fused"):
-            self.optimizer.found_inf = bad  # type: ignore[attr-defined]  # where it is one, the fused optimizer leaves everything alone
-            self.optimizer.step()
-            for tensor, old in zip(self._changing, before, strict=True):
-                tensor.copy_(torch.where(good, tensor, old))
-        elif good:
-            self.optimizer.step()
-        else:
-            for tensor, old in zip(self._changing, before, strict=True):
-                tensor.copy_(old)
-        return good
+            self.optimizer.found_inf = self._bad  # type: ignore[attr-defined]  # the fused optimizer does nothing where it is one
+        elif self._bad:
+            self.optimizer.zero_grad(set_to_none=True)  # parameters without gradients are left alone
+
+    def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
+        """Nothing to check: bad steps are skipped."""
+
+    def check_epoch(self, loss_sum: Tensor, epoch: int) -> None:
+        """Nothing to check: bad steps are skipped."""
+
+
+def nonfinite_policy(
+    on_nan: str, lr: float, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device
+) -> StopOnNonFinite | SkipNonFinite:
+    """Return the policy named "stop" or "skip"."""
+    if on_nan not in ("stop", "skip"):
+        raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
+    return StopOnNonFinite(lr, device) if on_nan == "stop" else SkipNonFinite(modules, optimizer, device)

@@ -1,4 +1,4 @@
-"""Signals: an interrupt or a request to end that is held back until the step at hand is done and written."""
+"""Signals: SIGINT and SIGTERM can be delayed until the current step is finished and saved."""
 
 from __future__ import annotations
 
@@ -9,62 +9,63 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-HELD_BACK = (signal.SIGINT, signal.SIGTERM)
+DELAYED = (signal.SIGINT, signal.SIGTERM)
 
 
-class Signals:
-    """Those that have come and wait to be delivered to whoever handled them before."""
+class DelayedSignals:
+    """Signals that have arrived but have not yet been passed to their previous handlers."""
 
     def __init__(self) -> None:
-        self.before: dict[int, Any] = {}
-        self._waiting: int | None = None
+        self.handlers: dict[int, Any] = {}
+        self._pending: int | None = None
 
-    def waiting(self) -> int:
-        """The number of the one that waits, or 0."""
-        return self._waiting or 0
+    def pending(self) -> int:
+        """The number of the pending signal, or 0."""
+        return self._pending or 0
 
-    def told(self, number: int) -> None:
-        """Take up a signal that another process got, unless there was one of our own; nothing, if it is 0."""
-        self._waiting = self._waiting or number or None
+    def add(self, number: int) -> None:
+        """Add a signal that another process received, unless one is pending; 0 adds nothing."""
+        self._pending = self._pending or number or None
 
     def deliver(self) -> None:
-        """Let the one that waits have the effect that it would have had at once; nothing, if none waits."""
-        number, self._waiting = self._waiting, None
+        """Pass the pending signal, if any, to its previous handler."""
+        number, self._pending = self._pending, None
         if number is None:
             return
-        handler = self.before.get(number)
+        handler = self.handlers.get(number)
         if handler is None:
-            raise SystemExit(128 + number)  # ignored here, but another process was told
+            raise SystemExit(128 + number)  # ignored here, but received by another process
         if callable(handler):
             handler(number, None)
         else:
-            # Nobody but the system handles it.
+            # The system's default action.
             signal.signal(number, handler)
             signal.raise_signal(number)
 
-    def hold_back(self, number: int, frame: FrameType | None) -> None:
-        impatient = number == signal.SIGINT and self._waiting == number
-        self._waiting = number
-        if impatient:
+    def delay(self, number: int, frame: FrameType | None) -> None:
+        """The handler in the meantime; a second SIGINT is delivered immediately."""
+        again = number == signal.SIGINT and self._pending == number
+        self._pending = number
+        if again:
             self.deliver()
 
 
 @contextmanager
-def held_back(wanted: bool = True) -> Iterator[Signals]:
-    """SIGINT and SIGTERM wait until they are delivered, at the latest at the end; a second SIGINT does not wait.
+def delayed_signals(enabled: bool = True) -> Iterator[DelayedSignals]:
+    """Delay SIGINT and SIGTERM until they are delivered, at the latest at the end of the block.
 
-    What is ignored stays ignored. Python hears signals in its main thread alone, so that in another one nothing is held back.
+    Ignored signals stay ignored. Python handles signals only in its main thread, so in other threads nothing is delayed.
     """
-    signals = Signals()
-    if wanted and threading.current_thread() is threading.main_thread():
-        found = {number: signal.getsignal(number) for number in HELD_BACK}
-        signals.before = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+    signals = DelayedSignals()
+    if enabled and threading.current_thread() is threading.main_thread():
+        found = {number: signal.getsignal(number) for number in DELAYED}
+        signals.handlers = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
     try:
-        for number in signals.before:
-            signal.signal(number, signals.hold_back)
+        for number in signals.handlers:
+            signal.signal(number, signals.delay)
         yield signals
     finally:
-        for number, handler in signals.before.items():
+        for number, handler in signals.handlers.items():
             signal.signal(number, handler)
         signals.deliver()
 
@@ -74,9 +75,9 @@ class Terminated(SystemExit):
 
 
 def exit_on_sigterm() -> None:
-    """From now on SIGTERM ends this process as an exception does, with everything cleaned up behind it, and with the status 143."""
+    """From now on, SIGTERM raises an exception, so that everything is cleaned up, and the exit status is 143."""
 
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated(128 + number)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, terminate)

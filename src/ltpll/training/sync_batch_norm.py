@@ -12,7 +12,7 @@ from ltpll.training.distributed import World
 
 
 class SharedNorm(nn.BatchNorm2d):
-    """Batch norm over the batches of all processes; torch's own is for GPUs alone."""
+    """Batch norm over the batches of all processes; torch's version needs GPUs."""
 
     world: World
 
@@ -21,9 +21,9 @@ class SharedNorm(nn.BatchNorm2d):
 
 
 def shared_norm(norm: nn.BatchNorm2d, x: Tensor, world: World) -> Tensor:
-    """The batch norm of a layer in training, with mean and variance over all rows and pixels of all processes."""
+    """Apply the batch norm of a layer in training, with mean and variance over all rows and pixels of all processes."""
     wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-    # Filled on the device: a number that comes from the processor could not be recorded.
+    # Filled on the device: a copy from the CPU could not be recorded as a CUDA graph.
     count = world.total(torch.full((), x.numel() // x.shape[1], dtype=wide.dtype, device=x.device))
     mean = world.summed(wide.sum((0, 2, 3))) / count
     centred = wide - mean[:, None, None]
@@ -38,12 +38,12 @@ def shared_norm(norm: nn.BatchNorm2d, x: Tensor, world: World) -> Tensor:
     return (centred * scale[:, None, None] + norm.bias[:, None, None]).to(x.dtype)
 
 
-def synchronised(model: nn.Module, world: World) -> nn.Module:
-    """The same model, whose batch norms see the batches of all processes."""
+def synchronise_batch_norm(model: nn.Module, world: World) -> nn.Module:
+    """Change the batch norms of a model so that they use the batches of all processes; returns the model."""
     for module in model.modules():
         if isinstance(module, NormReLU):
             module.normalise = partial(shared_norm, world=world)
         elif type(module) is nn.BatchNorm2d:
-            module.__class__ = SharedNorm  # in place, so that weights and whoever holds the module stay the same
+            module.__class__ = SharedNorm  # in place, so that the weights and all references to the module stay valid
             module.world = world  # type: ignore[assignment]
     return model

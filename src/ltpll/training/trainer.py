@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,50 +16,69 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError
-from ltpll.files import check_writable
-from ltpll.inference.forward import Passes
-from ltpll.inference.predictor import Array, Predictor, at_once
+from ltpll.errors import InputError, first_line
+from ltpll.inference.forward import ForwardPass
+from ltpll.inference.predictor import Array, Predictor, prediction_batch_size
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rng import get_random_state, random_state_of, set_random_state
 from ltpll.targets import Targets, initial_targets
-from ltpll.training.batches import Draw, Feed
-from ltpll.training.checkpoint import has_checkpoint
+from ltpll.training.batches import BatchSampler
+from ltpll.training.callbacks import Callback, Checkpoint
+from ltpll.training.checkpoint import ANOTHER, add_checkpoint, usable_checkpoint
 from ltpll.training.compatibility import check_data, check_parts
 from ltpll.training.cpu_threads import Threads
-from ltpll.training.cuda_graphs import Captured, alongside, chosen_engine, dropped_behind
-from ltpll.training.distributed import Exchange, World
-from ltpll.training.nonfinite import Guard, Watch, not_finite, rows_not_finite
-from ltpll.training.signals import held_back
-from ltpll.training.state import Resumable, without_long_lists
-from ltpll.training.sync_batch_norm import synchronised
+from ltpll.training.cuda_graphs import Runner, chosen_engine
+from ltpll.training.distributed import SharedSignals, World, current_world
+from ltpll.training.nonfinite import nonfinite_policy, not_finite
+from ltpll.training.signals import delayed_signals
+from ltpll.training.state import TrainingState
+from ltpll.training.sync_batch_norm import synchronise_batch_norm
 from ltpll.validation import as_inputs, at_least, chosen_device, in_range
 from ltpll.views import Views, ViewSource
 
 
-class Measure(Protocol):
-    """Watches a training from outside; `evaluate.Evaluate` is one."""
+class PartialLabelTrainer:
+    """Trains a network on examples with candidate sets.
 
-    def prepare(self, trainer: PartialLabelTrainer) -> None:
-        """Called once before training, to refuse what does not fit."""
+    All randomness is drawn from `seed`; torch's global random state is neither used nor changed.
 
-    def __call__(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
-        """Figures to add to the record of the epoch just finished."""
+    Args:
+        model: The network. Its forward returns (logits, features), and `model.head` is its last linear layer.
+        method: The loss and the rule that refines targets.
+        rebalancer: The correction for the class prior; None for no correction.
+        extras: Additional loss terms.
+        views: The source of augmented views; None trains on the inputs unchanged.
+        epochs: Passes over the data.
+        batch_size: Examples per step, of all processes together.
+        lr: The learning rate of the first epoch.
+        final_lr_factor: The learning rate falls to `lr * final_lr_factor` along half a cosine; 1 keeps it constant.
+        momentum: Momentum of SGD.
+        weight_decay: Weight decay of SGD.
+        warmup_epochs: Epochs before targets are refined.
+        drop_last: Whether to drop an incomplete last batch.
+        seed: Seed of the order, the views and the layers' randomness.
+        device: "auto" (CUDA if available), "cpu", "cuda", or a torch device.
+        precision: "float32", or "bfloat16" for the network's forward and backward passes; losses, targets and weights stay float32.
+        engine: How a step runs: "eager", one operation at a time; "captured", as a replayed CUDA graph; "compiled", the same with the
+            network compiled first, which takes half a minute; "auto" is "captured" on CUDA and "eager" elsewhere.
+        chunk: Rows for which views are drawn at once.
+        on_nan: What happens if a loss, output, target or gradient is not finite: "stop" raises an error; "skip" ignores the batch and
+            counts it in the epoch's record (`skipped`).
+        threads: The number of CPU threads, or "auto" to use one or all of them, whichever is faster.
+        world: The processes that train together; by default those that `torchrun` started.
+        sync_batch_norm: Whether batch norm uses the batches of all processes.
 
+    Attributes:
+        history: The records of the finished epochs.
+        epoch: The number of finished epochs.
+        targets: The current targets.
 
-class PartialLabelTrainer(Resumable):
-    """Trains `model` (forward gives logits and features, `.head` is its last linear layer) on examples with candidate sets.
-
-    Every source of chance is drawn from `seed`; torch's global random state is neither used nor changed.
-    `engine` says how a step runs: "eager" one operation at a time; "captured" as a replayed CUDA graph; "compiled" the same with the
-    network compiled first, which takes half a minute and may pay for a network without kernels of its own; "auto" is "captured" on CUDA
-    and "eager" elsewhere.
-    `precision` is that of the network's passes; losses, targets and weights are always float32. Views are drawn for `chunk` rows at once.
-    `on_nan` says what becomes of a batch whose loss, outputs, targets or gradients are not finite: "stop" ends the training with an error,
-    "skip" drops the batch, which then changes nothing, and counts it in the epoch's record (`skipped`).
-    `threads` is a number of them for training on a CPU, or "auto": one or all of them, whichever is faster (`threads.py`).
-    In a `world` of several processes each computes a share of every batch; `sync_batch_norm` lets batch norm see the whole of it.
+    Example:
+        >>> model = build_model("mlp", n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, CORR(), RECORDS(), epochs=50)
+        >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
+        >>> trainer.predict(x_test)
     """
 
     def __init__(
@@ -74,14 +92,14 @@ class PartialLabelTrainer(Resumable):
         epochs: int = 100,
         batch_size: int = 256,
         lr: float = 0.01,
-        final_lr: float = 1e-3,
+        final_lr_factor: float = 1e-3,
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
         warmup_epochs: int = 1,
         drop_last: bool = True,
         seed: int = 0,
         device: str | torch.device = "auto",
-        precision: Literal["float32", "bfloat16", "float64"] = "float32",
+        precision: Literal["float32", "bfloat16"] = "float32",
         engine: Literal["auto", "eager", "captured", "compiled"] = "auto",
         chunk: int = 4096,
         on_nan: Literal["stop", "skip"] = "stop",
@@ -90,356 +108,392 @@ class PartialLabelTrainer(Resumable):
         sync_batch_norm: bool = False,
     ) -> None:
         self.device = chosen_device(device)
-        self.world = world or World()
+        self.world = world or current_world()
         self.engine = chosen_engine(engine, self.device, self.world)
-        if sync_batch_norm and not self.world.alone:
-            model = synchronised(model, self.world)
-        self.model = model.to(self.device)
-        self.world.give(self.model)  # before parts copy it
-        self._global_random = random_state_of(seed, self.device)
-        with self._own_random_state():
-            method.attach(self.model)
-            for extra in extras:
-                extra.attach(self.model)
-        self.method = method.to(self.device)
-        self.rebalancer = (rebalancer or NoRebalancing()).to(self.device)
-        self.extras = nn.ModuleList(extras).to(self.device)
-        self.views = views or Views()
         self.epochs = at_least(epochs, 1, "epochs")
         self.batch_size = at_least(batch_size, 1, "batch_size")
         self.warmup_epochs = at_least(warmup_epochs, 0, "warmup_epochs")
-        self.lr, self.final_lr = in_range(lr, "lr", 0, above=True), in_range(final_lr, "final_lr", 0, 1)
-        momentum, weight_decay = in_range(momentum, "momentum", 0, 1), in_range(weight_decay, "weight_decay", 0)
+        self.lr = in_range(lr, "lr", 0, above=True)
+        self.final_lr_factor = in_range(final_lr_factor, "final_lr_factor", 0, 1)
+        self.chunk = at_least(chunk, 1, "chunk")
         self.drop_last = drop_last
-        self.epoch = 0
-        self.history = []
-        self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.seed = seed
+        self.seed = self.world.agreed(seed)
         self.threads = Threads(threads)
-        if precision == "float64":
-            for part in (self.model, self.method, self.rebalancer, self.extras):
-                part.double()
-        parameters = [p for part in (model, method, self.rebalancer, self.extras) for p in part.parameters() if p.requires_grad]
+        self.views = views or Views()
+
+        # The parts. The first process's weights go to all processes before parts copy them.
+        if sync_batch_norm and not self.world.alone:
+            model = synchronise_batch_norm(model, self.world)
+        self.model = model.to(self.device)
+        self.world.broadcast_weights(self.model)
+        random = random_state_of(self.seed, self.device)
+        self.method, self.rebalancer = method, rebalancer or NoRebalancing()
+        self.extras: list[Extra] = list(extras)
+        self.forward_pass = ForwardPass(self.model, self.device, precision, self.engine)
+        modules = {"model": self.model, "method": method, "rebalancer": self.rebalancer, "extras": nn.ModuleList(extras)}
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            set_random_state(random, self.device)
+            self.method.attach(self.model)
+            self.rebalancer.attach(self.model)
+            for extra in self.extras:
+                extra.attach(self.model)
+            random = get_random_state(self.device)
+        for module in modules.values():
+            module.to(self.device)
+            if self.forward_pass.dtype is torch.float64:
+                module.double()
+        if not self.world.alone and self.engine == "eager":
+            self.forward_pass.network = self.world.data_parallel(self.model)
+        self.predictor = Predictor(self.forward_pass, self.method, self.rebalancer, self.views)
+        check_parts(self.head, self.method, self.rebalancer, self.views)
+
+        self.optimizer = self._optimizer(modules, in_range(momentum, "momentum", 0, 1), in_range(weight_decay, "weight_decay", 0))
+        self._nonfinite = nonfinite_policy(on_nan, self.lr, modules.values(), self.optimizer, self.device)
+        self.generator = torch.Generator(self.device).manual_seed(self.seed)
+        names = {"method": method.name, "rebalancer": self.rebalancer.name, "extras": [extra.name for extra in extras]}
+        self.state = TrainingState(modules, self.optimizer, self.generator, random, self._nonfinite.n_skipped, self.threads, names)
+        self._restart = self.method.restart(self.epochs)
+        if not 0 <= self._restart < self.epochs:
+            raise InputError(f"The method {method.name!r} restarts after {self._restart} of {self.epochs} epochs: train longer.")
+        if self._restart:
+            self.state.initial = {name: value.clone() for name, value in self.model.state_dict().items()}
+
+    def _optimizer(self, modules: dict[str, nn.Module], momentum: float, weight_decay: float) -> torch.optim.Optimizer:
+        parameters = [p for module in modules.values() for p in module.parameters() if p.requires_grad]
         on_cuda = self.device.type == "cuda"
-        self.optimizer = torch.optim.SGD(
+        optimizer = torch.optim.SGD(
             parameters,
-            # A captured step reads its learning rate from the device.
-            lr=torch.tensor(float(lr), device=self.device) if on_cuda else lr,
+            # A step recorded as a CUDA graph reads its learning rate from the device.
+            lr=torch.tensor(self.lr, device=self.device) if on_cuda else self.lr,
             momentum=momentum,
             weight_decay=weight_decay,
             fused=on_cuda,
         )
         if momentum:
-            # For all parameters at once: a term that joins later would bring parameters without any, which the fused optimizer refuses.
+            # For all parameters at once: the fused optimizer refuses parameters that get gradients, and so momenta, only later.
             for parameter in parameters:
-                self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        self.passes = Passes(self.model, self.device, precision, self.engine)
-        if not self.world.alone and self.engine == "eager":
-            self.passes.network = self.world.shared(self.model)
-        self.predictor = Predictor(self.passes, self.method, self.rebalancer, self.views)
-        self.chunk = at_least(chunk, 1, "chunk")
-        if on_nan not in ("stop", "skip"):
-            raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
-        self._guard = Guard(self._modules().values(), self.optimizer, self.device) if on_nan == "skip" else None
-        self._side = torch.cuda.Stream(self.device) if self.engine != "eager" else None
-        self._restart = self.method.restart(self.epochs)
-        if not 0 <= self._restart < self.epochs:
-            raise InputError(f"The method {method.name!r} starts anew after {self._restart} of {self.epochs} epochs: train longer.")
-        self._initial = {name: value.clone() for name, value in self.model.state_dict().items()} if self._restart else {}
-        check_parts(self.head, self.method, self.rebalancer, self.views)
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        optimizer.register_step_pre_hook(lambda *_: self.forward_pass.finish_gradients())
+        if self.engine != "eager":
+            optimizer.register_step_pre_hook(lambda *_: self.world.average_gradients(self.model.parameters()))
+        return optimizer
 
     @property
     def head(self) -> nn.Linear:
+        """The last linear layer of the model."""
         return linear_head(self.model)
 
+    @property
+    def epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return self.state.history
+
+    @property
+    def targets(self) -> Targets:
+        return self.state.targets
+
+    # ---- the algorithm --------------------------------------------------------------------------------------------
+
+    def step(self, index: Tensor, views: Sequence[Tensor]) -> Tensor:
+        """Train on `views` of the rows in `index`, refine their targets, and return the loss.
+
+        This is the algorithm; CUDA graphs, skipped batches and several processes are added from outside.
+        """
+        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index])
+        extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
+        added = [extra.inputs(batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator) for extra in extras]
+        all_outputs, *added_outputs = self._forward([self._forward_views(batch, extras), *(more.views if more else () for more in added)])
+        outputs = all_outputs.first(self.method.n_forward_views)
+
+        # The rebalancer observes the network, and targets are refined from the adjusted logits.
+        seen = outputs.detach()
+        self.rebalancer.observe(seen, self.head)
+        refined = batch.targets
+        if self._refines:
+            with torch.no_grad():
+                adjusted = self.rebalancer.adjust(seen, "targets", self.head)
+                self.targets[index] = refined = self.method.disambiguate(adjusted, batch.targets, batch.candidates)
+
+        # The loss uses the raw logits and the targets from before this step.
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
+        loss = self.method.step_loss(step)
+        for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
+            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, more_outputs if more else None)
+
+        self._nonfinite.observe(index, [*seen.logits, refined], loss)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def _forward_views(self, batch: Batch, extras: Sequence[Extra]) -> Sequence[Tensor]:
+        return batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]
+
+    def _forward(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
+        """Return the outputs of each group of views for the whole batch; each process computes its share."""
+        if self.world.alone:
+            return self.forward_pass.outputs(groups, network)
+        shares, sizes = zip(*map(self.world.shares, groups), strict=True)
+        return list(map(self.world.outputs, self.forward_pass.outputs(shares, network), sizes))
+
+    def _forward_one(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
+        with torch.set_grad_enabled(network is None and torch.is_grad_enabled()):
+            return self._forward([views], network)[0]
+
+    @property
+    def _refines(self) -> bool:
+        return self._stage_epoch >= self.warmup_epochs
+
+    @property
+    def _stage_epoch(self) -> int:
+        """Epochs since the network was last reset, for methods that restart."""
+        return self.epoch - (self._restart if self.epoch >= self._restart else 0)
+
+    def _phase(self) -> tuple[bool, ...]:
+        """Everything that Python decides inside a step; a recorded step is valid for one value."""
+        return (self._refines, *(extra.active(self._stage_epoch) for extra in self.extras))
+
+    # ---- the loop -------------------------------------------------------------------------------------------------
+
+    def fit(self, x: Array, candidates: Any, callbacks: Sequence[Callback] = ()) -> PartialLabelTrainer:
+        """Train until `epochs` are done.
+
+        Args:
+            x: Features, (rows, features), or images, (rows, channels, height, width).
+            candidates: The candidate set of each row: `Candidates`, a 0/1 matrix, or lists of labels.
+            callbacks: Hooks such as `Evaluate`, `Checkpoint` and `Progress`, called in this order; checkpoints are written last.
+
+        Returns:
+            The trainer itself.
+
+        Raises:
+            InputError: If the data do not fit the model or each other, or this trainer was trained before.
+            NotFiniteError: If numbers become infinite or NaN, unless `on_nan="skip"`.
+
+        Example:
+            >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Checkpoint("run.safetensors"), Progress()])
+        """
+        callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoint))
+        resumes = any(callback.exists(self) for callback in callbacks if isinstance(callback, Checkpoint))
+        if self.epoch > 0 and not resumes:
+            # The targets would restart while the network would not.
+            raise InputError(f"This trainer has already trained for {self.epoch} epochs: create a new one, with a new model.")
+        self.prepare(x, candidates)
+        for callback in callbacks:
+            callback.on_train_begin(self)
+        if resumes:
+            for callback in callbacks:
+                callback.on_resume(self)
+        saves = any(isinstance(callback, Checkpoint) for callback in callbacks)
+        # Several processes cannot measure separately, because their layers may communicate.
+        timed_pass = self._timed_pass if self.device.type == "cpu" and self.world.alone else None
+        with delayed_signals(saves) as signals, self._runner.releasing_graphs(), self.threads.restored():
+            interrupted = SharedSignals(signals, self.world)
+
+            def after_step() -> bool:
+                for callback in callbacks:
+                    callback.on_step_end(self)
+                return interrupted()
+
+            while self.epoch < self.epochs:
+                self.threads.choose(timed_pass, self.state.batches.size)
+                record = self.train_epoch(after_step)
+                if record is None:  # interrupted within the epoch
+                    self._synchronise()
+                else:
+                    self.state.add_record(record)
+                    for callback in callbacks:
+                        callback.on_epoch_end(self, record)
+                if record is None or interrupted():
+                    for callback in callbacks:
+                        callback.on_interrupt(self)
+                    signals.deliver()
+        self._check_finite()
+        return self
+
     def prepare(self, x: Array, candidates: Any) -> None:
-        """Check the training data, put it on the device and start the targets; `fit` does this first."""
+        """Check the data, move it to the device and initialise the targets; `fit` does this first."""
         sets = Candidates.of(candidates)
         inputs = as_inputs(x, "training")
         check_data(inputs, sets, self.head)
-        self.x = inputs.to(self.device)
-        self.candidates = sets.to(self.device)
-        self.targets: Targets = initial_targets(self.candidates, self.method.targets_on, self.passes.full)
-        if self.passes.full is torch.float64 and self.x.is_floating_point():
-            self.x = self.x.double()
-        self._watch = Watch(len(sets), self.lr, self.device)
-        feed = Feed(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
-        if (feed.rows % feed.size or feed.size) < self.world.size:
-            raise InputError(
-                f"A batch of {feed.rows % feed.size or feed.size} rows is too small for {self.world.size} processes: use fewer."
-            )
-        self.start_counting(feed)
-        # Here, since a recording holds on to the tensors above.
-        self._step: Callable[..., Tensor] = self.step
-        self._draw: Draw = self.draw
-        self._recorded: Captured | None = None
-        if self.engine != "eager":
-            recorded = self._recorded = Captured(lambda index, *views: self.step(index, views), self.generator, self.world.alone)
-            self._step = lambda index, views: recorded(index, *views, phase=self._phase())
-            drawn = Captured(self.draw, self.generator, self.world.alone)
-            self._draw = lambda rows, places=None: drawn(rows) if places is None else drawn(rows, places)
+        self.x, self.candidates = inputs.to(self.device), sets.to(self.device)
+        targets = initial_targets(self.candidates, self.method.targets_on, self.forward_pass.dtype)
+        batches = BatchSampler(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
+        if batches.size < self.world.size:
+            raise InputError(f"A batch of {batches.size} rows is too small for {self.world.size} processes: use fewer.")
+        self._nonfinite.reset(len(sets))
+        self.state.start(self.candidates, targets, batches)
+        # Created here, because recorded steps hold on to the tensors above.
+        self._runner = Runner(self._nonfinite.guard(self.step, targets), self.draw, self._phase, self.engine, self.generator, self.world)
 
-    # ---- training -------------------------------------------------------------------------------------------------
+    def train_epoch(self, interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
+        """Train for one epoch, or for the rest of an interrupted one.
 
-    def fit(
-        self,
-        x: Array,
-        candidates: Any,
-        *,
-        measure: Measure | None = None,
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        on_resume: Callable[[int], None] | None = None,
-        checkpoint: Path | str | None = None,
-        checkpoint_every: int = 1,
-        checkpoint_seconds: float = 0.0,
-        measure_every: int = 1,
-    ) -> PartialLabelTrainer:
-        """Train until `epochs` are done; `on_epoch` gets each epoch's record as it is added to `history`.
+        Args:
+            interrupted: Called after every step; if it returns True, the epoch stops there and continues with the next call.
 
-        `measure` (usually an `evaluate.Evaluate`) adds its figures every `measure_every` epochs and after the last one.
-
-        With `checkpoint`, the state is written there every `checkpoint_every` epochs (but not before `checkpoint_seconds` have passed
-        since the last time) and after the last one, and the one before it is kept beside it. If there is one, training goes on from it;
-        `on_resume` is told how many epochs it has behind it. SIGTERM and an interrupt then have their effect after the step at hand,
-        whose state is written first.
+        Returns:
+            The epoch's record, or None if it was interrupted.
         """
-        path = None if checkpoint is None else Path(checkpoint)
-        resumes = self.world.agreed(path is not None and has_checkpoint(path))
-        if self.epoch > 0 and not resumes:
-            # Its targets would start anew while its network would not.
-            raise InputError(f"This trainer has trained for {self.epoch} epochs already: make a new one, with a new model, to start again.")
-        self.prepare(x, candidates)
-        if measure:
-            measure.prepare(self)
-        if path is not None:
-            check_writable(path.parent)
-        if path is not None and resumes:
-            self.load(path)
-            if on_resume:
-                on_resume(self.epoch)
-        saved = -math.inf
-        # Of several processes none can measure by itself: their layers may talk to each other.
-        measured = self._passes_of_a_copy if self.device.type == "cpu" and self.world.alone else None
-        with held_back(path is not None) as signals, dropped_behind(self._recorded, self.world), self.threads.put_back():
-            exchange = Exchange(self.world)
+        batches = self.state.batches
+        if batches.step == 0 and self._restart and self.epoch == self._restart:
+            self._reset_network()
+        rate = self._set_learning_rate()
+        self.model.train()
+        if batches.step == 0:
+            self._start_epoch()
+        self._nonfinite.start_epoch(batches.step)
+        with self._own_random_state():
+            for index, views in batches.batches(self._runner.draw):
+                loss = self._runner.step(index, views)
+                self.state.loss_sum += loss
+                self._nonfinite.check_step(index, loss, self.epoch + 1, batches.step)
+                if interrupted():
+                    self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
+                    return None
+        self.world.wait()  # this times out; waiting for a GPU that waits for a lost process blocks forever
+        self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
+        record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
+        self._synchronise()
+        self.rebalancer.end_epoch()
+        self.method.end_epoch(self)
+        self.state.end_epoch()
+        return record
 
-            def told() -> bool:
-                number = exchange(signals.waiting())
-                signals.told(number)
-                return number > 0  # not what has come since: several processes stop after the same step
+    def _mean_loss(self) -> dict[str, Any]:
+        n_steps, skipped = self.state.batches.step, int(self.state.n_skipped)
+        if skipped == n_steps:
+            raise not_finite(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
+        loss = float(self.state.loss_sum) / (n_steps - skipped)
+        return {"loss": loss, "skipped": skipped} if self._nonfinite.counts_skipped else {"loss": loss}
 
-            while self.epoch < self.epochs:
-                self.threads.look(measured, self._feed.size)
-                record = self.train_epoch(told)
-                if record is not None:
-                    if measure and (self.epoch % measure_every == 0 or self.epoch == self.epochs):
-                        record |= measure(self)
-                    if self.history:
-                        self.history[-1] = without_long_lists(self.history[-1])
-                    self.history.append(record)
-                    if on_epoch:
-                        on_epoch(record)
-                # Behind on_epoch, so that whatever keeps a log never has less of it than the checkpoint.
-                ends = record is None or told()
-                due = self.epoch % checkpoint_every == 0 and time.monotonic() - saved >= checkpoint_seconds
-                if path is not None and self.world.agreed(due or self.epoch == self.epochs or ends):
-                    if record is None:
-                        self._put_together()
-                    self.save(path)
-                    saved = time.monotonic()
-                    self.world.wait()  # here, where there is time for a slow disk, and not in the next step
-                if ends:
-                    signals.deliver()
-        self._check_weights()
-        return self
-
-    def train_epoch(self, pause: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
-        """One pass over the data, or what is left of one; returns what is known without labels.
-
-        `pause` is asked after every step: if it says so, the epoch is left there, to be taken up by the next call, and nothing is returned.
-        """
-        starts = self._feed.step == 0
-        if starts and self._restart and self.epoch == self._restart:
-            self._start_anew()
+    def _set_learning_rate(self) -> float:
         length = self.epochs - self._restart
-        rate = cosine_rate(min(self._stage_epoch, length), length, self.lr, self.lr * self.final_lr)
+        rate = cosine_rate(min(self._stage_epoch, length), length, self.lr, self.lr * self.final_lr_factor)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        self.model.train()
-        if starts:
-            self._start_epoch(0.0)
-        self._watch.start(self._feed.step)
-        with self._own_random_state():
-            for index, views in self._feed.batches(self._draw):
-                loss = self._step(index, views)
-                self._total += loss
-                # Looking means to wait for the device, which a GPU should not do on every step.
-                if self._watch.looks:
-                    self._watch.check_step(index, loss, self.epoch + 1, self._feed.step)
-                if pause():
-                    self._watch.check(self._total, self.epoch + 1)
-                    return None
-        self.world.wait()  # which gives up at some time; what follows waits for the GPU, and that for the others without end
-        self._watch.check(self._total, self.epoch + 1)
-        skipped = self._guard.n_dropped() if self._guard else 0
-        if skipped == self._feed.step:
-            raise not_finite(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
-        record = {"epoch": self.epoch + 1, "loss": float(self._total) / (self._feed.step - skipped), "lr": rate}
-        if self._guard:
-            record["skipped"] = skipped
-        self._put_together()
-        self.rebalancer.end_epoch()
-        self.method.end_epoch(self)
-        self.count_epoch()
-        return record
+        return rate
 
-    def _start_epoch(self, seconds: float) -> None:
-        super()._start_epoch(seconds)
+    def _start_epoch(self, seconds_before: float = 0.0) -> None:
+        self.state.start_epoch(seconds_before)
         if not self.world.alone:
-            # What layers draw for their share of the rows, from nothing but these, so that no process's random state has to be kept.
+            # Layers of each process draw from a seed of the epoch, so that no process's random state has to be saved.
             drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(1, np.uint64)[0]
-            self._global_random = random_state_of(int(drawn >> np.uint64(1)), self.device)
+            self.state.random = random_state_of(int(drawn >> np.uint64(1)), self.device)
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
 
-    @property
-    def views_per_epoch(self) -> int:
-        """How many augmented images (or rows) go through the network in one epoch, without those that extras and systems add."""
-        return self.method.n_forward_views * self._feed.rows
-
-    @property
-    def kinds(self) -> tuple[ViewKind, ...]:
-        """The views that are drawn: the method's, and strong ones beyond them for extras that need more."""
-        wanted = max([0, *(extra.n_views for extra in self._extras())])
-        strong: ViewKind = "strong"
-        return self.method.views + (strong,) * (wanted - self.method.n_views)
-
-    @property
-    def _stage_epoch(self) -> int:
-        """Epochs since the network started, for a method that starts anew."""
-        return self.epoch - (self._restart if self.epoch >= self._restart else 0)
-
-    def _start_anew(self) -> None:
-        """The network, its optimizer and the targets as they were in the beginning; in place, since recordings hold on to them."""
-        self.model.load_state_dict(self._initial)
+    def _reset_network(self) -> None:
+        """Reset the network, its optimizer and the targets; in place, because recorded steps hold on to them."""
+        self.model.load_state_dict(self.state.initial)
+        self.state.initial = {}
         for state in self.optimizer.state.values():
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-        self.targets.values.copy_(initial_targets(self.candidates, self.method.targets_on, self.passes.full).values)
+        self.targets.values.copy_(initial_targets(self.candidates, self.method.targets_on, self.forward_pass.dtype).values)
 
-    def _phase(self) -> tuple[bool, ...]:
-        """Everything that Python decides inside a step, and so what a captured step holds for."""
-        epoch = self._stage_epoch
-        return (epoch >= self.warmup_epochs, *(extra.active(epoch) for extra in self._extras()))
+    def _synchronise(self) -> None:
+        self.world.synchronise(self.model, (self.method, self.rebalancer, *self.extras), self.targets.values)
 
-    def step(self, index: Tensor, views: tuple[Tensor, ...]) -> Tensor:
-        """One optimizer step on views of the rows in `index`; returns the loss, detached."""
-        before = self._guard.before() if self._guard else []
-        refines, *active = self._phase()
-        extras = [extra for extra, takes_part in zip(self._extras(), active, strict=True) if takes_part]
-        # On a GPU many small kernels run beside the large ones: looking up targets beside the forward pass, refining them beside the
-        # backward pass. The forward pass of an extra may need targets, and then waits for them.
-        with alongside(self._side):
-            batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index])
-        if extras:
-            self._join()
-        compared = batch._replace(views=batch.views[: self.method.n_forward_views])
-        added = [extra.inputs(compared, self.generator) for extra in extras]
-        shown = batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]
-        all_outputs, *said = self._heard([shown, *(more.views if more else () for more in added)])
-        outputs = all_outputs.first(self.method.n_forward_views)
-        self._join()
-        with alongside(self._side):
-            heard = outputs.detach()
-            self.rebalancer.observe(heard, self.head)
-            refined = batch.targets
-            if refines:
-                with torch.no_grad():
-                    adjusted = self.rebalancer.adjust(heard, "targets", self.head)
-                    refined = self.method.disambiguate(adjusted, batch.targets, batch.candidates)
-                    if not self._guard:
-                        self.targets[index] = refined
-            # The loss shows by itself what is wrong with targets that were wrong before.
-            rows = rows_not_finite([*heard.logits, *([refined] if refines else [])])
-            if not self._guard:
-                self._watch.note(index, rows)
-        if self.method.waits or any(extra.waits for extra in extras):
-            self._join()
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward, self.generator)
-        loss = self.method.step_loss(step)
-        for extra, more, of_more in zip(extras, added, said, strict=True):
-            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, of_more if more else None)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.passes.backward(loss)
-        if self.engine != "eager":
-            self.world.mean_gradients(self.model.parameters())
-        self._join()
-        if not self._guard:
-            self.optimizer.step()
-            return loss.detach()
-        good = self._guard.finish(before, loss.detach(), rows)
-        if refines:
-            self.targets[index] = torch.where(good, refined, batch.targets)
-        return torch.where(good, loss.detach(), 0.0)
+    # ---- views ----------------------------------------------------------------------------------------------------
 
-    def _put_together(self) -> None:
-        self.world.put_together(self.model, (self.method, self.rebalancer, self.extras), self.targets.values)
+    @property
+    def view_kinds(self) -> tuple[ViewKind, ...]:
+        """The kinds of views that are drawn: the method's, and additional strong ones for extras that need more."""
+        strong: ViewKind = "strong"
+        missing = max([0, *(extra.n_views for extra in self.extras)]) - self.method.n_views
+        return self.method.views + (strong,) * missing
 
-    def _forward(self, views: Sequence[Tensor], network: nn.Module | None = None) -> Outputs:
-        if network is None:
-            return self._heard([views])[0]
-        with torch.no_grad():
-            return self._heard([views], network)[0]
+    def draw(self, rows: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Draw the views of the rows, or of only those at `places`."""
+        # Custom view sources for a single process need not accept places.
+        return self.views.draw(self.x[rows], self.view_kinds, self.generator, *(() if places is None else (places,)))
 
-    def _heard(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
-        """What the network says of each group of views of the whole batch; of several processes, each asks it about its share."""
-        if self.world.alone:
-            return self.passes.together(groups, network)
-        shares, sizes = zip(*map(self.world.shares, groups), strict=True)
-        return list(map(self.world.outputs, self.passes.together(shares, network), sizes))
+    @contextmanager
+    def _own_random_state(self) -> Iterator[None]:
+        """Let layers that draw from torch's global random state (dropout) use this trainer's, and restore the caller's."""
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            set_random_state(self.state.random, self.device)
+            yield
+            self.state.random = get_random_state(self.device)
 
-    def _passes_of_a_copy(self) -> Callable[[int], object]:
-        """Forward and backward of a copy of the network over some rows: what a step mostly does, and nothing here is changed by it."""
+    # ---- progress -------------------------------------------------------------------------------------------------
+
+    @property
+    def step_of_epoch(self) -> int:
+        """The number of finished steps of the current epoch."""
+        return self.state.batches.step
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(self.state.batches.rows / self.state.batches.size)
+
+    @property
+    def epochs_done(self) -> float:
+        """Finished epochs, with the fraction of the current one."""
+        return self.epoch + self.step_of_epoch / self.steps_per_epoch
+
+    @property
+    def views_per_epoch(self) -> int:
+        """The number of augmented images (or rows) per epoch, without those that extras and systems add."""
+        return self.method.n_forward_views * self.state.batches.rows
+
+    def _timed_pass(self) -> Callable[[int], object]:
+        """Return a function that runs a copy of the network forward and backward on some rows, for timing CPU threads."""
         network = deepcopy(self.model).train()
         parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
 
         def run(rows: int) -> object:
             with torch.random.fork_rng(devices=[]):  # for dropout
-                said = self.passes.together([[self.views.plain(self.x[:rows])] * self.method.n_forward_views], network)[0]
-                return torch.autograd.grad(torch.cat(said.logits).logsumexp(1).sum(), parameters, allow_unused=True)
+                views = [self.views.plain(self.x[:rows])] * self.method.n_forward_views
+                logits = self.forward_pass.outputs([views], network)[0].logits
+                return torch.autograd.grad(torch.cat(logits).logsumexp(1).sum(), parameters, allow_unused=True)
 
         return run
 
-    def _join(self) -> None:
-        if self._side is not None:
-            torch.cuda.current_stream().wait_stream(self._side)
+    # ---- checkpoints ----------------------------------------------------------------------------------------------
 
-    def _extras(self) -> list[Extra]:
-        return [extra for extra in self.extras if isinstance(extra, Extra)]
+    def save(self, path: Path | str) -> None:
+        """Write a checkpoint and keep the previous one beside it.
 
-    def draw(self, rows: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Views of the rows, one for each that the method and the extras ask for; with `places`, only of the rows there."""
-        # A source of views that was written for one process need not know of places.
-        some = () if places is None else (places,)
-        return self.views.draw(self.x[rows], self.kinds, self.generator, *some)
+        Raises:
+            NotFiniteError: If a weight, target or momentum is not finite; such a state is never written.
+        """
+        self._check_finite()
+        if self.world.first:
+            add_checkpoint(Path(path), *self.state.state_dict())
 
-    @contextmanager
-    def _own_random_state(self) -> Iterator[None]:
-        """Give layers that draw from torch's global random state (dropout) this trainer's own, and put the caller's back."""
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
-            set_random_state(self._global_random, self.device)
-            yield
-            self._global_random = get_random_state(self.device)
+    def load(self, path: Path | str) -> None:
+        """Restore a checkpoint of the same parts and data, or the previous one if it is damaged; call `prepare` first.
 
-    # ---- predicting -----------------------------------------------------------------------------------------------
+        Raises:
+            InputError: If there is no usable checkpoint of this training.
+        """
+        if not self.world.first:
+            self.world.wait()  # until the first process has set an unusable checkpoint aside
+        tensors, values = usable_checkpoint(Path(path), self.state.mismatch)
+        if self.world.first:
+            self.world.wait()
+        try:
+            self.state.load_state_dict(tensors, values, self._start_epoch, with_random=self.world.first)
+        except Exception as error:  # torch's errors about states of another kind, or missing entries
+            raise InputError(f"The checkpoint {path} does not fit this training ({first_line(error)}): {ANOTHER}.") from None
+
+    def _check_finite(self) -> None:
+        if not self.state.is_finite():
+            raise not_finite("The weights, momenta or targets are", self.epoch + (self.step_of_epoch > 0), None, (), self.lr)
+
+    # ---- prediction -----------------------------------------------------------------------------------------------
 
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
-        """What the network says of un-augmented inputs, without any rebalancing; by default 2048 at once, or fewer large ones."""
+        """Return the network's outputs for inputs without augmentation, without rebalancing."""
         if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
             return self.predictor.outputs(x, batch_size)
         inputs = as_inputs(x, "prediction")
@@ -447,17 +501,17 @@ class PartialLabelTrainer(Resumable):
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
-        """What the network says of the training examples as they are, with their candidates, a part of them at a time."""
-        for rows in torch.arange(len(self.x), device=self.device).split(at_once(self.x, self.head.out_features)):
-            logits, features = self.predictor.plain(self.x[rows[self.world.part(len(rows))]])
-            yield self.world.outputs(Outputs((logits,), (features,)), [len(rows)]), self.candidates[rows]
+        """Yield the network's outputs for the training examples without augmentation, with their candidates, in chunks."""
+        for rows in torch.arange(len(self.x), device=self.device).split(prediction_batch_size(self.x, self.head.out_features)):
+            share = Outputs.from_views([self.predictor.plain(self.x[rows[self.world.part(len(rows))]])])
+            yield self.world.outputs(share, [len(rows)]), self.candidates[rows]
 
     def logits(self, x: Array) -> Tensor:
-        """Logits as this trainer predicts with them: the rebalancer's prior subtracted, if it acts at prediction."""
+        """Return the logits used for prediction, with the log-prior subtracted if the rebalancer acts at prediction."""
         return self.predictor.logits(x)
 
     def predict(self, x: Array) -> npt.NDArray[np.int64]:
-        """The predicted class number of each row."""
+        """Return the predicted class number of each row."""
         return self.predictor.predict(x)
 
 

@@ -1,8 +1,9 @@
-"""Views: random variants of a batch, drawn on its device, one independent draw per example."""
+"""Views: random variants of the examples of a batch, drawn on the device of the batch."""
 
 from __future__ import annotations
 
 from ltpll.views.basic import Cutout, Jitter, Shift, ViewPolicy, Views, ViewSource
+from ltpll.views.features import FeatureViews
 from ltpll.views.images import VIEW_POLICIES, ImageViews
 
-__all__ = ["VIEW_POLICIES", "Cutout", "ImageViews", "Jitter", "Shift", "ViewPolicy", "ViewSource", "Views"]
+__all__ = ["VIEW_POLICIES", "Cutout", "FeatureViews", "ImageViews", "Jitter", "Shift", "ViewPolicy", "ViewSource", "Views"]

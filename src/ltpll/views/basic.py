@@ -1,4 +1,4 @@
-"""Simple views for small images and for feature vectors, and the pair of policies that a trainer draws from."""
+"""Simple views for small images and feature vectors, and `Views`, the pair of policies that a trainer draws from."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ltpll.interfaces import ViewKind
 
 
 class ViewPolicy(Protocol):
-    """A random variant of a batch: (batch, ...) in, (batch, ...) out, drawn from the generator alone."""
+    """A function that returns a random variant of a batch, of the same shape; all randomness comes from the generator."""
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Images moved by up to `pixels` in each direction, the border filled with the image's smallest value (its background)."""
+    """Shifts images by up to `pixels` in each direction and fills the border with the smallest value of the image (its background)."""
 
     pixels: int = 1
 
@@ -38,7 +38,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Cutout:
-    """A square of `side` pixels at a random place is set to zero, the mean of standardised images."""
+    """Sets a square of `side` pixels at a random position to zero, the mean of standardised images."""
 
     side: int = 3
 
@@ -56,7 +56,7 @@ class Cutout:
 
 @dataclass(frozen=True)
 class Jitter:
-    """Gaussian noise on every value and values dropped to zero with probability `dropout`; for images and feature vectors alike."""
+    """Adds noise of standard deviation `noise`, then sets values to zero with probability `dropout`; for images and feature vectors."""
 
     noise: float = 0.1
     dropout: float = 0.0
@@ -69,9 +69,10 @@ class Jitter:
 
 
 class ViewSource(Protocol):
-    """Where a trainer gets its views from: `Views` for arrays of numbers, `ImageViews` for 8-bit images.
+    """Where a trainer gets its views from: `Views` for arrays of numbers, `FeatureViews` for features, `ImageViews` for 8-bit images.
 
-    With `places`, only views of these rows are made; they are the same as if all were, so that several processes can share a batch.
+    With `places`, `draw` only returns views of these rows. They are the same as if all rows were drawn, so that several processes can
+    share a batch.
     """
 
     def draw(
@@ -83,17 +84,33 @@ class ViewSource(Protocol):
 
 @dataclass(frozen=True)
 class Views:
-    """A weak and a strong policy, each a sequence of steps applied one after the other."""
+    """A weak and a strong policy, each a sequence of functions that are applied one after the other.
+
+    Args:
+        weak: The functions that make a weak view; none leaves the batch unchanged.
+        strong: The functions that make a strong view.
+
+    Example:
+        >>> views = Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3)))
+        >>> PartialLabelTrainer(model, CORR(), RECORDS(), views=views)
+    """
 
     weak: Sequence[ViewPolicy] = field(default_factory=tuple)
     strong: Sequence[ViewPolicy] = field(default_factory=tuple)
 
     def plain(self, x: Tensor) -> Tensor:
-        """What prediction sees: the batch as it is, as numbers a network takes."""
+        """The batch without augmentation, as floats; predictions use it."""
         return x.float()
 
     def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
-        """One view of the batch for each kind asked for."""
+        """Draw one view of the batch per kind.
+
+        Args:
+            x: The batch.
+            kinds: The kind of each view, "weak" or "strong".
+            generator: The source of randomness.
+            places: The rows to return; all by default.
+        """
         policies = {"weak": self.weak, "strong": self.strong}
         views = []
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""Where a view is cut out of its image: boxes drawn per image, then cut, mirrored and brought back to the image's size in one batch."""
+"""Random crops: a box per image, cropped, mirrored and resized to the size of the image, for a whole batch at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-TRIES = 10  # after so many boxes that do not fit, the largest central one is taken, as in torchvision
+TRIES = 10  # boxes to try before falling back to the largest central one, as in torchvision
 
 
-class Box(NamedTuple):
-    """The part of each image that a view shows, in whole pixels, and whether the view is mirrored; each (batch,)."""
+class CropBox(NamedTuple):
+    """The part of each image that a view shows, in whole pixels, and whether the view is mirrored; each field is (batch,)."""
 
     top: Tensor
     left: Tensor
@@ -28,44 +28,44 @@ def resized_crop(
     generator: torch.Generator | None,
     scale: tuple[float, float] = (0.2, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
-) -> Box:
-    """Boxes of random area (a share of the image's) and log-uniform width : height, by the rule of torchvision's RandomResizedCrop."""
+) -> CropBox:
+    """Boxes with a random share of the image's area and a log-uniform aspect ratio, as in torchvision's RandomResizedCrop."""
     rows, columns = size
     u = torch.rand(2 * TRIES + 3, batch, generator=generator, device=device)
     area = rows * columns * (scale[0] + (scale[1] - scale[0]) * u[:TRIES])
     shape = torch.exp(math.log(ratio[0]) + math.log(ratio[1] / ratio[0]) * u[TRIES : 2 * TRIES])
     widths, heights = (area * shape).sqrt().round(), (area / shape).sqrt().round()
     fits = (widths >= 1) & (widths <= columns) & (heights >= 1) & (heights <= rows)
-    # argmax finds the first of the boxes that fit; where none does, it finds the first box, which is then replaced.
+    # argmax finds the first box that fits; if none does, it finds box 0, which is replaced below.
     first = fits.to(torch.uint8).argmax(0, keepdim=True)
     central = (min(rows, round(columns / ratio[0])), min(columns, round(rows * ratio[1])))
     height, width = (
         torch.where(fits.any(0), tries.gather(0, first)[0], largest) for tries, largest in zip((heights, widths), central, strict=True)
     )
     top, left = (
-        # The product of a draw just below one may round up to the number of places.
+        # Rounding can lift a draw just below one to the number of positions, hence the minimum.
         torch.where(fits.any(0), torch.minimum((draw * (free + 1)).floor(), free), (free / 2).floor())
         for draw, free in ((u[-3], rows - height), (u[-2], columns - width))
     )
-    return Box(top, left, height, width, u[-1] < 0.5)
+    return CropBox(top, left, height, width, u[-1] < 0.5)
 
 
-def padded_crop(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> Box:
-    """Boxes of the image's own size, moved by up to an eighth of it in each direction: a crop of the image padded with black."""
+def padded_crop(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> CropBox:
+    """Boxes of the size of the image, shifted by up to an eighth of it in each direction: a crop of the image padded with black."""
     u = torch.rand(3, batch, generator=generator, device=device)
     top, left = (
         torch.clamp((draw * (2 * pad + 1)).floor() - pad, max=pad) for draw, pad in zip(u, (size[0] // 8, size[1] // 8), strict=False)
     )
     height, width = (torch.full_like(top, side) for side in size)
-    return Box(top, left, height, width, u[2] < 0.5)
+    return CropBox(top, left, height, width, u[2] < 0.5)
 
 
-def shift(x: Tensor, box: Box) -> Tensor:
-    """Boxes of the images' own size, (batch, channels, rows, columns) uint8; black outside of the image."""
+def shift(x: Tensor, box: CropBox) -> Tensor:
+    """Crop boxes of the size of the images, (batch, channels, rows, columns) uint8; black outside of the image."""
     batch, channels, rows, columns = x.shape
     row, column = torch.arange(rows, device=x.device), torch.arange(columns, device=x.device)
     column = torch.where(box.flip[:, None], columns - 1 - column, column)
-    # A border of black pixels stands for all that lies outside.
+    # A border of black pixels represents everything outside.
     from_row = (box.top[:, None] + row).clamp(-1, rows).long() + 1
     from_column = (box.left[:, None] + column).clamp(-1, columns).long() + 1
     source = (from_row * (columns + 2))[:, :, None] + from_column[:, None, :]
@@ -73,29 +73,29 @@ def shift(x: Tensor, box: Box) -> Tensor:
     return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
 
 
-def resample(x: Tensor, box: Box) -> Tensor:
-    """Boxes of any size, bilinearly enlarged to the images' own by two matrix products per image; black outside of the image.
+def resample(x: Tensor, box: CropBox) -> Tensor:
+    """Crop boxes of any size and enlarge them to the size of the images, bilinearly, by two matrix products per image.
 
-    Equals Pillow's crop and resize, which rounds between the two directions too. Shrinking (a box larger than the image) would need a wider
-    filter and does not occur.
+    The result equals Pillow's crop and resize, which also rounds between the two directions. Boxes larger than the image, which would need
+    a wider filter, do not occur.
     """
     batch, channels, rows, columns = x.shape
-    # With rows before channels, one product of (rows, rows) by (rows, channels * columns) serves all channels.
+    # With rows before channels, one product of (rows, rows) and (rows, channels * columns) covers all channels.
     pixels = x.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format).view(batch, rows * channels, columns)
     across = _weights(box.left, box.width, columns, box.flip)
     wide = torch.bmm(pixels, across).add_(0.5).floor_()
     down = _weights(box.top, box.height, rows).transpose(1, 2)
     out = torch.bmm(down, wide.view(batch, rows, channels * columns)).add_(0.5)
-    # By way of int16, since a CPU takes much longer from float to uint8.
+    # Via int16, because a CPU converts float to uint8 much more slowly.
     whole = out.view(batch, rows, channels, columns).permute(0, 2, 1, 3).to(torch.int16, memory_format=torch.contiguous_format)
     return whole.to(torch.uint8)
 
 
 def _weights(start: Tensor, length: Tensor, side: int, flip: Tensor | None = None) -> Tensor:
-    """How much each pixel of a side of the image counts in each pixel of the view's, (batch, image, view)."""
+    """The weight of each pixel of the image in each pixel of the view, along one side: (batch, image, view)."""
     middle = torch.arange(side, device=start.device) + 0.5
     place = middle if flip is None else torch.where(flip[:, None], side - middle, middle)
-    # Places nearer to the edge than half a pixel take the pixel at the edge, so that nothing outside of the box shows.
+    # Within half a pixel of the edge the edge pixel is used, so that nothing outside the box is visible.
     centre = torch.clamp(place * length[:, None] / side, min=0.5)
     centre = start[:, None] + torch.minimum(centre, length[:, None] - 0.5)
     return (centre[:, None, :] - middle[:, None]).abs_().neg_().add_(1).clamp_(min=0)

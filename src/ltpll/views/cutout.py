@@ -1,4 +1,4 @@
-"""Cutout: a square hole of a random size and place in each image."""
+"""Cutout: a square hole of random size and position in each image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOLE = (125.0, 123.0, 114.0)  # the mean colour of natural images
 
 
 class Hole(NamedTuple):
-    """A square that is cut out of each image, in pixels from the upper left corner; each (batch,)."""
+    """The centre and side of the square that is cut out of each image, in pixels from the upper left corner; each field is (batch,)."""
 
     row: Tensor
     column: Tensor
@@ -20,22 +20,22 @@ class Hole(NamedTuple):
 
 
 def random_hole(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> Hole:
-    """Squares with a side of up to half the image's and a centre anywhere in it."""
+    """Squares whose side is at most half that of the image, centred anywhere in it."""
     u = torch.rand(3, batch, generator=generator, device=device)
     return Hole(u[0] * size[0], u[1] * size[1], u[2] * (min(size) / 2))
 
 
 def cut_out(x: Tensor, hole: Hole) -> Tensor:
-    """The images with their holes filled, as far as these lie inside: pixels whose middle is in the square."""
+    """Fill the hole of each image: all pixels whose centre lies in the square."""
     within = [
         (torch.arange(side, device=x.device) + 0.5 - centre[:, None]).abs() < hole.side[:, None] / 2
         for side, centre in zip(x.shape[2:], (hole.row, hole.column), strict=True)
     ]
     cut = (within[0][:, :, None] & within[1][:, None, :])[:, None]
-    # Products of uint8, since choosing elementwise takes a CPU twenty times as long.
+    # Products of uint8, because torch.where takes twenty times as long on a CPU.
     return x * ~cut + per_channel(HOLE, x.device).to(torch.uint8) * cut
 
 
 def per_channel(values: Sequence[float], device: torch.device) -> Tensor:
-    """Three numbers as (3, 1, 1), filled in on the device: copying them from the host would not do in a CUDA graph."""
+    """Three numbers as a (3, 1, 1) tensor, created on the device: a CUDA graph cannot copy them from the host."""
     return torch.stack([torch.full((1, 1), value, device=device) for value in values])

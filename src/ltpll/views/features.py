@@ -1,4 +1,4 @@
-"""Views of feature vectors (embeddings, tables): standardised, with noise and with features left out."""
+"""Views of feature vectors (embeddings, tables): standardised, with noise and dropped features."""
 
 from __future__ import annotations
 
@@ -14,41 +14,50 @@ from ltpll.validation import rows_at_once
 
 @dataclass(frozen=True)
 class FeatureViews:
-    """Each feature less its mean, over its deviation; a strong view has noise, and features set to their mean; a weak one is just that.
+    """Standardised features; a strong view adds noise and sets some features to their mean.
 
-    Standardising happens batch by batch, so that there is never a second copy of the data. Arrays of more than two dimensions (images of
-    any kind of numbers) are standardised by their first dimension behind the rows, the channels.
+    Each batch is standardised when it is used, so there is never a second copy of the data. Arrays with more than two dimensions (images of
+    any numbers) are standardised per channel, their second dimension.
+
+    Args:
+        mean: The mean of each feature.
+        std: The standard deviation of each feature.
+        noise: The standard deviation of the noise of the weak and of the strong view, in standard deviations of the feature.
+        dropout: The probability that a feature of the strong view is set to its mean.
+
+    Example:
+        >>> PartialLabelTrainer(model, CORR(), RECORDS(), views=FeatureViews.of(x))
     """
 
     mean: Tensor
     std: Tensor
-    noise: tuple[float, float] = (0.0, 0.2)  # of the weak and the strong view, in deviations
-    dropout: float = 0.2  # of the strong view
+    noise: tuple[float, float] = (0.0, 0.2)
+    dropout: float = 0.2
 
     @classmethod
     def of(cls, x: Tensor) -> FeatureViews:
-        """With the means and deviations of the data; a feature that never changes is only centred."""
+        """Views with the means and standard deviations of `x`; a constant feature is only centred."""
         n = x.numel() // x.shape[1]
         others = tuple(d for d in range(x.ndim) if d != 1)
         shape = (-1,) + (1,) * (x.ndim - 2)
-        # Added up part by part: a list of small results between large temporary arrays keeps the memory of all of these from being reused.
+        # Accumulated in place: a list of small results between large temporary arrays would fragment memory.
         mean = torch.zeros(x.shape[1], dtype=torch.float64)
         for part in x.split(rows_at_once(x)):
             mean += part.sum(others, dtype=torch.float64) / n
         spread = torch.zeros_like(mean)
         for part in x.split(rows_at_once(x)):
-            # About the mean, not as a difference of sums, which would lose a small deviation beside a large mean.
+            # Around the mean: a difference of sums would lose a small deviation beside a large mean.
             spread += (part - mean.view(shape)).square_().sum(others)
         std = (spread / n).sqrt()
         std = torch.where(std > 1e-12 * mean.abs().clamp_min(1e-30), std, torch.ones_like(std))
         return cls(mean.float().view(shape), std.float().view(shape))
 
     def plain(self, x: Tensor) -> Tensor:
-        """What prediction sees."""
+        """The batch without augmentation, standardised; predictions use it."""
         return (x.float() - self.mean.to(x.device)) / self.std.to(x.device)
 
     def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
-        """One view of the batch for each kind asked for."""
+        """Draw one view of the batch per kind, as `Views.draw` does."""
         plain = self.plain(x)
         views = []
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""Weak and strong views of uint8 colour images: all randomness is drawn first, in small tensors, then one pure function applies it."""
+"""Weak and strong views of uint8 colour images: all randomness is drawn first, in small tensors, then a pure function applies it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from ltpll.errors import InputError, shown
 from ltpll.interfaces import ViewKind
 from ltpll.triton_support import runs_kernels
 from ltpll.views.colours import Colours, random_colours, recolour
-from ltpll.views.crops import Box, padded_crop, resample, resized_crop, shift
+from ltpll.views.crops import CropBox, padded_crop, resample, resized_crop, shift
 from ltpll.views.cutout import Hole, cut_out, per_channel, random_hole
 from ltpll.views.randaugment import Operations, operate, random_operations
 
-ROUNDS = 3  # random operations of a strong view
-MOST_PIXELS = 2**14  # of an image that a kernel holds in the registers of one program
-# Pixels that a CPU works on at once: few enough for its cache, or many where that makes enough work for each call of torch.
-FEW_PIXELS, MANY_PIXELS = 2**18, 2**22
+ROUNDS = 3  # random operations per strong view
+MOST_PIXELS = 2**14  # the largest image that a kernel program can hold in registers
+# Pixels that a CPU processes at once: few enough for its cache, or many where each call needs enough work.
+SMALL_CHUNK, LARGE_CHUNK = 2**18, 2**22
 
-
-Drawn = Box | Colours | Operations | Hole
+Randomness = CropBox | Colours | Operations | Hole
 
 
 class Draws(NamedTuple):
-    """All that is random about one view of a batch; a part that the view does without is None."""
+    """The randomness of one view of a batch; None for operations that the view does not use."""
 
-    box: Box
+    box: CropBox
     colours: Colours | None
     operations: Operations | None
     hole: Hole | None
@@ -37,27 +36,38 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the views of a policy are made of; a strong view is the box cut out, the random operations and a hole."""
+    """The ingredients of a view policy; a strong view is a crop, followed by random operations and a hole."""
 
-    box: Callable[[int, tuple[int, int], torch.device, torch.Generator | None], Box]
-    cut: Callable[[Tensor, Box], Tensor]
-    recolours: bool  # whether the weak view changes colours
+    box: Callable[[int, tuple[int, int], torch.device, torch.Generator | None], CropBox]
+    cut: Callable[[Tensor, CropBox], Tensor]
+    recolours: bool  # whether the weak view has colour jitter
     flips: bool = True
 
 
 VIEW_POLICIES = {
     "paper": Recipe(resized_crop, resample, recolours=True),
     "flip-crop": Recipe(padded_crop, shift, recolours=False),
-    "crop": Recipe(padded_crop, shift, recolours=False, flips=False),  # for what is not the same in a mirror: digits, text, signs
+    "crop": Recipe(padded_crop, shift, recolours=False, flips=False),  # for digits, text and signs, which must not be mirrored
 }
 
 
 @dataclass(frozen=True)
 class ImageViews:
-    """Views of (batch, 3, rows, columns) uint8 images, one draw per image, as normalised floats.
+    """Normalised float views of (batch, 3, rows, columns) uint8 images, each image with its own randomness.
 
-    `mean` and `std` are those of the data set with values from 0 to 1. On a GPU nothing waits for the host, so that drawing can be compiled
-    and captured in a CUDA graph.
+    On a GPU, drawing never synchronises with the host, so it can be captured in a CUDA graph.
+
+    Args:
+        policy: "paper" (resized crops, colour jitter in the weak view), "flip-crop" (shifted by up to an eighth and mirrored) or "crop"
+            (shifted only). In all of them the strong view adds RandAugment and cutout.
+        mean: The mean of each channel of the data set, with values from 0 to 1.
+        std: The standard deviation of each channel.
+        dtype: The type of the views.
+        channels_last: Whether the views have the channels-last memory format, which is faster on a GPU.
+
+    Example:
+        >>> views = ImageViews("flip-crop", mean=(0.49, 0.48, 0.45), std=(0.25, 0.24, 0.26))
+        >>> weak, strong = views.draw(images, ("weak", "strong"), torch.Generator().manual_seed(0))
     """
 
     policy: str
@@ -75,24 +85,24 @@ class ImageViews:
     def draw(
         self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator | None, places: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """One view of the batch for each kind asked for; with `places`, only of these images, and the same as among all."""
+        """Draw one view of the batch per kind; with `places`, only of these images, with the same result as for all images."""
         _check(x)
         size = (x.shape[2], x.shape[3])
         draws = [self.parameters(kind, len(x), size, x.device, generator) for kind in kinds]
         if places is not None:
             x = x[places]
-            draws = [Draws._make(_part(draw, places) for draw in each) for each in draws]
-        return tuple(self.apply(x, each) for each in draws)
+            draws = [Draws._make(_select(part, places) for part in draw) for draw in draws]
+        return tuple(self.apply(x, draw) for draw in draws)
 
     def plain(self, x: Tensor) -> Tensor:
-        """The images as they are, normalised."""
+        """The images without augmentation, normalised; predictions use them."""
         _check(x)
         return self._normalise(x)
 
     def parameters(
         self, kind: ViewKind, batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None
     ) -> Draws:
-        """The randomness of one view."""
+        """Draw the randomness of one view."""
         policy = VIEW_POLICIES[self.policy]
         box = policy.box(batch, size, device, generator)
         if not policy.flips:
@@ -102,27 +112,27 @@ class ImageViews:
         return Draws(box, None, random_operations(ROUNDS, batch, device, generator), random_hole(batch, size, device, generator))
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
-        """The view with the given randomness; a pure function, each image's own."""
+        """The view with the given randomness: a pure function that treats each image independently."""
         _check(x)
         if runs_kernels(x) and x[0, 0].numel() <= MOST_PIXELS:
             return self._apply_kernels(x, draws)
-        x = _in_parts(FEW_PIXELS, self._cut_and_recolour, x, draws.box, draws.colours)
+        x = _in_chunks(SMALL_CHUNK, self._cut_and_recolour, x, draws.box, draws.colours)
         if draws.operations is not None:
-            # Many images at once, since only some of them get each operation.
-            x = _in_parts(MANY_PIXELS, operate, x, draws.operations)
-        return _in_parts(FEW_PIXELS, self._finish, x, draws.hole)
+            # Many images at once, because each operation applies to only some of them.
+            x = _in_chunks(LARGE_CHUNK, operate, x, draws.operations)
+        return _in_chunks(SMALL_CHUNK, self._cut_out_and_normalise, x, draws.hole)
 
-    def _cut_and_recolour(self, x: Tensor, box: Box, colours: Colours | None) -> Tensor:
-        # Autocast would multiply in bfloat16, which is too coarse for 256 levels.
+    def _cut_and_recolour(self, x: Tensor, box: CropBox, colours: Colours | None) -> Tensor:
+        # Under autocast the products would be bfloat16, which is too coarse for 256 levels.
         with torch.autocast(x.device.type, enabled=False):
             x = VIEW_POLICIES[self.policy].cut(x, box)
         return x if colours is None else recolour(x, colours)
 
-    def _finish(self, x: Tensor, hole: Hole | None) -> Tensor:
+    def _cut_out_and_normalise(self, x: Tensor, hole: Hole | None) -> Tensor:
         return self._normalise(x if hole is None else cut_out(x, hole))
 
     def _apply_kernels(self, x: Tensor, draws: Draws) -> Tensor:
-        """The same on a GPU."""
+        """The same with the kernels for a GPU."""
         from ltpll.views import kernels
 
         cut = kernels.resample if VIEW_POLICIES[self.policy].cut is resample else kernels.shift
@@ -131,15 +141,15 @@ class ImageViews:
             x = kernels.recolour(x, draws.colours)
         if draws.operations is not None:
             x = kernels.operate(x, draws.operations)
-        scale, offset = self._line()
-        return kernels.finish(x, draws.hole, scale, offset, self.dtype, self._layout)
+        scale, offset = self._scale_and_offset()
+        return kernels.cut_out_and_normalise(x, draws.hole, scale, offset, self.dtype, self._layout)
 
     def _normalise(self, x: Tensor) -> Tensor:
-        scale, offset = (per_channel(numbers, x.device) for numbers in self._line())
+        scale, offset = (per_channel(numbers, x.device) for numbers in self._scale_and_offset())
         return x.contiguous(memory_format=self._layout).float().mul_(scale).add_(offset).to(self.dtype)
 
-    def _line(self) -> tuple[list[float], list[float]]:
-        """What a level of each channel is multiplied with, and what is added."""
+    def _scale_and_offset(self) -> tuple[list[float], list[float]]:
+        """The factor and the offset that normalise the levels of each channel."""
         return [1 / (255 * std) for std in self.std], [-mean / std for mean, std in zip(self.mean, self.std, strict=True)]
 
     @property
@@ -152,15 +162,15 @@ def _check(x: Tensor) -> None:
         raise InputError(f"Image views need uint8 images of shape (batch, 3, rows, columns), not {x.dtype} of shape {tuple(x.shape)}.")
 
 
-def _in_parts(pixels: int, function: Callable[..., Tensor], x: Tensor, *draws: Drawn | None) -> Tensor:
-    """The function of images and draws; on a CPU of as many images at once as have so many pixels."""
+def _in_chunks(pixels: int, function: Callable[..., Tensor], x: Tensor, *draws: Randomness | None) -> Tensor:
+    """Apply a function to images and draws, on a CPU in chunks of about `pixels` pixels."""
     size = max(1, pixels // (x.shape[2] * x.shape[3]))
     if x.device.type != "cpu" or len(x) <= size or torch.compiler.is_compiling():
         return function(x, *draws)
-    parts = [slice(start, start + size) for start in range(0, len(x), size)]
-    return torch.cat([function(x[part], *(_part(draw, part) for draw in draws)) for part in parts])
+    chunks = [slice(start, start + size) for start in range(0, len(x), size)]
+    return torch.cat([function(x[chunk], *(_select(draw, chunk) for draw in draws)) for chunk in chunks])
 
 
-def _part(draw: Drawn | None, part: slice | Tensor) -> Drawn | None:
-    """The draws of some images of the batch, which is the last dimension of every tensor."""
-    return None if draw is None else type(draw)(*(each[..., part] for each in draw))
+def _select(draw: Randomness | None, images: slice | Tensor) -> Randomness | None:
+    """The draws of some images; the last dimension of every tensor is the batch."""
+    return None if draw is None else type(draw)(*(each[..., images] for each in draw))

@@ -1,7 +1,7 @@
-"""Triton kernels for image views on a GPU: what the functions of the same names do elsewhere, one program for each image.
+"""Triton kernels for image views on a GPU, with the results of the functions of the same names for a CPU; one program per image.
 
-Hand-written, since a program can look up which operation its image gets and do only that one; torch's operations on a whole batch would
-do all fourteen and choose, in hundreds of passes over memory. Images are (batch, 3, rows · columns) uint8 between the kernels.
+They are hand-written because a program applies only the operation that its image needs, whereas batched torch operations would compute
+all fourteen and select, in hundreds of passes over memory. Between the kernels, images are (batch, 3, rows · columns) uint8.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import triton.language as tl
 from torch import Tensor
 
 from ltpll.views.colours import Colours
-from ltpll.views.crops import Box
+from ltpll.views.crops import CropBox
 from ltpll.views.cutout import HOLE, Hole
 from ltpll.views.randaugment import Operations, movement
 
-# The numbers of operations and colour steps again, since a kernel only sees constants of its own file.
+# The numbers of operations and colour steps again, because a kernel only sees constants of its own file.
 AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE = (tl.constexpr(k) for k in range(1, 10))
 C_BRIGHTNESS, C_CONTRAST, C_SATURATION, C_HUE = (tl.constexpr(k) for k in range(4))
 
 
-# ---- cutting ----------------------------------------------------------------------------------------------------------
+# ---- crops ----------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
 def _taps(place, start, length, side):
-    """The two pixels between which a place of the view lies, the first by number, and their weights."""
+    """The index of the first of the two pixels around a position of the view, and the weights of both."""
     centre = start + tl.minimum(tl.maximum(place * length / side, 0.5), length - 0.5)
     first = tl.floor(centre - 0.5)
     one = 1.0 - tl.abs(centre - (first + 0.5))
@@ -75,14 +75,14 @@ def _shift(x, top, left, flip, y, rows, columns, s_image, s_channel, s_row, s_co
         tl.store(y + (image.to(tl.int64) * 3 + channel) * rows * columns + pixel, value, mask=inside)
 
 
-def resample(x: Tensor, box: Box) -> Tensor:
+def resample(x: Tensor, box: CropBox) -> Tensor:
     y = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
     boxes = (box.top, box.left, box.height, box.width, box.flip)
     _resample[(len(x),)](x, *boxes, y, *x.shape[2:], *x.stride(), **_launch(x))
     return y
 
 
-def shift(x: Tensor, box: Box) -> Tensor:
+def shift(x: Tensor, box: CropBox) -> Tensor:
     y = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
     _shift[(len(x),)](x, box.top, box.left, box.flip, y, *x.shape[2:], *x.stride(), **_launch(x))
     return y
@@ -162,7 +162,7 @@ def recolour(x: Tensor, colours: Colours) -> Tensor:
 
 @triton.jit
 def _tables(x, which, magnitude, table, pixels, BLOCK: tl.constexpr):
-    """The table of 256 values per channel of each image whose operation is one."""
+    """The lookup table, 256 values per channel, of each image whose operation is one."""
     image = tl.program_id(0)
     what = tl.load(which + image).to(tl.int32)
     strength = tl.load(magnitude + image)
@@ -192,7 +192,7 @@ def _tables(x, which, magnitude, table, pixels, BLOCK: tl.constexpr):
             value = tl.load(x + plane + channel * pixels, mask=inside, other=0).to(tl.int32)
             low = tl.min(tl.where(inside, value, 255), 0).to(tl.float64)
             high = tl.max(value, 0).to(tl.float64)
-            # In double precision, as in Pillow: where a stretched value should be whole, rounding errors decide.
+            # In double precision, as in Pillow: where the exact result is an integer, rounding errors decide.
             scale = 255.0 / tl.maximum(high - low, 1.0)
             stretched = number.to(tl.float64) * scale + -low * scale
             stretched = tl.minimum(tl.maximum(stretched, 0.0), 255.0)
@@ -273,15 +273,15 @@ def operate(x: Tensor, operations: Operations) -> Tensor:
     return x
 
 
-# ---- the end ----------------------------------------------------------------------------------------------------------
+# ---- cutout and normalisation -----------------------------------------------------------------------------------------
 
 
 @triton.jit
-def _finish(
+def _cut_out_and_normalise(
     x, centre_row, centre_column, side, y, rows, columns, s_image, s_channel, s_row, s_column, t_image, t_channel, t_row, t_column,
     hole_0, hole_1, hole_2, scale_0, scale_1, scale_2, offset_0, offset_1, offset_2, CUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Cuts out the hole and normalises."""
+    """Cut out the hole and normalise."""
     image = tl.program_id(0)
     pixel = tl.arange(0, BLOCK)
     inside = pixel < rows * columns
@@ -300,18 +300,18 @@ def _finish(
     tl.store(out + 2 * t_channel, (blue * scale_2 + offset_2).to(y.dtype.element_ty), mask=inside)
 
 
-def finish(
+def cut_out_and_normalise(
     x: Tensor, hole: Hole | None, scale: list[float], offset: list[float], dtype: torch.dtype, layout: torch.memory_format
 ) -> Tensor:
-    """The images with their holes, if they have any, as normalised floats."""
+    """The images as normalised floats, with their holes if there are any."""
     y = torch.empty(x.shape, dtype=dtype, device=x.device, memory_format=layout)
     holes = (x, x, x) if hole is None else tuple(hole)
     numbers = (*HOLE, *scale, *offset)
-    _finish[(len(x),)](x, *holes, y, *x.shape[2:], *x.stride(), *y.stride(), *numbers, CUTS=hole is not None, **_launch(x))
+    _cut_out_and_normalise[(len(x),)](x, *holes, y, *x.shape[2:], *x.stride(), *y.stride(), *numbers, CUTS=hole is not None, **_launch(x))
     return y
 
 
 def _launch(x: Tensor) -> dict[str, Any]:
-    """A program for a whole image, 16 pixels for each thread; products and sums rounded one by one, as everywhere else."""
+    """One program per image, 16 pixels per thread; no fused multiply-add, so that rounding is the same as on a CPU."""
     block = triton.next_power_of_2(x.shape[2] * x.shape[3])
     return {"BLOCK": block, "num_warps": min(max(block // 512, 1), 16), "enable_fp_fusion": False}

@@ -1,7 +1,7 @@
-"""The fourteen operations of RandAugment on uint8 images, each image with its own operation and magnitude, equal to Pillow's.
+"""The fourteen operations of RandAugment on batches of uint8 images, each with its own operation and magnitude, with Pillow's results.
 
-Images are (batch, 3, rows, columns) uint8, magnitudes (batch,). An operation is one of four things, each a few kernels for a batch:
-a table of 256 values per channel, a blend with a simpler image, bits turned on or off, or a nearest-neighbour gather.
+Images are (batch, 3, rows, columns) uint8, magnitudes (batch,). There are four kinds of operations, each a few kernels for a batch:
+lookup tables of 256 values per channel, blends with a simpler image, bit operations, and nearest-neighbour gathers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# In this order operations with the same kind of magnitude are neighbours.
+# Ordered so that operations with the same kind of magnitude are adjacent.
 OPERATIONS = (
     *("identity", "autocontrast", "equalize"),
     *("brightness", "contrast", "colour", "sharpness"),
@@ -24,10 +24,10 @@ OPERATIONS = (
 
 
 class Operations(NamedTuple):
-    """Which operations each image gets and how strong they are, (rounds, batch) each.
+    """The operations of each image and their magnitudes, (rounds, batch) each.
 
-    Magnitudes: the factor of an enhancement, the bits that posterize keeps, solarize's threshold, degrees, and for shear and translation a
-    share of the side; the first three operations have none.
+    A magnitude is the factor of an enhancement, the number of bits that posterize keeps, the threshold of solarize, an angle in degrees,
+    or for shear and translation a share of the side. The first three operations do not use it.
     """
 
     which: Tensor
@@ -35,18 +35,18 @@ class Operations(NamedTuple):
 
 
 def random_operations(rounds: int, batch: int, device: torch.device, generator: torch.Generator | None) -> Operations:
-    """Operations and magnitudes, all uniform and independent."""
+    """Draw operations and magnitudes, uniformly and independently."""
     which = torch.randint(len(OPERATIONS), (rounds, batch), generator=generator, device=device)
     u = torch.rand(rounds, batch, generator=generator, device=device)
     magnitude = torch.where(which <= SHARPNESS, 0.05 + 0.9 * u, 0.6 * u - 0.3)
-    # A draw just below one may round up in the product, hence the clamp: five numbers of bits, 4 to 8.
+    # 4 to 8 bits; the clamp is needed because the product of a draw just below one may round up.
     magnitude = torch.where(which == POSTERIZE, torch.clamp((4 + 5 * u).floor(), max=8), magnitude)
     magnitude = torch.where(which == SOLARIZE, 256 * u, magnitude)
     return Operations(which, torch.where(which == ROTATE, 60 * u - 30, magnitude))
 
 
 def operate(x: Tensor, operations: Operations) -> Tensor:
-    """The images after each round of operations."""
+    """Apply all rounds of operations."""
     for which, magnitude in zip(*operations, strict=True):
         x = on_rows((which == AUTOCONTRAST) | (which == EQUALIZE), tabulated, x, x, which)
         x = on_rows((which >= BRIGHTNESS) & (which <= COLOUR), enhance, x, x, which - BRIGHTNESS, magnitude)
@@ -57,10 +57,10 @@ def operate(x: Tensor, operations: Operations) -> Tensor:
 
 
 def on_rows(active: Tensor, function: Callable[..., Tensor], otherwise: Tensor, *arguments: Tensor) -> Tensor:
-    """The function's result for the active rows of a batch, `otherwise` for the others.
+    """The result of a function for the active rows of a batch, and `otherwise` for the other rows.
 
-    A GPU computes all rows and chooses, since asking which are active would stop the host and bar the batch from a CUDA graph. On a CPU the
-    question is free, and only the active rows are computed. The results are the same.
+    On a GPU all rows are computed, because looking up the active ones would force a synchronisation and could not be captured in a CUDA
+    graph. On a CPU only the active rows are computed. The results are the same.
     """
     if active.device.type == "cpu" and not torch.compiler.is_compiling():
         rows = active.nonzero().squeeze(1)
@@ -69,7 +69,7 @@ def on_rows(active: Tensor, function: Callable[..., Tensor], otherwise: Tensor, 
         result = function(*(each.index_select(0, rows) for each in arguments)).contiguous()
         if otherwise[0].nbytes % 8:
             return otherwise.index_copy(0, rows, result)
-        # Eight bytes at a time, since torch copies such rows value by value.
+        # As 64-bit words, because torch copies rows of bytes one value at a time.
         return _words(otherwise.contiguous()).index_copy(0, rows, _words(result)).view(otherwise.dtype).view(otherwise.shape)
     return torch.where(active.view(-1, *[1] * (otherwise.ndim - 1)), function(*arguments), otherwise)
 
@@ -82,24 +82,24 @@ def _words(x: Tensor) -> Tensor:
 
 
 def tabulated(x: Tensor, which: Tensor) -> Tensor:
-    """Autocontrast and equalize, which look up each value in a table."""
+    """Autocontrast and equalize, by lookup tables."""
     table = on_rows(which == AUTOCONTRAST, autocontrast_table, torch.empty(*x.shape[:2], 256, dtype=torch.uint8, device=x.device), x)
     table = on_rows(which == EQUALIZE, equalize_table, table, x)
     return table.flatten(0, 1).gather(1, x.flatten(2).flatten(0, 1).long()).view(x.shape)
 
 
 def autocontrast_table(x: Tensor) -> Tensor:
-    """The tables that stretch the values of each channel to 0 to 255, (batch, 3, 256) uint8."""
+    """Tables that stretch the values of each channel to the range 0 to 255, (batch, 3, 256) uint8."""
     level = torch.arange(256, device=x.device, dtype=torch.float64)
-    # Pillow works out the stretch in double precision, and where it should give a whole number, rounding errors decide which one.
-    signed = x.to(torch.int16)  # compiled for a CPU by torch 2.13, the minimum of uint8 values is always 0
+    # In double precision, as in Pillow: where the exact result is an integer, rounding errors decide.
+    signed = x.to(torch.int16)  # torch 2.13 compiles the minimum of uint8 values to 0 on a CPU
     low, high = signed.amin((2, 3))[:, :, None].double(), signed.amax((2, 3))[:, :, None].double()
-    scale = torch.full_like(high, 255) / (high - low).clamp_(min=1)  # torch takes 255 / x for 255 times the rounded 1 / x
+    scale = torch.full_like(high, 255) / (high - low).clamp_(min=1)  # torch would compute 255 / x as 255 · (1 / x)
     return to_uint8(torch.where(high > low, (level * scale + -low * scale).clamp_(0, 255), level))
 
 
 def equalize_table(x: Tensor) -> Tensor:
-    """The tables after which each channel's values are about equally frequent, (batch, 3, 256) uint8."""
+    """Tables that equalise the histogram of each channel, (batch, 3, 256) uint8."""
     batch, channels, rows, columns = x.shape
     values = x.flatten(2).flatten(0, 1).long()
     count = torch.zeros(batch * channels, 256, dtype=torch.int32, device=x.device)
@@ -116,33 +116,33 @@ def equalize_table(x: Tensor) -> Tensor:
 
 
 def to_uint8(values: Tensor) -> Tensor:
-    """Values of 0 to 255 without their fractions; by way of int16, since a CPU takes much longer from float to uint8."""
+    """Truncate values from 0 to 255; via int16, because a CPU converts float to uint8 much more slowly."""
     return values.to(torch.int16).to(torch.uint8)
 
 
 def blend_(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
-    """From the simple image (factor 0) to x (factor 1) and beyond, in the memory of x, floats of 0 to 255.
+    """Interpolate from the simple image (factor 0) to x (factor 1) and beyond, in place in x, as floats from 0 to 255.
 
-    Pillow gives the same, rounded down.
+    Rounded down, this is the result of Pillow.
     """
     return x.sub_(simple).mul_(factor).add_(simple).clamp_(0, 255)
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """The brightness of each pixel of float images, (batch, rows, columns), whole numbers; multiples of 2⁻¹⁶ are exact here."""
+    """The brightness of each pixel of float images, (batch, rows, columns), as integers; the weights are multiples of 2⁻¹⁶, hence exact."""
     red, green, blue = pixels.unbind(1)
     return (red * (19595 / 65536)).add_(green, alpha=38470 / 65536).add_(blue, alpha=7471 / 65536).add_(0.5).floor_()
 
 
 def mean_level(levels: Tensor) -> Tensor:
-    """The mean of each (rows, columns) of whole numbers, rounded to a whole number too, (batch,) float."""
+    """The rounded mean of each (rows, columns) of integers, (batch,) float."""
     pixels = levels.shape[1] * levels.shape[2]
-    total = levels.sum((1, 2)).long()  # exact in float32 up to 2²⁴, 256 × 256 pixels
+    total = levels.sum((1, 2)).long()  # exact in float32 up to 2²⁴: 256 × 256 pixels
     return ((2 * total + pixels) // (2 * pixels)).float()
 
 
 def enhance(x: Tensor, against: Tensor, factor: Tensor) -> Tensor:
-    """A blend with black (0: brightness), with the mean brightness (1: contrast) or with the grey image (2: colour)."""
+    """A blend with black (0: brightness), with the mean brightness (1: contrast) or with the greyscale image (2: colour)."""
     pixels = x.float()
     brightness = grey(pixels)
     offset = torch.where(against == 1, mean_level(brightness), 0.0)
@@ -151,7 +151,7 @@ def enhance(x: Tensor, against: Tensor, factor: Tensor) -> Tensor:
 
 
 def sharpness(x: Tensor, factor: Tensor) -> Tensor:
-    """Between the smoothed image and x; the outermost pixels have no neighbours on one side and stay."""
+    """A blend with the smoothed image; the outermost pixels stay unchanged."""
     pixels = x.float()
     row = pixels[:, :, :, :-2] + pixels[:, :, :, 1:-1] + pixels[:, :, :, 2:]
     inner = pixels[:, :, 1:-1, 1:-1]
@@ -164,7 +164,7 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
-    """Posterize keeps the first bits of each value, solarize turns all bits around from a threshold on (255 - x is x with other bits)."""
+    """Posterize keeps the first bits of each value; solarize inverts all bits of values above a threshold (255 − x)."""
     kept = torch.where(which == POSTERIZE, 256 - torch.exp2(8 - magnitude), 255.0).to(torch.uint8)
     threshold = torch.where(which == SOLARIZE, magnitude.ceil(), 256.0).to(torch.int16)
     above = x.to(torch.int16) >= threshold.view(-1, 1, 1, 1)
@@ -175,21 +175,21 @@ def bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
-    """The operations that take each pixel from another place, the nearest one; black outside of the image."""
+    """The geometric operations, with nearest-neighbour sampling; black outside of the image."""
     batch, channels, rows, columns = x.shape
     column, row = torch.arange(columns, device=x.device), torch.arange(rows, device=x.device)[:, None]
     numbers = movement(which, magnitude, rows, columns).view(2, 3, batch, 1, 1)
     from_column, from_row = ((a * column + (b * row + c)).floor_() for a, b, c in numbers)
-    # A border of black pixels stands for all that lies outside.
+    # A border of black pixels represents everything outside.
     source = from_row.clamp_(-1, rows).mul_(columns + 2).add_(from_column.clamp_(-1, columns)).add_(columns + 3).long()
     bordered = torch.nn.functional.pad(x, (1, 1, 1, 1)).flatten(2)
     return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
 
 
 def movement(which: Tensor, magnitude: Tensor, rows: int, columns: int) -> Tensor:
-    """Where a pixel comes from: a·column + b·row + c for its column, then the same for its row, (6, *which.shape).
+    """The affine map of each operation: a·column + b·row + c for the source column, then the same for the row, (6, *which.shape).
 
-    Multiples of 2⁻¹⁶, as in Pillow; up to 256 pixels, products and sums of them with whole numbers are exact in float32.
+    Coefficients are multiples of 2⁻¹⁶, as in Pillow, so that up to 256 pixels the arithmetic is exact in float32.
     """
     magnitude = magnitude.double()
     turned = which == ROTATE

@@ -1,4 +1,4 @@
-"""The binary CIFAR archives come out pixel for pixel, and what is wrong with one is said."""
+"""The binary CIFAR archives are read pixel by pixel, and damage is reported."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_missing_member_is_named(write, member):
     assert f"There is no {member} in {paths[0]}" in refusal(lambda: read_cifar10(paths))
 
 
-def test_the_other_archive_of_the_two_is_refused(write):
+def test_the_archive_of_the_other_cifar_set_is_refused(write):
     assert "There is no data_batch_1.bin" in refusal(lambda: read_cifar10(write(cifar100_files()[0])))
     assert "There is no train.bin" in refusal(lambda: read_cifar100(write(cifar10_files()[0])))
 
@@ -91,12 +91,12 @@ def test_the_other_archive_of_the_two_is_refused(write):
         ),
         ("test_batch.bin", lambda old: b"", "test_batch.bin in the archive has 0 bytes"),
         ("test_batch.bin", lambda old: old[:3073] + b"\x0a" + old[3074:], "Record 1 of test_batch.bin has the label 10, not one of 0 to 9"),
-        ("batches.meta.txt", lambda old: b"cat\ndog\n", "2 distinct names where there should be 10"),
+        ("batches.meta.txt", lambda old: b"cat\ndog\n", "2 distinct names instead of 10"),
         ("batches.meta.txt", lambda old: old.replace(b"dog", b"cat"), "9 distinct names"),
         ("batches.meta.txt", lambda old: b"\xff\xfe", "is not text"),
     ],
 )
-def test_what_is_wrong_with_cifar10_is_said(write, member, change, fragment):
+def test_damage_to_cifar10_is_reported(write, member, change, fragment):
     files, *_ = cifar10_files()
     files[f"cifar-10-batches-bin/{member}"] = change(files[f"cifar-10-batches-bin/{member}"])
     assert fragment in refusal(lambda: read_cifar10(write(files)))
@@ -111,7 +111,7 @@ def test_what_is_wrong_with_cifar10_is_said(write, member, change, fragment):
         (lambda old: old + b"\0", "not a whole number of records of 3074"),
     ],
 )
-def test_what_is_wrong_with_cifar100_is_said(write, change, fragment):
+def test_damage_to_cifar100_is_reported(write, change, fragment):
     files, *_ = cifar100_files()
     files["cifar-100-binary/train.bin"] = change(files["cifar-100-binary/train.bin"])
     assert fragment in refusal(lambda: read_cifar100(write(files)))

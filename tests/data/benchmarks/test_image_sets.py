@@ -1,4 +1,4 @@
-"""A prepared set is what the archive held; a preparation that fails changes nothing; a set that was damaged is not loaded."""
+"""A prepared set equals the archive, a failed preparation changes nothing, and a damaged set is not loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from PIL import Image
 
 from ltpll.candidates import Candidates
 from ltpll.data.benchmarks import archives, image_sets
-from ltpll.data.benchmarks.archives import Source
+from ltpll.data.benchmarks.archives import PublishedArchive
 from ltpll.data.benchmarks.cifar import read_cifar10
 from ltpll.data.benchmarks.image_sets import (
     IMAGE_SETS,
@@ -35,7 +35,7 @@ from support.refusals import refusal
 
 
 def tree(folder):
-    """Every file below a folder and its content, hidden ones too."""
+    """The content of every file in a folder and its subfolders, including hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -45,7 +45,7 @@ def names(folder):
 
 @pytest.fixture
 def publish(tmp_path, monkeypatch):
-    """Write archives to disk and make theirs the published checksums."""
+    """Write archives to disk and publish their checksums."""
 
     def publish(name, *members, packed=False):
         paths = []
@@ -54,9 +54,10 @@ def publish(tmp_path, monkeypatch):
             paths[-1].parent.mkdir(exist_ok=True)
             paths[-1].write_bytes(tar_bytes(files, packed=packed))
         sources = [
-            Source(f"https://example.invalid/{p.name}", hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest()) for p in paths
+            PublishedArchive(f"https://example.invalid/{p.name}", hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest())
+            for p in paths
         ]
-        monkeypatch.setitem(archives.SOURCES, name, tuple(sources))
+        monkeypatch.setitem(archives.PUBLISHED_ARCHIVES, name, tuple(sources))
         return paths
 
     return publish
@@ -116,7 +117,7 @@ def test_voc_keeps_its_candidates(publish, root):
     assert [[loaded.classes[label] for label in loaded.candidates.row(i)] for i in (0, 4)] == [["bus", "car"], ["dog", "person"]]
     assert loaded.candidates.classes == loaded.classes
     assert json.loads((root / "voc2007" / "meta.json").read_text())["sources"] == [
-        {"archive": path.name, "md5": source.md5} for path, source in zip(paths, archives.SOURCES["voc2007"], strict=True)
+        {"archive": path.name, "md5": source.md5} for path, source in zip(paths, archives.PUBLISHED_ARCHIVES["voc2007"], strict=True)
     ]
 
 
@@ -128,7 +129,7 @@ def test_the_description_has_the_checksum_and_size_of_every_array(good):
     }
     assert meta["n_train"] == 35
     assert meta["n_test"] == 10
-    assert meta["sources"] == [{"archive": archive.name, "md5": archives.SOURCES["cifar10"][0].md5}]
+    assert meta["sources"] == [{"archive": archive.name, "md5": archives.PUBLISHED_ARCHIVES["cifar10"][0].md5}]
 
 
 def test_preparing_twice_gives_the_same_bytes(good, root):
@@ -137,7 +138,7 @@ def test_preparing_twice_gives_the_same_bytes(good, root):
     assert tree(root) == before
 
 
-def test_progress_is_told_for_each_stage(good, root):
+def test_progress_is_reported_for_each_stage(good, root):
     calls = {}
     prepare_image_set("cifar10", root, [good[1]], lambda what, done, total: calls.update({what.split()[0]: (done, total)}))
     assert list(calls) == ["checking", "reading", "writing"]
@@ -180,7 +181,7 @@ def test_a_bad_archive_leaves_everything_as_it_was(publish, root, existing, dama
     assert tree(root) == before
 
 
-def test_a_tampered_archive_is_refused_and_taken_with_check_off(good, root):
+def test_a_modified_archive_is_refused_unless_checking_is_off(good, root):
     before = tree(root)
     good[1].write_bytes(tar_bytes(cifar10_files(1)[0]))
     assert "--no-check" in refusal(lambda: prepare_image_set("cifar10", root, [good[1]]))
@@ -192,7 +193,7 @@ def test_a_tampered_archive_is_refused_and_taken_with_check_off(good, root):
 
 def fail_after(monkeypatch, n_bytes, error):
     written = 0
-    real = image_sets._Summed.write
+    real = image_sets._HashingWriter.write
 
     def write(self, content):
         nonlocal written
@@ -202,7 +203,7 @@ def fail_after(monkeypatch, n_bytes, error):
             raise error
         return real(self, content)
 
-    monkeypatch.setattr(image_sets._Summed, "write", write)
+    monkeypatch.setattr(image_sets._HashingWriter, "write", write)
 
 
 @pytest.mark.parametrize("n_bytes", [0, 50_000, 35 * 3072 + 5000])
@@ -215,7 +216,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_set(good, root, monkeypa
     assert names(root) == ["cifar10"]
 
 
-def test_a_full_disk_leaves_nothing_where_nothing_was(good, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_incomplete_set(good, tmp_path, monkeypatch):
     fail_after(monkeypatch, 50_000, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     refusal(lambda: prepare_image_set("cifar10", tmp_path / "new", [good[1]]))
     assert names(tmp_path / "new") == []
@@ -230,7 +231,7 @@ def test_an_interrupt_while_writing_leaves_the_old_set(good, root, monkeypatch):
     assert names(root) == ["cifar10"]
 
 
-def test_a_failure_at_the_very_last_step_puts_the_old_set_back(good, root, monkeypatch):
+def test_a_failure_at_the_very_last_step_restores_the_old_set(good, root, monkeypatch):
     before = tree(root)
     real = Path.rename
 
@@ -245,7 +246,7 @@ def test_a_failure_at_the_very_last_step_puts_the_old_set_back(good, root, monke
     assert names(root) == ["cifar10"]
 
 
-def test_what_a_killed_preparation_left_is_removed_once_it_is_old(good, root):
+def test_leftovers_of_a_killed_preparation_are_removed_once_they_are_old(good, root):
     old, young = root / ".cifar10.1.tmp", root / ".cifar10.2.tmp"
     for folder in (old, young):
         folder.mkdir()
@@ -255,17 +256,17 @@ def test_what_a_killed_preparation_left_is_removed_once_it_is_old(good, root):
     assert names(root) == [".cifar10.2.tmp", "cifar10"]
 
 
-def test_a_folder_of_the_users_with_the_name_of_a_set_is_left_alone(good, tmp_path):
+def test_a_users_folder_with_the_name_of_a_set_is_left_alone(good, tmp_path):
     theirs = tmp_path / "mine" / "cifar10"
     theirs.mkdir(parents=True)
     (theirs / "precious").write_text("work")
     message = refusal(lambda: prepare_image_set("cifar10", tmp_path / "mine", [good[1]]))
     assert f"{theirs} exists and was not written by ltpll" in message
     assert tree(tmp_path / "mine") == {"cifar10/precious": b"work"}
-    assert "move it away" in refusal(lambda: load_image_set("cifar10", tmp_path / "mine"))
+    assert "is not an image set" in refusal(lambda: load_image_set("cifar10", tmp_path / "mine"))
 
 
-def test_a_set_behind_a_link_is_replaced_where_it_lies(good, root, tmp_path):
+def test_a_set_behind_a_link_is_replaced_at_its_target(good, root, tmp_path):
     (root / "cifar10").rename(tmp_path / "elsewhere")
     (root / "cifar10").symlink_to(tmp_path / "elsewhere")
     prepare_image_set("cifar10", root, [good[1]])
@@ -282,7 +283,7 @@ def test_a_root_that_is_a_file_is_refused(good, tmp_path):
 # ---- loading ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_set_that_is_not_there_names_the_command_to_run(tmp_path, monkeypatch):
+def test_a_missing_set_names_the_command_to_run(tmp_path, monkeypatch):
     message = refusal(lambda: load_image_set("cifar10", tmp_path))
     assert f"run `ltpll data prepare cifar10 --data-root {tmp_path}`" in message
     monkeypatch.setenv("LTPLL_DATA", str(tmp_path))
@@ -307,7 +308,7 @@ def test_a_flipped_byte_is_found_by_verify(good, root):
 
 
 def resave(array):
-    """Another array in a file, with the size in the description corrected, so that only its content is wrong."""
+    """Replace the array in a file and correct the size in the description, so that only the content is wrong."""
 
     def damage(folder):
         file = "y_train.npy" if array.ndim == 1 else "x_train.npy"
@@ -347,7 +348,7 @@ def open_header(folder):
     (folder / "x_test.npy").write_bytes(content.replace(b"), }", b")   ", 1))
 
 
-def test_a_set_described_before_there_were_superclasses_is_read(good, root):
+def test_a_set_without_entries_for_superclasses_is_read(good, root):
     meta = json.loads((good[0] / "meta.json").read_text())
     (good[0] / "meta.json").write_text(json.dumps({key: value for key, value in meta.items() if not key.startswith("superclass")}))
     assert load_image_set("cifar10", root).superclass is None
@@ -378,7 +379,7 @@ def test_a_set_described_before_there_were_superclasses_is_read(good, root):
         (lambda folder: (folder / "meta.json").write_text("[" * 100_000), "meta.json: not JSON"),
         (edit(superclass=[10**30] * 10), "no superclass for each of the 10 classes"),
         (open_header, "EOF in multi-line statement"),
-        (packed_labels, "y_train.npy is no array"),
+        (packed_labels, "y_train.npy is not an array"),
     ],
 )
 def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, fragment):
@@ -394,7 +395,7 @@ def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, frag
         ([0, 1, 2], [0, 1, 0], "do not fit"),
         ([0, 2, 1, 3], [0, 1, 0], "do not fit"),
         ([0, 1, 2], [0, 2], "candidate 2"),
-        ([0.0, 1.0], [0], "no lists of numbers"),
+        ([0.0, 1.0], [0], "not lists of numbers"),
         ([0, 1], [0], "1 candidate sets for 3 images"),
     ],
 )
@@ -425,13 +426,13 @@ def test_the_data_root_is_the_option_then_the_variable_then_the_cache_folder(mon
     assert data_root("/mine") == Path("/mine")
 
 
-def test_sets_are_written_to_and_read_from_the_variables_folder(good, monkeypatch, tmp_path):
+def test_sets_are_written_to_and_read_from_the_folder_in_the_environment_variable(good, monkeypatch, tmp_path):
     monkeypatch.setenv("LTPLL_DATA", str(tmp_path / "variable"))
     assert prepare_image_set("cifar10", archives=[good[1]]) == tmp_path / "variable" / "cifar10"
     assert load_image_set("cifar10").y_test.shape == (10,)
 
 
-def test_the_list_tells_what_is_there_and_what_is_wrong(good, root):
+def test_the_list_shows_what_is_prepared_and_what_is_damaged(good, root):
     listed = {one.name: one for one in list_image_sets(root)}
     assert tuple(listed) == IMAGE_SETS
     one = listed["cifar10"]
@@ -443,11 +444,11 @@ def test_the_list_tells_what_is_there_and_what_is_wrong(good, root):
     assert "y_test.npy has 0 bytes" in list_image_sets(root)[0].problem
 
 
-# ---- measuring packs --------------------------------------------------------------------------------------------------
+# ---- benchmark packs --------------------------------------------------------------------------------------------------
 
 
 def strips(images, per_strip, **options):
-    """Images below each other in encoded strips, as a pack holds them."""
+    """Encoded vertical strips of images, as in a pack."""
     parts = []
     for start in range(0, len(images), per_strip):
         buffer = io.BytesIO()
@@ -456,7 +457,7 @@ def strips(images, per_strip, **options):
     return np.frombuffer(b"".join(parts), dtype=np.uint8), np.cumsum([0, *map(len, parts)])
 
 
-def test_measuring_packs_become_image_sets(tmp_path, root):
+def test_benchmark_packs_become_image_sets(tmp_path, root):
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (7, 32, 32, 3), dtype=np.uint8)
     buffer, offsets = strips(x, 3, format="WEBP", lossless=True)

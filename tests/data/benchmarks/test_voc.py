@@ -1,4 +1,4 @@
-"""VOC 2007 becomes crops with the classes of their image as candidates, compared with crops made here in another way."""
+"""VOC 2007 becomes crops whose candidates are the classes of their image; the crops are compared with an independent computation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ltpll.data.benchmarks.voc import CLASSES, read_annotation, read_voc2007
 from support.image_archives import HEAD, TEST, TRAIN, annotation, jpeg, tar_bytes, voc_files
 from support.refusals import refusal
 
-# Every class in the test images: three of each but for the sheep, of which there are two, alone in their image.
+# The test images show three objects of every class except sheep: two, which are alone in their image.
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def write(tmp_path):
 
 
 def expected_crop(image, box):
-    """With numpy instead of Pillow, but for decoding and resizing."""
+    """The crop computed with numpy; only decoding and resizing use Pillow."""
     x1, y1, x2, y2 = box
     pixels = np.asarray(Image.open(io.BytesIO(jpeg(120, 90, int(image)))).convert("RGB"))[y1 - 1 : y2, x1 - 1 : x2]
     height, width, _ = pixels.shape
@@ -64,7 +64,7 @@ def test_the_test_set_is_balanced_by_its_smallest_class_and_made_of_objects_of_t
     assert len(set(crops)) == 40
 
 
-def test_per_class_caps_the_test_set_and_only_whole_positive_numbers_do(write):
+def test_per_class_limits_the_test_set_and_must_be_positive(write):
     paths = write(voc_files())
     assert np.bincount(read_voc2007(paths, per_class=1).y_test).tolist() == [1] * 20
     assert "per_class is 0" in refusal(lambda: read_voc2007(paths, per_class=0))
@@ -82,7 +82,7 @@ def test_the_draw_depends_on_the_seed_alone_and_not_on_the_order_of_members_and_
     assert not np.array_equal(first.x_test, other.x_test)
 
 
-def test_one_archive_that_holds_both_parts_will_do(write):
+def test_one_archive_may_hold_both_parts(write):
     train, test = voc_files()
     assert len(read_voc2007(write([train | test])).y_train) == 5
 
@@ -128,13 +128,13 @@ def test_an_annotation_that_cannot_be_used_is_named(content, fragment):
         ("ImageSets/Main/trainval.txt", None, "There is no ImageSets/Main/trainval.txt"),
         ("ImageSets/Main/trainval.txt", b"000003\n", "No training image in the archive shows two classes"),
         ("Annotations/000012.xml", b" " * (1 << 18) + b"<annotation/>", "claims 262157 bytes"),
-        ("JPEGImages/000012.jpg", b"GIF89a", "JPEGImages/000012.jpg is no whole JPEG image"),
-        ("JPEGImages/000012.jpg", jpeg(120, 90, 1)[:600], "JPEGImages/000012.jpg is no whole JPEG image"),
+        ("JPEGImages/000012.jpg", b"GIF89a", "JPEGImages/000012.jpg is not a complete JPEG image"),
+        ("JPEGImages/000012.jpg", jpeg(120, 90, 1)[:600], "JPEGImages/000012.jpg is not a complete JPEG image"),
         ("JPEGImages/000012.jpg", jpeg(5000, 5000, 1, 1), "5000 × 5000 pixels"),
         ("JPEGImages/000012.jpg", jpeg(10, 10, 1), "box in JPEGImages/000012.jpg lies outside the image"),
     ],
 )
-def test_what_is_wrong_with_the_archive_is_said(write, member, content, fragment):
+def test_damage_to_the_archive_is_reported(write, member, content, fragment):
     train, test = voc_files()
     if content is None:
         del train[f"{HEAD}/{member}"]

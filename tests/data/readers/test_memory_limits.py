@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 from scipy.io import savemat
 
-from ltpll.cleaning.dataset import Source, read_examples
+from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers import memory_limits as expansion
 from ltpll.data.readers.memory_limits import ALWAYS, RATIO, in_units, too_much
 from ltpll.data.readers.tables import Reading, read_candidates, read_table
@@ -95,7 +95,7 @@ def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("candidates\na\nb\n")
     messages = []
-    source = Source(table, Reading(), features=features)
+    source = TableSource(table, Reading(), features=features)
     assert peak_while(lambda: messages.append(refusal(lambda: read_examples(source)))) < 32 << 20
     assert "would expand to 320 MiB" in messages[0]
 
@@ -104,7 +104,7 @@ def test_an_array_whose_own_header_claims_more_than_the_archive_says_is_refused_
     path = packed_npz(tmp_path / "bomb.npz", 1 << 20, {"shape": (1 << 20, 1 << 10)})
     messages = []
     assert peak_while(lambda: messages.append(refusal(lambda: read_candidates(path, None, "|")))) < 32 << 20
-    assert "is cut off" in messages[0]
+    assert "is truncated" in messages[0]
 
 
 @pytest.mark.parametrize(("value", "millions"), [(1.5, 70), ("cat|dog", 20), (["cat", "dog"], 10)])
@@ -120,7 +120,7 @@ def test_a_parquet_file_that_repeats_one_value_millions_of_times_is_refused_unre
 
 def test_a_sparse_array_is_not_made_dense_where_that_takes_far_more_than_the_file_holds(tmp_path):
     savemat(tmp_path / "t.mat", {"data": scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=(20_000, 20_000))})
-    assert "too much to keep as plain numbers" in refusal(lambda: read_table(tmp_path / "t.mat", needs_candidates=False))
+    assert "too large for a dense array" in refusal(lambda: read_table(tmp_path / "t.mat", needs_candidates=False))
 
 
 def test_honest_compressed_files_are_read(tmp_path):
@@ -131,7 +131,7 @@ def test_honest_compressed_files_are_read(tmp_path):
     assert read_table(tmp_path / "t.mat").candidates.n_classes == 5
     table = tmp_path / "t.csv"
     table.write_text("candidates\n" + "a|b\n" * 500)
-    found = read_examples(Source(table, Reading(), features=tmp_path / "x.npz"))
+    found = read_examples(TableSource(table, Reading(), features=tmp_path / "x.npz"))
     np.testing.assert_array_equal(found.x, x)
 
 
@@ -145,7 +145,7 @@ def test_what_is_small_or_nearly_as_large_as_its_file_may_expand(monkeypatch):
 def test_what_does_not_fit_into_memory_is_refused_whatever_its_ratio(monkeypatch):
     monkeypatch.setattr(expansion, "available_memory", lambda: 3 * GIB)
     assert too_much(GIB, GIB) is None
-    assert too_much(2 * GIB, 2 * GIB) == "that would take 4.0 GiB of memory, and 3.0 GiB are available"
+    assert too_much(2 * GIB, 2 * GIB) == "that would take 4.0 GiB of memory, but only 3.0 GiB are available"
 
 
 def test_available_memory_is_what_the_machine_or_its_control_group_has_left(tmp_path):

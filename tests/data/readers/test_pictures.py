@@ -161,18 +161,18 @@ def folder(tmp_path):
 
 
 PROBLEMS = {
-    "cut.jpg": "is cut off or damaged",
-    "cut.png": "is cut off or damaged",
+    "cut.jpg": "is truncated or damaged",
+    "cut.png": "is truncated or damaged",
     "empty.png": "is empty",
-    "text.png": "is no picture of a known kind",
-    "script.eps": "is no picture of a known kind",
+    "text.png": "is not in a supported format",
+    "script.eps": "is not in a supported format",
     "large.png": "has 11000 × 11000 pixels, more than 89 million",
     "bomb.png": "has more than 89 million pixels",
     "moving.gif": "is animated or has several pages (3 frames)",
     "moving.webp": "is animated or has several pages (3 frames)",
     "pages.tif": "is animated or has several pages (3 frames)",
-    "below": "is no file",
-    "": "is no file",
+    "below": "is not a file",
+    "": "is not a file",
     "none.png": "does not exist",
     "nul\0.png": "does not exist",
     "below\\good.png": "does not exist",
@@ -230,7 +230,7 @@ def test_a_folder_that_is_itself_a_link_is_fine(folder):
 
 
 def test_rows_stay_in_order_over_many_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "BLOCK", 4)
+    monkeypatch.setattr(pictures, "PICTURES_AT_ONCE", 4)
     for i in range(10):
         Image.new("RGB", (3, 3), (i, i, i)).save(tmp_path / f"{i}.png")
     seen = []

@@ -179,7 +179,7 @@ def test_commas_separate_where_that_is_asked_for(tmp_path):
 
 def test_names_that_hold_another_separator_are_warned_of_where_nothing_is_split(tmp_path):
     (tmp_path / "t.csv").write_text('candidates\n"Rome, Italy"\n"Oslo, Norway"\nParis\n')
-    with pytest.warns(InputWarning, match=r"2 class names hold ',', such as 'Rome, Italy'.*--separator ','"):
+    with pytest.warns(InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*--separator ','"):
         found = read_table(tmp_path / "t.csv")
     assert found.candidates.classes == ("Oslo, Norway", "Paris", "Rome, Italy")
     assert sets(read_table(tmp_path / "t.csv", Reading(separator=",")))[0] == ["Italy", "Rome"]
@@ -521,7 +521,7 @@ BAD_TEXTS = {
     "missing named id": (GOOD, {"id": "key"}, "no column called 'key'"),
     "missing feature": (GOOD, {"features": ("y",)}, "no column called 'y'"),
     "feature twice": (GOOD, {"features": ("x", "x")}, "'x' is given twice"),
-    "label as a feature": ("candidates,label\na|b,a\n", {"features": ("label",)}, "'label' of t.csv says what an example is"),
+    "label as a feature": ("candidates,label\na|b,a\n", {"features": ("label",)}, "'label' of t.csv has another role"),
     "other delimiter": ("id;candidates\n1;a\n", {}, "seem to be separated by ';'"),
     "two such columns": ("candidates,candidates\na,b\n", {}, "several columns called 'candidates'"),
     "two feature columns": ("candidates,x,x\na|b,1,2\n", {}, "several columns called 'x'"),
@@ -538,20 +538,24 @@ BAD_TEXTS = {
     "only another separator": ("candidates\ncat;dog\ndog;fox\nfox;cat\n", {}, "separated by ';'"),
     "mixed with classes": ("candidates\ncat;dog\n", {"classes": ("cat", "dog")}, "separated by ';'"),
     "no separator": (GOOD, {"separator": ""}, "separator between candidate names is empty"),
-    "duplicate ids": ("id,candidates\n1,a|b\n2,a\n1,b\n", {}, "Row 3 below the header of t.csv has '1' in the column 'id', as row 1 has"),
-    "duplicate paths": ("path,candidates\np,a|b\np,a\n", {}, "in the column 'path', as row 1 has"),
-    "no id": ("id,candidates\n1,a|b\n ,a\n", {}, "Row 2 below the header of t.csv has nothing in the column 'id'"),
+    "duplicate ids": (
+        "id,candidates\n1,a|b\n2,a\n1,b\n",
+        {},
+        "Row 3 below the header of t.csv has '1' in the column 'id', and so has row 1",
+    ),
+    "duplicate paths": ("path,candidates\np,a|b\np,a\n", {}, "in the column 'path', and so has row 1"),
+    "no id": ("id,candidates\n1,a|b\n ,a\n", {}, "Row 2 below the header of t.csv is empty in the column 'id'"),
     "text in a feature": ("candidates,x\na|b,1\na,two\n", {"features": ("x",)}, "Row 2 below the header of t.csv holds 'two', which is no"),
     "decimal comma": (
         'candidates,x\na|b,1\na,"1,5"\n',
         {"features": ("x",)},
-        "holds '1,5', which is no finite number, in the feature column 'x'",
+        "holds '1,5', which is not a finite number, in the feature column 'x'",
     ),
     "no feature": ("candidates,x\na|b,1\na,\n", {"features": ("x",)}, "Row 2 below the header of t.csv is empty in the feature column 'x'"),
     "a gap in numbers": ("candidates,x\na|b,1\na,\n", {}, "Row 2 below the header of t.csv is empty in the feature column 'x'"),
     "n/a in numbers": ("candidates,x\na|b,1\na,N/A\n", {}, "holds 'N/A'"),
-    "NaN": ("candidates,x\na|b,1\na,nan\n", {}, "holds 'nan', which is no finite number"),
-    "infinity": ("candidates,x\na|b,1\na,-inf\n", {}, "holds '-inf', which is no finite number"),
+    "NaN": ("candidates,x\na|b,1\na,nan\n", {}, "holds 'nan', which is not a finite number"),
+    "infinity": ("candidates,x\na|b,1\na,-inf\n", {}, "holds '-inf', which is not a finite number"),
     "too large": ("candidates,x\na|b,1\na,1e39\n", {"features": ("x",)}, "holds '1e39'"),
     "unknown class": (
         GOOD,
@@ -559,7 +563,7 @@ BAD_TEXTS = {
         "Row 1 below the header of t.csv has the candidate 'dog', which is not one",
     ),
     "did you mean": (GOOD, {"classes": ("cat", "dogs", "fox")}, "did you mean 'dogs'?"),
-    "a class twice": (GOOD, {"classes": ("cat", "cat")}, "'cat' stands twice"),
+    "a class twice": (GOOD, {"classes": ("cat", "cat")}, "'cat' occurs twice"),
     "a label that is no class": (
         "candidates,label\na|b,a\na,c\n",
         {},
@@ -568,23 +572,28 @@ BAD_TEXTS = {
     "short row": ("id,candidates\n1,a|b\n2\n", {}, "has 2 columns, but row 2 below it has 1"),
     "short row that is no text": (b"id,candidates\n1,a|b\n\xff\n", {}, "has 2 columns, but row 2 below it has 1"),
     "long row": ("id,candidates\n1,a|b\n2,a,b\n", {}, "has 2 columns, but row 2 below it has 3"),
-    "latin-1": ("id,candidates\n1,a|b\n2,f\xfcr\n".encode("latin-1"), {}, "Row 2 below the header of t.csv is no text in UTF-8"),
-    "latin-1 header": ("f\xfcr,candidates\n1,a|b\n".encode("latin-1"), {}, "header of t.csv is no text in UTF-8"),
+    "latin-1": ("id,candidates\n1,a|b\n2,f\xfcr\n".encode("latin-1"), {}, "Row 2 below the header of t.csv is not UTF-8 text"),
+    "latin-1 header": ("f\xfcr,candidates\n1,a|b\n".encode("latin-1"), {}, "header of t.csv is not UTF-8 text"),
     "UTF-16": (GOOD.encode("utf-16"), {}, "is text in UTF-16: save it as UTF-8"),
     "UTF-16 without a mark": (GOOD.encode("utf-16-le"), {}, "UTF-8"),
     "NUL": (b"id,candidates\n1,a|b\n2,a\0b\n", {}, "Row 2 below the header of t.csv holds a NUL byte"),
-    "Excel": (b"PK\3\4" + bytes(range(256)), {}, "is no text"),
-    "gzip": (b"\x1f\x8b\x08" + bytes(range(256)), {}, "is no text"),
+    "Excel": (b"PK\3\4" + bytes(range(256)), {}, "is not text"),
+    "gzip": (b"\x1f\x8b\x08" + bytes(range(256)), {}, "is not text"),
     "open quote": ('id,candidates\n1,"a|b\n2,a\n', {}, "cannot be read as a table"),
     "open quote at the end": ('id,candidates\n1,a|b\n2,"a', {}, "cannot be read as a table"),
     "open quote in front": ('id,candidates\n1,a|b\n"2,a\n', {}, "but row 2 below it has 1: close open quotes"),
     "open quote in the header": ('id,"candidates\n1,a|b\n', {}, "cannot be read as a table"),
-    "numpy's list": ("candidates\n\"['x' 'y']\"\n", {}, "Row 1 below the header of t.csv holds \"['x' 'y']\", which is no list"),
-    "no list": ("candidates\na\n[unknown]\n", {}, "Row 2 below the header of t.csv holds '[unknown]', which is no list"),
-    "nested list": ('candidates\n"[[""a""]]"\n', {}, "which is no name"),
-    "null in a list": ("candidates\n[null]\n", {}, "which is no name"),
-    "true in a list": ("candidates\n[true]\n", {}, "which is no name"),
-    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is no list"),
+    "numpy's list": ("candidates\n\"['x' 'y']\"\n", {}, "Row 1 below the header of t.csv holds \"['x' 'y']\", which is not a list"),
+    "no list": ("candidates\na\n[unknown]\n", {}, "Row 2 below the header of t.csv holds '[unknown]', which is not a list"),
+    "lone surrogate": (
+        'candidates\na|b\n"[""\\ud800""]"\n',
+        {},
+        "Row 2 below the header of t.csv holds '\\ud800', which is not valid Unicode",
+    ),
+    "nested list": ('candidates\n"[[""a""]]"\n', {}, "which is not a name"),
+    "null in a list": ("candidates\n[null]\n", {}, "which is not a name"),
+    "true in a list": ("candidates\n[true]\n", {}, "which is not a name"),
+    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is not a list"),
     "one class": ("candidates\na\na\n", {}, "only 1 class"),
     "no class columns": (GOOD, {"class_columns": ("is_*",)}, "no columns that start with 'is_'"),
     "missing class column": (GOOD, {"class_columns": ("x", "y")}, "no column called 'y'"),
@@ -607,24 +616,28 @@ BAD_TEXTS = {
     "two rules": (GOOD, {"probability_columns": ("x",), "top_k": 1, "mass": 0.5}, "give one of the two"),
     "top_k of nothing": (GOOD, {"top_k": 1}, "no probability_columns are given"),
     "top_k below 1": (GOOD, {"probability_columns": ("x",), "top_k": 0}, "top_k is 0: it must be a whole number of at least 1"),
-    "top_k above": ("a,b\n1,1\n", {"probability_columns": ("a", "b"), "top_k": 3}, "top_k is 3, but t.csv has probabilities of 2 classes"),
+    "top_k above": (
+        "a,b\n1,1\n",
+        {"probability_columns": ("a", "b"), "top_k": 3},
+        "top_k is 3, but t.csv has probabilities of only 2 classes",
+    ),
     "mass above 1": (GOOD, {"probability_columns": ("x",), "mass": 1.5}, "mass is 1.5"),
     "mass of NaN": (GOOD, {"probability_columns": ("x",), "mass": float("nan")}, "mass is nan"),
     "two ways": (GOOD, {"probability_columns": ("x",), "class_columns": ("x",), "top_k": 1}, "give one of them"),
-    "no vote rule": (VOTES, {"annotators": "majority"}, "'majority' is no rule"),
-    "empty vote rule": (VOTES, {"annotators": ""}, "'' is no rule"),
-    "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "is several rules"),
-    "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for less than one"),
-    "top-0": (VOTES, {"annotators": "top-0"}, "asks for less than one"),
+    "no vote rule": (VOTES, {"annotators": "majority"}, "'majority' is not a rule"),
+    "empty vote rule": (VOTES, {"annotators": ""}, "'' is not a rule"),
+    "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "names several rules"),
+    "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for fewer than 1"),
+    "top-0": (VOTES, {"annotators": "top-0"}, "asks for fewer than 1"),
     "too many votes": (VOTES, {"annotators": "votes>=3"}, "The task 't2' of t.csv has no label with at least 3 votes (3 of 3 tasks"),
     "no worker": ("task,label\n1,a\n", {"annotators": "union"}, "no column called 'worker'"),
     "empty vote": (
         "task,worker,label\n1,u,a\n1,v,\n",
         {"annotators": "union"},
-        "Row 2 below the header of t.csv has nothing in the column 'label'",
+        "Row 2 below the header of t.csv is empty in the column 'label'",
     ),
     "unknown vote": (VOTES, {"annotators": "union", "classes": ("cat", "dogs", "fox")}, "has the label 'dog', which is not one"),
-    "features of votes": (VOTES, {"annotators": "union", "features": ("x",)}, "are no features"),
+    "features of votes": (VOTES, {"annotators": "union", "features": ("x",)}, "cannot be features"),
     "two paths": ("task,path,worker,label\n1,a,u,x\n1,b,v,y\n", {"annotators": "union"}, "gives the task '1' another 'path'"),
 }
 
@@ -646,7 +659,7 @@ def test_a_bad_row_far_below_is_counted_too(tmp_path, monkeypatch):
     for wrong, fragment in [
         ("x,a\n", "has 3 columns, but row 1501 below it has 2"),
         ("x,,\n", "Row 1501 below the header"),
-        ("7,a,\n", "as row 8 has"),
+        ("7,a,\n", "and so has row 8"),
     ]:
         path = text(tmp_path, start + "".join(rows[:1500]) + wrong + "".join(rows[1500:]))
         assert fragment in refusal(lambda path=path: read_table(path, Reading(features=())))
@@ -712,7 +725,7 @@ BAD_MATS = {
         "Row 4 of 'partial_target' in t.mat has no candidate",
     ),
     "two labels": ({"data": X, "partial_target": S, "target": S}, {}, "Row 1 of 'target' in t.mat has several true labels"),
-    "odd label": ({"data": X, "partial_target": S, "target": Y + 0.5}, {}, "'target' of t.mat holds numbers that are no classes"),
+    "odd label": ({"data": X, "partial_target": S, "target": Y + 0.5}, {}, "'target' of t.mat holds numbers that are not classes"),
     "label above": ({"data": X, "partial_target": S, "target": Y + 4}, {}, "names class 7, but 'partial_target' has 5"),
     "names": ({"data": X, "partial_target": S}, {"classes": ("a", "b")}, "sets of 5 classes, but there are 2 class names"),
     "feature": ({"data": X, "partial_target": S}, {"features": ("height",)}, "no feature called 'height'"),
@@ -749,7 +762,7 @@ def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
     assert found.classes == ("cat", "dog", "fox")
     assert [set(found.row(i)) for i in range(5)] == [{("cat", "dog", "fox").index(name) for name in row} for row in ROWS]
     assert read_candidates(path, "split", "|").classes == ("test", "train")
-    assert "say with --column" in refusal(lambda: read_candidates(path, None, ";"))
+    assert "specify with --column" in refusal(lambda: read_candidates(path, None, ";"))
 
 
 def test_written_tables_are_read_back(tmp_path):

@@ -1,11 +1,11 @@
-"""Our runs beside the paper's numbers."""
+"""Our runs compared with the paper's numbers."""
 
 import pytest
 
 from ltpll.experiments.benchmark import Experiment
-from ltpll.experiments.paper.compare import cell_text, compare, comparisons, markdown
+from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.compare import cell_text, compare, comparison_tables, markdown_table
 from ltpll.experiments.paper.grid import Finished
-from ltpll.experiments.paper.items import ITEMS
 from ltpll.methods import METHODS
 
 
@@ -25,7 +25,7 @@ def cell(table, label, column="CIFAR-100-LT ρ=100 q=0.05"):
     return table[names.index(label)][item.columns.index(column)]
 
 
-def test_cells_hold_mean_deviation_number_and_difference_of_the_seeds_asked_for():
+def test_cells_hold_mean_deviation_count_and_difference_over_the_requested_seeds():
     finished = Finished([record(0, 0.39, 0.41), record(1, 0.41, 0.42), record(2, 0.99, 0.99)])
     found = cell(compare(ITEMS["main"], finished, 2, {}), "corr + records")
     assert (found.last.mean, found.last.n) == (pytest.approx(40.0), 2)
@@ -35,7 +35,7 @@ def test_cells_hold_mean_deviation_number_and_difference_of_the_seeds_asked_for(
     assert cell_text(found) == "40.00 ± 1.41 (best 41.50)"
 
 
-def test_the_posthoc_row_comes_out_of_the_run_without_rebalancing():
+def test_the_posthoc_row_comes_from_the_run_without_rebalancing():
     finished = Finished([record(0, 0.33, 0.34, "none", {"oracle-la-posthoc": (0.36, 0.37)})])
     table = compare(ITEMS["main"], finished, 1, {})
     assert cell(table, "corr").last.mean == pytest.approx(33.0)
@@ -57,14 +57,14 @@ def test_a_row_that_is_not_built_says_so(monkeypatch):
 
 
 def test_markdown_shows_only_cells_with_runs():
-    text = markdown(ITEMS["main"], compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}))
+    text = markdown_table(ITEMS["main"], compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}))
     assert text.splitlines()[2:] == ["| CIFAR-100-LT ρ=100 q=0.05 | corr + records | 39.00 | 41.00 | 1 | 40.59 | -1.59 |"]
-    assert markdown(ITEMS["main"], compare(ITEMS["main"], Finished([]), 1, {})) == "*No runs yet.*"
+    assert markdown_table(ITEMS["main"], compare(ITEMS["main"], Finished([]), 1, {})) == "*No runs yet.*"
 
 
-def test_a_page_gets_the_tables_that_have_runs_and_marks_what_is_far_off():
+def test_a_page_gets_the_tables_that_have_runs_and_marks_large_differences():
     finished = Finished([record(0, 0.30, 0.41), record(0, 0.34, 0.35, "none", {"oracle-la-posthoc": (0.36, 0.37)})])
-    found = {one.title.partition(":")[0]: one for one in comparisons(finished, 1)}
+    found = {table.title.partition(":")[0]: table for table in comparison_tables(finished, 1)}
     assert set(found) == {"Table 1", "Tables 2 and 10", "Table 5", "Tables 4 and 12"}
     marks = {cells[1]: (cells[-1], marked) for cells, marked in found["Table 1"].rows}
     assert marks == {"corr": ("-0.09", False), "corr + oracle-la-posthoc": ("-0.79", False), "corr + records": ("-10.59", True)}

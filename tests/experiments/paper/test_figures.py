@@ -6,15 +6,15 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ltpll.experiments.benchmark import Experiment
-from ltpll.experiments.paper.figures import DRAWN, draw_figure
+from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.figures import PLOTTERS, draw_figure
 from ltpll.experiments.paper.grid import Finished
-from ltpll.experiments.paper.items import ITEMS
 
 RNG = np.random.default_rng(0)
 
 
 def record(setting, n_classes=10):
-    """A record as training leaves it, with classes out of order of frequency."""
+    """A record of a run whose classes are not sorted by frequency."""
     counts = RNG.permutation(np.arange(1, n_classes + 1) * 10)
 
     def row():
@@ -38,7 +38,7 @@ def record(setting, n_classes=10):
 def drawn(name, records):
     figure = Figure()
     item = ITEMS[name]
-    DRAWN[name](figure, item, records)
+    PLOTTERS[name](figure, item, records)
     return item, figure
 
 
@@ -48,7 +48,7 @@ def lines(panel):
 
 @pytest.fixture(scope="module")
 def everything():
-    settings = [setting for name in DRAWN for setting in ITEMS[name].settings]
+    settings = [setting for name in PLOTTERS for setting in ITEMS[name].settings]
     return Finished([record(setting) for setting in settings])
 
 
@@ -82,7 +82,7 @@ def test_average_predictions_end_at_the_last_epoch_and_show_the_uniform_value(ev
     np.testing.assert_allclose(sorted(shown["proden + records"]), sorted(values))
 
 
-def test_the_prior_is_shown_beside_the_frequencies(everything):
+def test_the_prior_is_shown_with_the_frequencies(everything):
     _, figure = drawn("prior", found("prior", everything))
     distance, estimate = figure.axes
     np.testing.assert_allclose(distance.lines[0].get_ydata(), [0.5, 0.25])
@@ -100,7 +100,7 @@ def test_momenta_that_have_no_run_are_left_out(everything):
     assert panel.lines[0].get_ydata()[0] == pytest.approx(100 * records[0][0]["last"]["test"]["balanced_accuracy"])
 
 
-@pytest.mark.parametrize("name", list(DRAWN))
+@pytest.mark.parametrize("name", list(PLOTTERS))
 def test_a_figure_is_written_once_there_is_a_run_and_not_before(everything, tmp_path, name):
     path = tmp_path / "new" / "figure.png"
     assert not draw_figure(ITEMS[name], Finished([]), {}, path)

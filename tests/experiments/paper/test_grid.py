@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from ltpll.data.synthetic.longtail import class_sizes
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment
-from ltpll.experiments.paper.grid import Finished, Pace, experiments, parse_choice, work
-from ltpll.experiments.paper.items import ITEMS
+from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.grid import Finished, experiments, parse_choice
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.runs.checksums import marker_of
@@ -48,7 +47,7 @@ def test_rows_that_are_not_built_are_left_out(monkeypatch):
         ("superclass=1", "superclass is true or false", InputError),
     ],
 )
-def test_a_choice_that_cannot_be_read_is_refused(text, message, kind):
+def test_an_invalid_choice_is_refused(text, message, kind):
     assert message in refusal(lambda: parse_choice(text), kind)
 
 
@@ -77,18 +76,7 @@ def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
 
     write(tmp_path / "runs" / "a" / "result.json", seed=0)
     (tmp_path / "runs" / "a" / "done").write_bytes(marker_of(tmp_path / "runs" / "a", ["result.json"]))
-    write(tmp_path / "runs" / "b" / "result.json", seed=1)  # without its marker
+    write(tmp_path / "runs" / "b" / "result.json", seed=1)  # has no done marker
     write(tmp_path / "kept" / "c.json", seed=2)
     finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")
     assert [Experiment.from_mapping({"data": "cifar10", "seed": seed}) in finished for seed in range(3)] == [True, False, True]
-
-
-def test_time_is_proportional_to_the_pixels_that_are_seen():
-    config = Experiment.from_mapping({"data": "cifar10", "imbalance": 50, "epochs": 7, "method": "corr"}).config()
-    assert work(config) == class_sizes(5000, 10, 50).sum() * 2 * 1024 * 7
-    finished = Finished([record(seconds=10.0, epochs=100), record(seconds=1.0, epochs=100, seed=1, hardware="a faster card")])
-    runs = [Experiment.from_mapping({"data": "cifar10", "epochs": 200})]
-    assert Pace.of(finished, "a card").seconds(runs) == pytest.approx(20.0)
-    elsewhere = Pace.of(finished, "no card")
-    assert (elsewhere.hardware, elsewhere.seconds(runs)) == ("a faster card", pytest.approx(2.0))
-    assert Pace.of(Finished([]), "a card").seconds(runs) is None

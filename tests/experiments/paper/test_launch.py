@@ -1,4 +1,4 @@
-"""Grids of runs on a CPU: shared between processes, with failures; tests/test_survival.py has the grids that are killed."""
+"""Grids on a CPU, shared between processes and with failing runs; killed runs are in tests/test_survival.py."""
 
 import json
 
@@ -37,7 +37,7 @@ def call(root, *arguments, cwd, **options):
 
 
 def results(folder):
-    """All that decides a result: everything in the records but times."""
+    """The records without times."""
     found = {}
     for marker in sorted(folder.rglob("done")):
         record = json.loads((marker.parent / "result.json").read_text())
@@ -55,7 +55,7 @@ def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):
         assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == [1, 2, 3, 4]
 
 
-def test_runs_side_by_side_give_the_same_records(root, tmp_path):
+def test_parallel_runs_give_the_same_records(root, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
@@ -65,7 +65,7 @@ def test_runs_side_by_side_give_the_same_records(root, tmp_path):
     assert results(one) == results(two)
 
 
-def test_a_run_that_fails_leaves_its_reason_and_the_others_go_on(root, tmp_path):
+def test_a_failed_run_writes_its_reason_and_the_others_are_trained(root, tmp_path):
     settings = {"data": "cifar10", "imbalance": 50, "epochs": 3, "width": 2, "batch_size": 32, "method": "proden"}
     good, explodes = Experiment.from_mapping(settings), Experiment.from_mapping({**settings, "lr": 1e30})
     outcomes = launch([explodes, good], tmp_path, data_root=root, device="cpu")
@@ -89,12 +89,12 @@ def test_a_run_that_another_process_trains_is_left_alone(root, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "q=0.9"], "No run of main fits 'q=0.9'"),
+        (["--only", "q=0.9"], "No run of main matches 'q=0.9'"),
         (["--set", "widht=2"], "no setting 'widht'"),
         (["--data-root", "nowhere"], "ltpll data prepare cifar10"),
     ],
 )
-def test_bad_requests_are_one_sentence_and_exit_2(root, tmp_path, arguments, message):
+def test_a_bad_request_exits_with_2_and_one_sentence(root, tmp_path, arguments, message):
     result = call(root, "--epochs", "1", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert message in result.stderr

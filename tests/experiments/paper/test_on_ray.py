@@ -1,4 +1,4 @@
-"""Grids on a real Ray of this machine's own: the same records as the local launcher, past deaths and failures."""
+"""Grids on a real local Ray: the same records as the local launcher, also if processes die or runs fail."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.experiments.benchmark import Experiment, experiment_run
-from ltpll.experiments.paper.launch import launch_side_by_side
+from ltpll.experiments.paper.launch import launch_in_processes
 from ltpll.experiments.paper.on_ray import launch_on_ray
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -30,7 +30,7 @@ def data(tmp_path_factory):
 
 
 def results(root, wanted):
-    records = [experiment_run(root, one).result() for one in wanted]
+    records = [experiment_run(root, experiment).result() for experiment in wanted]
     return [{key: record[key] for key in ("config", "last", "best", "curves", "seeds")} for record in records]
 
 
@@ -44,11 +44,11 @@ def test_without_ray_the_launcher_says_what_to_install(tmp_path, monkeypatch):
 def test_the_records_are_those_of_the_local_launcher_even_if_a_process_is_killed(data, tmp_path):
     pytest.importorskip("ray")
     wanted = grid()
-    launch_side_by_side(wanted, tmp_path / "local", workers=2, data_root=data, device="cpu")
+    launch_in_processes(wanted, tmp_path / "local", workers=2, data_root=data, device="cpu")
     killed = []
 
     def kill_once():
-        """As soon as the first run has a checkpoint, the process that trains it dies."""
+        """Kill the process that trains the first run as soon as it has a checkpoint."""
         run = experiment_run(tmp_path / "ray", wanted[0])
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline and not (run.folder / "checkpoint.safetensors").exists():
@@ -56,7 +56,7 @@ def test_the_records_are_those_of_the_local_launcher_even_if_a_process_is_killed
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 name = (entry / "cmdline").read_bytes()
-            except OSError:  # gone meanwhile
+            except OSError:  # the process has ended
                 continue
             if name.startswith(b"ray::_launch_with_one_thread"):
                 os.kill(int(entry.name), signal.SIGKILL)
@@ -69,11 +69,11 @@ def test_the_records_are_those_of_the_local_launcher_even_if_a_process_is_killed
     assert killed
     assert [outcome.reason for outcome in outcomes] == ["", ""]
     assert results(tmp_path / "ray", wanted) == results(tmp_path / "local", wanted)
-    # What is finished is not trained again.
+    # Finished runs are not trained again.
     assert launch_on_ray(wanted, tmp_path / "ray", data_root=data, device="cpu") == []
 
 
-def test_a_failing_run_is_reported_and_the_others_go_on(data, tmp_path):
+def test_a_failed_run_is_reported_and_the_others_are_trained(data, tmp_path):
     pytest.importorskip("ray")
     good, bad = grid(epochs=1)[0], Experiment.from_mapping({**TINY, "epochs": 1, "method": "proden", "superclass": True})
     outcomes = launch_on_ray([bad, good], tmp_path, data_root=data, device="cpu")

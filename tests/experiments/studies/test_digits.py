@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ltpll.experiments.studies import digits
-from ltpll.experiments.studies.study import run_missing
+from ltpll.experiments.studies.runner import run_missing
 from ltpll.runs.run import Run
 from ltpll.runs.summary import rows
 from support.commands import ltpll
@@ -25,7 +25,7 @@ def records(tmp_path_factory):
     return [run.result() for run in trained(digits.configs(1), tmp_path_factory.mktemp("digits"))]
 
 
-def test_the_demo_trains_what_is_missing_prints_its_table_and_leaves_a_page_whose_path_comes_last(tmp_path):
+def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of_its_page(tmp_path):
     trained(shortened(digits.configs, 2)(1), tmp_path / "ltpll-runs" / "digits")
     result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path, called=("short_study", 2))
     assert result.returncode == 0, result.stderr
@@ -38,12 +38,12 @@ def test_the_demo_trains_what_is_missing_prints_its_table_and_leaves_a_page_whos
     assert "<html" in page.read_text()[:500]
 
 
-def test_the_study_crosses_two_methods_with_two_trainings_over_seeds():
+def test_the_study_combines_two_methods_with_two_rebalancers_for_every_seed():
     cells = [(config["method"], config["rebalancer"], config["seed"]) for config in digits.configs(3)]
     assert len(set(cells)) == len(cells) == 2 * 2 * 3
 
 
-def test_classes_fall_from_the_largest_by_the_imbalance(records):
+def test_class_sizes_decrease_by_the_imbalance(records):
     counts = records[0]["class_counts"]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] == 120
@@ -58,14 +58,14 @@ def test_records_recovers_more_labels_than_no_rebalancing_and_lifts_the_rarer_cl
     assert table["records"].last("balanced_accuracy").mean > table["none"].last("balanced_accuracy").mean
 
 
-def test_subset_candidates_and_training_have_seeds_of_their_own(tmp_path):
+def test_subset_candidates_and_training_have_separate_seeds(tmp_path):
     records = [run.result() for run in trained(shortened(digits.configs, 1)(2), tmp_path)]
     seeds = [seed for record in records for seed in record["seeds"].values()]
-    assert len(set(seeds)) == 6  # three for each of the two seeds, shared by the rows that are compared
+    assert len(set(seeds)) == 6  # three for each of the two seeds, shared by both rebalancers
     assert records[0]["seeds"] == records[1]["seeds"]
 
 
-def test_a_record_says_what_it_was_measured_with_and_carries_its_curves(records):
+def test_a_record_holds_its_environment_and_its_curves(records):
     record = records[0]
     assert {"commit", "python", "torch", "hardware", "threads"} <= record["environment"].keys()
     epochs = record["config"]["epochs"]

@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from ltpll.experiments.studies import toy
-from ltpll.experiments.studies.study import run_missing
+from ltpll.experiments.studies.runner import run_missing
 from ltpll.runs.run import Run
 from ltpll.runs.summary import rows
 
@@ -23,7 +23,7 @@ def test_the_settings_are_the_papers():
     assert {config["rebalancer"] for config in toy.configs(1)} == {"none", "oracle-la", "records"}
 
 
-def test_the_constant_prior_falls_to_the_tail_and_records_finds_all_four_squares(trained):
+def test_the_constant_prior_predicts_the_tail_and_records_finds_all_four_squares(trained):
     accuracy = {row.rebalancer: row.last("balanced_accuracy") for row in rows([run.result() for run in trained])}
     assert accuracy["oracle-la"].mean <= 0.35
     assert accuracy["records"].mean >= 0.90
@@ -31,7 +31,7 @@ def test_the_constant_prior_falls_to_the_tail_and_records_finds_all_four_squares
     assert accuracy["records"].n == 2
 
 
-def test_the_oracle_believes_the_rarest_label_although_it_is_the_rarest(trained):
+def test_the_oracle_mostly_predicts_the_rarest_label(trained):
     run = next(run for run in trained if run.config["rebalancer"] == "oracle-la")
     points = np.load(run.folder / "points.npz")
     assert (points["y"] == 0).mean() < 0.02
@@ -43,7 +43,7 @@ def test_the_figure_has_two_rows_of_four_coloured_panels(trained, tmp_path):
     toy.draw([run for run in trained if run.config["seed"] == 0], path)
     pixels = np.asarray(Image.open(path).convert("RGB")).astype(int)
     assert pixels.shape[1] > 1.5 * pixels.shape[0]
-    # Every quarter of the width and half of the height holds coloured points.
+    # Each of the eight panels holds coloured points.
     coloured = (pixels.max(2) - pixels.min(2)) > 60
     for half in np.array_split(coloured, 2, axis=0):
         for quarter in np.array_split(half, 4, axis=1):

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from their binary distributions, so that nothing is unpickled (Krizhevsky, 2009)."""
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), read from the binary versions, which need no unpickling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.benchmarks.archives import Progress, missing, read_members
+from ltpll.data.benchmarks.archives import ByteProgress, missing_member, read_members
 from ltpll.data.benchmarks.image_sets import ImageSet
 from ltpll.errors import InputError
 
@@ -18,8 +18,8 @@ SIDE = 32
 PIXELS = 3 * SIDE * SIDE
 
 
-def read_cifar10(archives: Sequence[Path], on_progress: Progress | None = None) -> ImageSet:
-    """Records of a label and the red, green and blue planes: five training files, one test file, one list of names."""
+def read_cifar10(archives: Sequence[Path], on_progress: ByteProgress | None = None) -> ImageSet:
+    """Read CIFAR-10: five training files and a test file, whose records are a label and the red, green and blue planes."""
     train = [f"data_batch_{i}.bin" for i in range(1, 6)]
     files = _files(archives, [*train, "test_batch.bin", "batches.meta.txt"], on_progress)
     classes = _names(files, "batches.meta.txt", 10)
@@ -35,8 +35,8 @@ def read_cifar10(archives: Sequence[Path], on_progress: Progress | None = None) 
     )
 
 
-def read_cifar100(archives: Sequence[Path], on_progress: Progress | None = None) -> ImageSet:
-    """Records of a superclass, a class and the three planes; which superclass a class belongs to stands only in the records."""
+def read_cifar100(archives: Sequence[Path], on_progress: ByteProgress | None = None) -> ImageSet:
+    """Read CIFAR-100, whose records are a superclass, a class and the three planes; only they tell the superclass of a class."""
     files = _files(archives, ["train.bin", "test.bin", "fine_label_names.txt", "coarse_label_names.txt"], on_progress)
     classes = _names(files, "fine_label_names.txt", 100)
     superclasses = _names(files, "coarse_label_names.txt", 20)
@@ -47,7 +47,7 @@ def read_cifar100(archives: Sequence[Path], on_progress: Progress | None = None)
     return ImageSet("cifar100", x_train, train[:, 1], x_test, test[:, 1], classes, superclass, superclasses=superclasses)
 
 
-def _files(archives: Sequence[Path], names: Sequence[str], on_progress: Progress | None) -> dict[str, bytes]:
+def _files(archives: Sequence[Path], names: Sequence[str], on_progress: ByteProgress | None) -> dict[str, bytes]:
     def wanted(path: str) -> str | None:
         name = PurePosixPath(path).name
         return name if name in names else None
@@ -55,7 +55,7 @@ def _files(archives: Sequence[Path], names: Sequence[str], on_progress: Progress
     files = dict(read_members(archives, wanted, on_progress=on_progress))
     for name in names:
         if name not in files:
-            raise missing(archives, name)
+            raise missing_member(archives, name)
     return files
 
 
@@ -66,15 +66,13 @@ def _names(files: dict[str, bytes], file: str, n: int) -> tuple[str, ...]:
         raise InputError(f"{file} in the archive is not text: download the archive again.") from None
     names = tuple(name for line in lines if (name := line.strip()))
     if len(names) != n or len(set(names)) != n:
-        raise InputError(
-            f"{file} in the archive has {len(set(names))} distinct names where there should be {n}: download the archive again."
-        )
+        raise InputError(f"{file} in the archive has {len(set(names))} distinct names instead of {n}: download the archive again.")
     return names
 
 
 def _records(files: dict[str, bytes], file: str, ranges: dict[str, int]) -> tuple[npt.NDArray[np.int64], Bytes]:
-    """The labels, one column for each entry of `ranges`, and the images (N, 32, 32, 3)."""
-    content = files.pop(file)  # its images are copied out below; two copies of the whole set need not stay in memory
+    """The labels, one column per entry of `ranges`, and the images (N, 32, 32, 3)."""
+    content = files.pop(file)  # frees the bytes once the images are copied below
     width = len(ranges) + PIXELS
     if len(content) == 0 or len(content) % width:
         raise InputError(
@@ -100,5 +98,5 @@ def _superclass_of(labels: npt.NDArray[np.int64], classes: Sequence[str]) -> npt
     if len(wrong):
         c = int(wrong[0])
         problem = "no images" if counts[c] == 0 else f"images of {counts[c]} superclasses"
-        raise InputError(f"The class {classes[c]!r} has {problem} in the archive, where there should be one superclass: download it again.")
+        raise InputError(f"The class {classes[c]!r} has {problem} in the archive instead of one superclass: download it again.")
     return pairs[:, 1].copy()

@@ -1,4 +1,4 @@
-"""Image sets: CIFAR-10, CIFAR-100 and VOC 2007 as plain arrays in a folder, written whole or not at all, and checked when loaded."""
+"""Prepared image sets: plain arrays in a folder, written completely or not at all, and checked when they are loaded."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.benchmarks.archives import CHUNK, SOURCES, Archive, Progress, gather
+from ltpll.data.benchmarks.archives import CHUNK, PUBLISHED_ARCHIVES, ByteProgress, LocalArchive, find_or_download
 from ltpll.errors import InputError, UnknownNameError, first_line
 from ltpll.files import parse_json
 
-IMAGE_SETS = tuple(SOURCES)
+IMAGE_SETS = tuple(PUBLISHED_ARCHIVES)
 FORMAT = "ltpll image set 1"
 META = "meta.json"
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -29,7 +29,11 @@ CANDIDATES = "candidates.npz"
 
 
 class ImageSet(NamedTuple):
-    """Images are uint8 (N, height, width, 3), labels int64 (N,); `superclass[c]` numbers the superclass of class c."""
+    """An image set in memory: images are uint8 (N, height, width, 3), labels int64 (N,).
+
+    `superclass[c]` is the number of the superclass of class c, `superclasses` are their names, and `candidates` belong to the training
+    images; all three are None for sets that have none.
+    """
 
     name: str
     x_train: npt.NDArray[np.uint8]
@@ -42,8 +46,8 @@ class ImageSet(NamedTuple):
     superclasses: tuple[str, ...] | None = None
 
 
-class Listed(NamedTuple):
-    """What is known of a set without loading its images; `problem` is why it cannot be loaded."""
+class ImageSetStatus(NamedTuple):
+    """What `list_image_sets` knows about a set without loading its images; `problem` says why it cannot be loaded."""
 
     name: str
     path: Path
@@ -57,7 +61,7 @@ class Listed(NamedTuple):
 
 
 def data_root(option: str | Path | None = None) -> Path:
-    """Where the sets live: what is given, else LTPLL_DATA, else the user's cache folder."""
+    """The folder of the image sets: the given one, else LTPLL_DATA, else ltpll in the user's cache folder."""
     chosen = option or os.environ.get("LTPLL_DATA")
     if chosen:
         return Path(chosen).expanduser()
@@ -67,7 +71,7 @@ def data_root(option: str | Path | None = None) -> Path:
 
 def _folder(name: str, root: str | Path | None) -> Path:
     if name not in IMAGE_SETS:
-        raise UnknownNameError(f"There is no image set {name!r}; known: {', '.join(IMAGE_SETS)}.")
+        raise UnknownNameError(f"There is no image set {name!r}; available: {', '.join(IMAGE_SETS)}.")
     return data_root(root) / name
 
 
@@ -78,35 +82,51 @@ def prepare_image_set(
     name: str,
     root: str | Path | None = None,
     archives: Sequence[str | Path] = (),
-    on_progress: Progress | None = None,
+    on_progress: ByteProgress | None = None,
     *,
     check: bool = True,
     **options: Any,
 ) -> Path:
-    """Turn the published archives, given or downloaded, into arrays under the data root; gives the set's folder.
+    """Convert the published archives of an image set into arrays under the data root.
 
-    `check=False` takes the given files whatever their checksum. `options` go to the reader (`per_class` for voc2007).
+    Args:
+        name: cifar10, cifar100 or voc2007.
+        root: The data root; `data_root()` by default.
+        archives: Published archives that are already on disk; the others are downloaded to `downloads` under the data root.
+        on_progress: Called with a description of the task, the bytes done and the bytes in total (0 if unknown).
+        check: Whether the given archives must have the published checksums.
+        **options: Options of the reader: `per_class` and `seed` of the test set for voc2007.
+
+    Returns:
+        The folder of the prepared set.
+
+    Raises:
+        UnknownNameError: If there is no image set of this name.
+        InputError: If an archive cannot be downloaded or read, or the set cannot be written.
+
+    Example:
+        prepare_image_set("cifar10", archives=["cifar-10-binary.tar.gz"])
     """
     folder = _folder(name, root)
     _refuse_foreign(folder)
-    # The readers are imported here because they need ImageSet, and because loading a prepared set needs none of them.
+    # Imported here because the readers import this module, and because loading a prepared set does not need them.
     from ltpll.data.benchmarks.cifar import read_cifar10, read_cifar100
     from ltpll.data.benchmarks.voc import read_voc2007
 
     reader: Any = {"cifar10": read_cifar10, "cifar100": read_cifar100, "voc2007": read_voc2007}[name]
     given = [Path(path).expanduser() for path in archives]
-    found = gather(SOURCES[name], given, folder.parent / "downloads", check=check, on_progress=on_progress)
+    found = find_or_download(PUBLISHED_ARCHIVES[name], given, folder.parent / "downloads", check=check, on_progress=on_progress)
     image_set = reader([archive.path for archive in found], on_progress, **options)
     return write_image_set(image_set, root, found, on_progress)
 
 
 def write_image_set(
-    image_set: ImageSet, root: str | Path | None = None, archives: Sequence[Archive] = (), on_progress: Progress | None = None
+    image_set: ImageSet, root: str | Path | None = None, archives: Sequence[LocalArchive] = (), on_progress: ByteProgress | None = None
 ) -> Path:
-    """Write the arrays beside their place and move them there as the last step, so that nobody ever meets half a set."""
+    """Write a set to a temporary folder, then move it into place, so that no reader ever sees an incomplete set."""
     folder = _folder(image_set.name, root)
     _refuse_foreign(folder)
-    folder = folder.resolve()  # where it is a link to another disk, the new folder has to be on that disk too
+    folder = folder.resolve()  # if it links to another disk, the temporary folder must be on that disk too
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     contents: dict[str, npt.NDArray[Any] | bytes] = {f"{array}.npy": getattr(image_set, array) for array in ARRAYS}
     if image_set.candidates is not None:
@@ -123,7 +143,7 @@ def write_image_set(
     }
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
+        _remove_leftovers(folder)
         temporary.mkdir()
         files: dict[str, Any] = {}
         total = sum(len(content) if isinstance(content, bytes) else content.nbytes for content in contents.values())
@@ -144,13 +164,13 @@ def write_image_set(
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """A data root may be any folder of the user's, and what stands there under the name of a set may be theirs."""
+    """Refuse a folder that ltpll did not write: the data root may hold files of the user under the same name."""
     if folder.exists() and not (folder / META).is_file():
-        raise InputError(f"{folder} exists and was not written by ltpll: move it away, or give another --data-root.")
+        raise InputError(f"{folder} exists and was not written by ltpll: move it, or choose another --data-root.")
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what a process that was killed has left; a day old, it can belong to no preparation that still runs."""
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders of killed processes; after a day, no preparation can still be using them."""
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):
         if time.time() - left.stat().st_mtime > 86_400 or left.name == f".{folder.name}.{os.getpid()}.tmp":
             shutil.rmtree(left, ignore_errors=True)
@@ -170,8 +190,8 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-class _Summed:
-    """A file that adds up the sum of what is written; being no real file, numpy gives it chunks and reports a full disk properly."""
+class _HashingWriter:
+    """A file that computes the checksum of what is written; numpy writes chunks to it, and so reports a full disk correctly."""
 
     def __init__(self, file: io.BufferedWriter) -> None:
         self.file, self.sha256 = file, hashlib.sha256()
@@ -183,14 +203,14 @@ class _Summed:
 
 def _write(path: Path, content: npt.NDArray[Any] | bytes) -> dict[str, Any]:
     with path.open("wb") as file:
-        summed = _Summed(file)
+        writer = _HashingWriter(file)
         if isinstance(content, bytes):
-            summed.write(content)
+            writer.write(content)
         else:
-            np.lib.format.write_array(summed, content, allow_pickle=False)
+            np.lib.format.write_array(writer, content, allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
-        return {"sha256": summed.sha256.hexdigest(), "bytes": file.tell()}
+        return {"sha256": writer.sha256.hexdigest(), "bytes": file.tell()}
 
 
 def _packed(candidates: Candidates) -> bytes:
@@ -203,7 +223,25 @@ def _packed(candidates: Candidates) -> bytes:
 
 
 def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = False, mmap: bool = False) -> ImageSet:
-    """A prepared set; `verify` also compares the files' checksums, `mmap` leaves the images on disk until they are used."""
+    """Load a prepared image set.
+
+    Args:
+        name: cifar10, cifar100 or voc2007.
+        root: The data root; `data_root()` by default.
+        verify: Whether to compare the checksums of all files, besides their sizes.
+        mmap: Whether to memory-map the images instead of reading them.
+
+    Returns:
+        The arrays of the set.
+
+    Raises:
+        UnknownNameError: If there is no image set of this name.
+        InputError: If the set is not prepared or is damaged.
+
+    Example:
+        images = load_image_set("cifar100")
+        images.x_train.shape  # (50000, 32, 32, 3)
+    """
     folder = _folder(name, root)
     if not folder.exists():
         raise InputError(f"The image set {name} is not prepared in {folder.parent}: run `{_command(folder)}`.")
@@ -216,7 +254,7 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
                 candidates = _unpacked(packed["offsets"], packed["labels"], meta["classes"])
     except InputError as error:
         raise _damaged(folder, str(error).rstrip(".")) from None
-    except Exception as error:  # a damaged file makes numpy and zipfile fail in ways that nobody has listed
+    except Exception as error:  # numpy and zipfile raise many kinds of errors for damaged files
         raise _damaged(folder, first_line(error)) from None
     classes = tuple(meta["classes"])
     for split, x, y, n in (("train", x_train, y_train, meta["n_train"]), ("test", x_test, y_test, meta["n_test"])):
@@ -235,26 +273,26 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
 
 def _array(path: Path, mmap: bool) -> npt.NDArray[Any]:
     found = np.load(path, allow_pickle=False, mmap_mode="r" if mmap else None)
-    if not isinstance(found, np.ndarray):  # numpy looks at what a file holds, not at its name
-        raise InputError(f"{path.name} is no array.")
+    if not isinstance(found, np.ndarray):  # numpy goes by the content of a file, not by its name
+        raise InputError(f"{path.name} is not an array.")
     return found
 
 
-def list_image_sets(root: str | Path | None = None, *, verify: bool = False) -> list[Listed]:
-    """Every known set, prepared or not; a damaged one is listed with what is wrong."""
+def list_image_sets(root: str | Path | None = None, *, verify: bool = False) -> list[ImageSetStatus]:
+    """The status of every known set, prepared or not; a damaged one is listed with its problem."""
     listed = []
     for name in IMAGE_SETS:
         folder = _folder(name, root)
         if not folder.exists():
-            listed.append(Listed(name, folder, prepared=False))
+            listed.append(ImageSetStatus(name, folder, prepared=False))
             continue
         try:
             meta = _read_meta(folder, verify)
         except InputError as error:
-            listed.append(Listed(name, folder, prepared=True, problem=str(error)))
+            listed.append(ImageSetStatus(name, folder, prepared=True, problem=str(error)))
             continue
         n_bytes = sum(file["bytes"] for file in meta["files"].values())
-        listed.append(Listed(name, folder, True, meta["n_train"], meta["n_test"], len(meta["classes"]), n_bytes, verified=verify))
+        listed.append(ImageSetStatus(name, folder, True, meta["n_train"], meta["n_test"], len(meta["classes"]), n_bytes, verified=verify))
     return listed
 
 
@@ -263,13 +301,13 @@ def _command(folder: Path) -> str:
 
 
 def _damaged(folder: Path, problem: str) -> InputError:
-    return InputError(f"The image set in {folder} is damaged ({problem}): run `{_command(folder)}` to make it anew.")
+    return InputError(f"The image set in {folder} is damaged ({problem}): run `{_command(folder)}` to prepare it again.")
 
 
 def _read_meta(folder: Path, verify: bool) -> Mapping[str, Any]:
-    """The set's description, once every file it names is there in the size it names."""
+    """Read the description of a set, and check that every file it names exists and has the right size."""
     if not (folder / META).is_file():
-        raise InputError(f"{folder} is no image set, since it has no {META}: move it away, then run `{_command(folder)}`.")
+        raise InputError(f"{folder} is not an image set, since it has no {META}: move it, then run `{_command(folder)}`.")
     try:
         meta = parse_json((folder / META).read_bytes())
     except (OSError, ValueError) as error:
@@ -324,7 +362,7 @@ def _sha256(path: Path) -> str:
 def _unpacked(offsets: npt.NDArray[Any], labels: npt.NDArray[Any], classes: Sequence[str]) -> Candidates:
     for array in (offsets, labels):
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
-            raise InputError("The candidate sets are no lists of numbers.")
+            raise InputError("The candidate sets are not lists of numbers.")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(labels) or (np.diff(offsets) < 0).any():
         raise InputError("The candidate sets' offsets do not fit their labels.")
     return Candidates.from_flat(offsets, labels, len(classes), tuple(classes))

@@ -1,4 +1,4 @@
-"""PASCAL VOC 2007 as a partial-label set: each object is cropped out, and its candidates are the classes seen in its image."""
+"""PASCAL VOC 2007 as a partial-label set: each object is cropped out, and its candidates are the classes in its image."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.benchmarks.archives import Progress, missing, read_members
+from ltpll.data.benchmarks.archives import ByteProgress, missing_member, read_members
 from ltpll.data.benchmarks.image_sets import ImageSet
 from ltpll.errors import InputError, first_line, shown
 from ltpll.validation import at_least
@@ -30,8 +30,8 @@ PIXEL_LIMIT = 1 << 24
 _MEMBER = re.compile(r"(?:^|/)VOC2007/(Annotations/\w+\.xml|JPEGImages/\w+\.jpg|ImageSets/Main/(?:trainval|test)\.txt)$", re.ASCII)
 
 
-class Box(NamedTuple):
-    """VOC counts pixels from 1, and the last ones belong to the object."""
+class BoundingBox(NamedTuple):
+    """The box of an object; VOC counts pixels from 1, and the box includes its last row and column."""
 
     left: int
     top: int
@@ -39,33 +39,33 @@ class Box(NamedTuple):
     bottom: int
 
 
-class Thing(NamedTuple):
-    """An object in an image; `image` is the image's number, such as 000012."""
+class VocObject(NamedTuple):
+    """An annotated object; `image` is the number of its image, such as 000012."""
 
     image: str
     label: int
-    box: Box
+    box: BoundingBox
 
 
-def read_voc2007(archives: Sequence[Path], on_progress: Progress | None = None, *, per_class: int = 200, seed: int = 0) -> ImageSet:
-    """Training: every object, difficult ones too, of those trainval images that show at least two classes.
+def read_voc2007(archives: Sequence[Path], on_progress: ByteProgress | None = None, *, per_class: int = 200, seed: int = 0) -> ImageSet:
+    """Read VOC 2007, whose objects become training and test examples.
 
-    Test: objects of all test images, the same number for each class: `per_class`, or what the smallest class has. An image with
-    a single class is no reason to leave a test object out, since no candidates are needed there.
-    Rows follow the images' numbers, and within an image the order of its annotation.
+    Training examples are all objects, including difficult ones, of the trainval images that show at least two classes. Test examples
+    are objects of all test images, `per_class` of each class, or as many as the smallest class has. Test images with a single class
+    count too, since testing needs no candidates. Rows follow the numbers of the images, then the order of the annotation.
     """
     at_least(per_class, 1, "per_class")
-    things, lists = _read_annotations(archives, on_progress)
-    train: list[Thing] = []
+    objects, lists = _read_annotations(archives, on_progress)
+    train: list[VocObject] = []
     sets: list[list[int]] = []
     for image in lists["trainval"]:
-        present = sorted({thing.label for thing in things[image]})
+        present = sorted({item.label for item in objects[image]})
         if len(present) >= 2:
-            train += things[image]
-            sets += [present] * len(things[image])
+            train += objects[image]
+            sets += [present] * len(objects[image])
     if not train:
         raise InputError("No training image in the archive shows two classes, so there are no candidate sets: download it again.")
-    test = _balanced([thing for image in lists["test"] for thing in things[image]], per_class, seed)
+    test = _balanced([item for image in lists["test"] for item in objects[image]], per_class, seed)
     x_train, x_test = _read_crops(archives, (train, test), on_progress)
     numbers = np.asarray([label for present in sets for label in present], dtype=np.int64)
     offsets = np.cumsum([0, *(len(present) for present in sets)])
@@ -73,58 +73,60 @@ def read_voc2007(archives: Sequence[Path], on_progress: Progress | None = None, 
     return ImageSet("voc2007", x_train, _labels(train), x_test, _labels(test), CLASSES, candidates=candidates)
 
 
-def _labels(things: Iterable[Thing]) -> npt.NDArray[np.int64]:
-    return np.asarray([thing.label for thing in things], dtype=np.int64)
+def _labels(objects: Iterable[VocObject]) -> npt.NDArray[np.int64]:
+    return np.asarray([item.label for item in objects], dtype=np.int64)
 
 
-def _balanced(things: Sequence[Thing], per_class: int, seed: int) -> list[Thing]:
-    labels = _labels(things)
+def _balanced(objects: Sequence[VocObject], per_class: int, seed: int) -> list[VocObject]:
+    labels = _labels(objects)
     counts = np.bincount(labels, minlength=len(CLASSES))
     n = min(per_class, int(counts.min()))
     if n == 0:
         raise InputError(f"No test image in the archive shows the class {CLASSES[int(counts.argmin())]!r}: download the archive again.")
     rng = np.random.default_rng(seed)
     chosen = np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:n] for c in range(len(CLASSES))])
-    return [things[i] for i in np.sort(chosen)]
+    return [objects[i] for i in np.sort(chosen)]
 
 
 # ---- annotations ------------------------------------------------------------------------------------------------------
 
 
-def _read_annotations(archives: Sequence[Path], on_progress: Progress | None) -> tuple[dict[str, list[Thing]], dict[str, list[str]]]:
-    """The objects of each image, and the sorted images of each list."""
+def _read_annotations(
+    archives: Sequence[Path], on_progress: ByteProgress | None
+) -> tuple[dict[str, list[VocObject]], dict[str, list[str]]]:
+    """The objects of each image, and the sorted image numbers of each list."""
 
     def wanted(name: str) -> str | None:
         found = _MEMBER.search(name)
         return None if found is None or found[1].startswith("JPEG") else found[1]
 
-    things: dict[str, list[Thing]] = {}
+    objects: dict[str, list[VocObject]] = {}
     lists: dict[str, list[str]] = {}
     for key, content in read_members(archives, wanted, limit=ANNOTATION_LIMIT, on_progress=on_progress):
         name = Path(key).stem
         if key.startswith("Annotations"):
-            things[name] = read_annotation(content, name)
+            objects[name] = read_annotation(content, name)
         else:
             lists[name] = sorted({line.strip() for line in content.decode("ascii", "replace").split("\n") if line.strip()})
     for name in ("trainval", "test"):
         if name not in lists:
-            raise missing(archives, f"ImageSets/Main/{name}.txt")
+            raise missing_member(archives, f"ImageSets/Main/{name}.txt")
         for image in lists[name]:
-            if image not in things:
-                raise missing(archives, f"Annotations/{image}.xml")
-    return things, lists
+            if image not in objects:
+                raise missing_member(archives, f"Annotations/{image}.xml")
+    return objects, lists
 
 
-def read_annotation(content: bytes, image: str) -> list[Thing]:
-    """The objects of one annotation; the head, hands and feet of a person are parts, not objects."""
+def read_annotation(content: bytes, image: str) -> list[VocObject]:
+    """Read the objects of one annotation; the parts of a person (head, hands, feet) are left out."""
     file = f"Annotations/{image}.xml"
     try:
-        # Parsed as text, so that no declared encoding can hide a declaration from the next line.
+        # Decoded first, so that no declared encoding can hide a declaration from the check.
         text = content.decode()
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            raise InputError(f"{file} declares entities, which no annotation of VOC does: use the archive as it was published.")
+            raise InputError(f"{file} declares entities, which no annotation of VOC does: use the published archive.")
         root = ElementTree.fromstring(text)
-        return [Thing(image, _label(element, file), _box(element)) for element in root.findall("object")]
+        return [VocObject(image, _label(element, file), _box(element)) for element in root.findall("object")]
     except InputError:
         raise
     except (ElementTree.ParseError, ValueError, OverflowError) as error:
@@ -134,40 +136,42 @@ def read_annotation(content: bytes, image: str) -> list[Thing]:
 def _label(element: ElementTree.Element, file: str) -> int:
     name = (element.findtext("name") or "").strip()
     if name not in CLASSES:
-        raise InputError(f"{file} names the class {shown(name)}, which is not one of VOC's 20: use the archive as it was published.")
+        raise InputError(f"{file} names the class {shown(name)}, which is not one of VOC's 20: use the published archive.")
     return CLASSES.index(name)
 
 
-def _box(element: ElementTree.Element) -> Box:
+def _box(element: ElementTree.Element) -> BoundingBox:
     sides = [element.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
-    return Box(*(round(float(side or "nan")) for side in sides))
+    return BoundingBox(*(round(float(side or "nan")) for side in sides))
 
 
 # ---- crops ------------------------------------------------------------------------------------------------------------
 
 
-def _read_crops(archives: Sequence[Path], splits: Sequence[Sequence[Thing]], on_progress: Progress | None) -> list[npt.NDArray[np.uint8]]:
-    """The crops of each split; every image is decoded once, in the order of the tar file, and its crops go to their rows."""
+def _read_crops(
+    archives: Sequence[Path], splits: Sequence[Sequence[VocObject]], on_progress: ByteProgress | None
+) -> list[npt.NDArray[np.uint8]]:
+    """The crops of each split; every image is decoded once, in the order of the archive."""
     rows: dict[str, list[tuple[int, int]]] = {}
-    for split, things in enumerate(splits):
-        for row, thing in enumerate(things):
-            rows.setdefault(f"JPEGImages/{thing.image}.jpg", []).append((split, row))
+    for split, objects in enumerate(splits):
+        for row, item in enumerate(objects):
+            rows.setdefault(f"JPEGImages/{item.image}.jpg", []).append((split, row))
 
     def wanted(name: str) -> str | None:
         found = _MEMBER.search(name)
         return found[1] if found and found[1] in rows else None
 
-    crops = [np.zeros((len(things), SIDE, SIDE, 3), dtype=np.uint8) for things in splits]
+    crops = [np.zeros((len(objects), SIDE, SIDE, 3), dtype=np.uint8) for objects in splits]
     left = dict.fromkeys(rows)
     for key, content in read_members(archives, wanted, limit=IMAGE_LIMIT, on_progress=on_progress):
         left.pop(key, None)
         _crop_all(content, key, {(split, row): splits[split][row].box for split, row in rows[key]}, crops)
     for key in left:
-        raise missing(archives, key)
+        raise missing_member(archives, key)
     return crops
 
 
-def _crop_all(content: bytes, file: str, boxes: Mapping[tuple[int, int], Box], crops: Sequence[npt.NDArray[np.uint8]]) -> None:
+def _crop_all(content: bytes, file: str, boxes: Mapping[tuple[int, int], BoundingBox], crops: Sequence[npt.NDArray[np.uint8]]) -> None:
     from PIL import Image
 
     try:
@@ -180,9 +184,9 @@ def _crop_all(content: bytes, file: str, boxes: Mapping[tuple[int, int], Box], c
     except InputError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        raise InputError(f"{file} is no whole JPEG image: download the archive again.") from None
+        raise InputError(f"{file} is not a complete JPEG image: download the archive again.") from None
     for (split, row), box in boxes.items():
-        inside = Box(max(box.left, 1), max(box.top, 1), min(box.right, image.width), min(box.bottom, image.height))
+        inside = BoundingBox(max(box.left, 1), max(box.top, 1), min(box.right, image.width), min(box.bottom, image.height))
         if inside.left > inside.right or inside.top > inside.bottom:
             raise InputError(f"An object's box in {file} lies outside the image: download the archive again.")
         part = image.crop((inside.left - 1, inside.top - 1, inside.right, inside.bottom))

@@ -1,1 +1,1 @@
-"""Readers: users' own files (tables, pictures, arrays) read within limits."""
+"""Readers: users' own tables, pictures and arrays, read within limits on memory."""

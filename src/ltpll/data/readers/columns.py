@@ -1,4 +1,4 @@
-"""Cells: the columns of a table turned into texts, numbers and features a batch at a time, or one sentence about a cell that cannot be."""
+"""Columns: table columns converted to texts, numbers and features in batches, with error messages that name the cell at fault."""
 
 from __future__ import annotations
 
@@ -8,45 +8,48 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.streaming import Batch, Table
+from ltpll.candidates.cells import NameCodes
+from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
 
 Array = npt.NDArray[Any]
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # what people and programs write where a number is missing
+MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # how people and programs write a missing number
 
 
-class NotNumbersError(Exception):
-    """A column holds something that is no number, at this position of the batch."""
+class NotNumericError(Exception):
+    """A cell, at this position of the batch, is not a number."""
 
     def __init__(self, position: int) -> None:
         self.position = position
 
 
 def strings(column: Any) -> Any:
-    """Any plain pyarrow array as an array of strings, empty where there is nothing."""
+    """Convert a pyarrow array that is not nested to strings; nulls become empty strings."""
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_float16(column.type):
-        column = column.cast(pa.float32())  # few functions are there for halves
+        column = column.cast(pa.float32())  # few functions support float16
     if pa.types.is_floating(column.type):
-        # Whole numbers with a gap are written as floats, by pandas for one: 1.0 means 1.
+        # pandas, for example, writes whole numbers with gaps as floats: 1.0 means 1.
         column = pc.if_else(pc.is_nan(column), None, column)
         if pc.all(pc.and_(pc.equal(column, pc.trunc(column)), pc.less(pc.abs(column), 2.0**53))).as_py() is not False:
             column = column.cast(pa.int64())
     return pc.fill_null(column.cast(pa.string()), "")
 
 
-def texts(table: Table, batch: Batch, index: int) -> Any:
-    """A column as an array of strings, or a sentence about the row that is none."""
+def texts(table: Table, batch: TableBatch, index: int) -> Any:
+    """A column of a batch as an array of strings."""
     import pyarrow as pa
 
     column = batch.columns[index]
     if pa.types.is_nested(column.type):
-        raise InputError(f"The column {shown(table.names[index])} of {table.path} holds lists or records, not text: give one value a cell.")
+        raise InputError(
+            f"The column {shown(table.names[index])} of {table.path} holds lists or records, not text: give one value per cell."
+        )
     try:
         return strings(column)
     except pa.ArrowNotImplementedError:
@@ -56,7 +59,7 @@ def texts(table: Table, batch: Batch, index: int) -> Any:
     except pa.ArrowInvalid:
         position = next((i for i, cell in enumerate(column.to_pylist()) if isinstance(cell, bytes) and not _is_utf8(cell)), 0)
         where = table.row(batch.first + position)
-        raise InputError(f"{where} is no text in UTF-8 in the column {shown(table.names[index])}: save the file as UTF-8.") from None
+        raise InputError(f"{where} is not UTF-8 text in the column {shown(table.names[index])}: save the file as UTF-8.") from None
 
 
 def _is_utf8(cell: bytes) -> bool:
@@ -67,37 +70,17 @@ def _is_utf8(cell: bytes) -> bool:
     return True
 
 
-class Names:
-    """Distinct texts, numbered in the order in which they first appear."""
-
-    def __init__(self) -> None:
-        self.number: dict[str, int] = {}
-
-    def encode(self, column: Any) -> npt.NDArray[np.int32]:
-        encoded = column.dictionary_encode()
-        number = self.number
-        local = [number.setdefault(name, len(number)) for name in encoded.dictionary.to_pylist()]
-        found: npt.NDArray[np.int32] = np.asarray(local, dtype=np.int32)[encoded.indices.to_numpy()]
-        return found
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.number)
-
-
 class TextColumn:
-    """The texts of a column, kept as they are; `repeated` keeps each distinct text once, after dropping blanks around it."""
+    """The unmodified texts of a column; with `repeated`, texts are stripped and each distinct one is stored once."""
 
     def __init__(self, table: Table, index: int, *, repeated: bool = False) -> None:
         self.table, self.index, self.repeated = table, index, repeated
-        self.names = Names()
+        self.names = NameCodes()
         self._parts: list[Any] = []
 
-    def add(self, batch: Batch) -> None:
-        import pyarrow.compute as pc
-
+    def add(self, batch: TableBatch) -> None:
         found = texts(self.table, batch, self.index)
-        self._parts.append(self.names.encode(pc.utf8_trim_whitespace(found)) if self.repeated else found)
+        self._parts.append(self.names.encode(found) if self.repeated else found)
 
     def codes(self) -> npt.NDArray[np.int32]:
         return np.concatenate(self._parts)
@@ -108,18 +91,18 @@ class TextColumn:
         return np.concatenate([part.to_numpy(zero_copy_only=False) for part in self._parts])
 
     def unique_values(self) -> npt.NDArray[np.object_]:
-        """The texts as the examples' names, which are there and differ."""
+        """The texts, which must be distinct and not empty, as the names of the examples."""
         values, name = self.values(), self.table.names[self.index]
         empty = next((i for i, value in enumerate(values) if not value.strip()), None)
         if empty is not None:
-            raise InputError(f"{self.table.row(empty)} has nothing in the column {shown(name)}: name every example.")
+            raise InputError(f"{self.table.row(empty)} is empty in the column {shown(name)}: name every example.")
         if len(set(values)) != len(values):
             rows: dict[str, int] = {}
             for i, value in enumerate(values):
                 if rows.setdefault(value, i) != i:
                     raise InputError(
-                        f"{self.table.row(i)} has {shown(value)} in the column {shown(name)}, as row {rows[value] + 1} has: "
-                        "every example needs a name of its own; rename or drop one, or add a column of ids."
+                        f"{self.table.row(i)} has {shown(value)} in the column {shown(name)}, and so has row {rows[value] + 1}: "
+                        "names must be distinct; rename or drop one of the two, or add a column of ids."
                     )
         return values
 
@@ -127,8 +110,8 @@ class TextColumn:
 # ---- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def numbers(table: Table, batch: Batch, index: int) -> npt.NDArray[np.float32]:
-    """A column as numbers, NaN where one is missing."""
+def numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
+    """A column of a batch as numbers, NaN where a number is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -143,18 +126,18 @@ def numbers(table: Table, batch: Batch, index: int) -> npt.NDArray[np.float32]:
         column = column.cast(pa.float64())
     elif pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         try:
-            # Bytes of a text file are parsed as they are: what is no UTF-8 is no number either.
+            # Bytes are parsed without checking for UTF-8, since other text is not a number either.
             return (column.view(pa.string()) if pa.types.is_binary(kind) else column).cast(pa.float32()).to_numpy()  # type: ignore[no-any-return]
         except pa.ArrowException:
             return _parsed(texts(table, batch, index))
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise NotNumbersError(0)
+        raise NotNumericError(0)
     found = pc.fill_null(column.cast(pa.float32(), safe=False), np.nan)
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _parsed(cells: Any) -> npt.NDArray[np.float32]:
-    """Numbers with blanks around them, or missing ones among them."""
+    """Parse numbers with surrounding blanks or missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -164,7 +147,7 @@ def _parsed(cells: Any) -> npt.NDArray[np.float32]:
     try:
         return trimmed.cast(pa.float32()).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
-        raise NotNumbersError(next(i for i, cell in enumerate(trimmed) if not _is_number(cell))) from None
+        raise NotNumericError(next(i for i, cell in enumerate(trimmed) if not _is_number(cell))) from None
 
 
 def _is_number(cell: Any) -> bool:
@@ -177,21 +160,21 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def no_number(table: Table, batch: Batch, index: int, position: int, what: str) -> InputError:
+def not_a_number(table: Table, batch: TableBatch, index: int, position: int, what: str) -> InputError:
     cell = batch.columns[index][position].as_py()
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
-    holds = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is no finite number,"
+    problem = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is not a finite number,"
     return InputError(
-        f"{table.row(batch.first + position)} {holds} in the {what} column {shown(table.names[index])}: "
-        "correct the cell, drop the row, or leave the column out."
+        f"{table.row(batch.first + position)} {problem} in the {what} column {shown(table.names[index])}: "
+        "correct the cell, drop the row, or omit the column."
     )
 
 
 def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
-    """Those of some columns that hold numbers as far as the file's types, or else its first rows, tell.
+    """Find the columns that hold numbers, judging by the file's types or else by its first rows.
 
     Raises:
-        InputError: Most cells of a column are numbers, but not all: leaving it out would hide a typing error.
+        InputError: Most cells of a column are numbers, but not all; ignoring the column could hide a typo.
     """
     unsure = [index for index in indices if table.numeric(index) is None]
     if not unsure:
@@ -201,16 +184,16 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     for index in unsure:
         try:
             numbers(table, batch, index)
-        except NotNumbersError as error:
+        except NotNumericError as error:
             if _mostly_numbers(texts(table, batch, index)):
-                raise odd_cell(table, batch, index, error.position) from None
+                raise text_among_numbers(table, batch, index, error.position) from None
             continue
         found.append(index)
     return found
 
 
 def _mostly_numbers(cells: Any) -> bool:
-    """Whether more than half of the cells that hold anything hold a number."""
+    """Whether more than half of the non-missing cells are numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -220,19 +203,19 @@ def _mostly_numbers(cells: Any) -> bool:
     return bool(2 * numeric > len(trimmed) - missing)
 
 
-def odd_cell(table: Table, batch: Batch, index: int, position: int) -> InputError:
-    """About a cell of text in a column of numbers that nobody has named."""
+def text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
+    """The error about a text cell in a numeric column that was not chosen by name."""
     cell = shown(str(texts(table, batch, index)[position].as_py()))
     return InputError(
         f"{table.row(batch.first + position)} holds {cell} in the column {shown(table.names[index])}, whose other cells are numbers: "
-        "correct the cell, drop the row, or name the columns to learn from with --feature-column."
+        "correct the cell, drop the row, or choose the feature columns with --feature-column."
     )
 
 
 class FeatureColumns:
-    """Features, (N, d); without a choice of columns, those that hold numbers.
+    """Features, (N, d), from columns that were `chosen` by name or found to be numeric.
 
-    A column of numbers in which some are missing, or are text, is refused rather than dropped, since it was probably meant.
+    A numeric column with text or missing values is refused rather than dropped, since it is probably intended as a feature.
     """
 
     def __init__(self, table: Table, indices: Sequence[int], *, chosen: bool) -> None:
@@ -242,30 +225,30 @@ class FeatureColumns:
         self._seen = np.zeros(len(indices), dtype=bool)
         self._missing: dict[int, InputError] = {}
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: TableBatch) -> None:
         self._reserve(batch)
         block = self._rows[self._n : self._n + batch.n_rows]
         self._n += batch.n_rows
         for j, index in enumerate(self.indices):
             try:
                 values = numbers(self.table, batch, index)
-            except NotNumbersError as error:
+            except NotNumericError as error:
                 if self.chosen:
-                    raise no_number(self.table, batch, index, error.position, "feature") from None
-                raise odd_cell(self.table, batch, index, error.position) from None
+                    raise not_a_number(self.table, batch, index, error.position, "feature") from None
+                raise text_among_numbers(self.table, batch, index, error.position) from None
             block[:, j] = values
             finite = np.isfinite(values)
             if finite.all():
                 self._seen[j] = True
                 continue
-            refusal = no_number(self.table, batch, index, int(np.argmin(finite)), "feature")
+            refusal = not_a_number(self.table, batch, index, int(np.argmin(finite)), "feature")
             if self.chosen:
                 raise refusal
             self._seen[j] |= bool(finite.any())
             self._missing.setdefault(j, refusal)
 
-    def _reserve(self, batch: Batch) -> None:
-        """Room for the batch; memory that is reserved and never written is never used, so the first guess may be generous."""
+    def _reserve(self, batch: TableBatch) -> None:
+        """Allocate rows for the batch; unwritten memory is never really used, so the estimate can be generous."""
         needed = self._n + batch.n_rows
         if needed > len(self._rows):
             room = max(needed + needed // 4, int(batch.expected_rows * 1.1))

@@ -1,4 +1,4 @@
-"""MATLAB files: the form in which partial-label sets are published, with the arrays `data`, `partial_target` and `target`."""
+"""MATLAB files: published partial-label data sets, with the arrays `data`, `partial_target` and `target`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.parsing import MOST_CLASSES
-from ltpll.data.readers.matlab_format import DamagedError, NewerError, NotNumbersError, TooLargeError, read_arrays
+from ltpll.candidates.parsing import CLASS_LIMIT
+from ltpll.data.readers.matlab_format import DamagedError, NewerError, TooLargeError, UnsupportedArrayError, read_arrays
 from ltpll.data.readers.memory_limits import too_much
 from ltpll.data.readers.streaming import check_file
 from ltpll.errors import InputError, first_line
@@ -20,7 +20,7 @@ NAMES = ("data", "partial_target", "target")
 
 
 class MatFile(NamedTuple):
-    """What a file holds, with one row for each example; candidates and targets are scipy CSR matrices (rows × classes)."""
+    """The content of a file, one row per example; candidates are a scipy CSR matrix (rows × classes)."""
 
     features: npt.NDArray[np.float32]
     candidates: Any
@@ -30,19 +30,19 @@ class MatFile(NamedTuple):
 def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
     found = _load(path)
     if "data" not in found:
-        raise InputError(f"{path} has no array called 'data': save the features under that name, one row an example.")
+        raise InputError(f"{path} has no array called 'data': save the features under that name, one row per example.")
     data = found["data"]
     if hasattr(data, "toarray"):
         reason = too_much(path.stat().st_size, 4 * math.prod(data.shape))
         if reason is not None:
             raise InputError(
-                f"The sparse array 'data' of {path} has shape {data.shape}, too much to keep as plain numbers ({reason}): "
+                f"The sparse array 'data' of {path} has shape {data.shape}, which is too large for a dense array ({reason}): "
                 "choose fewer features."
             )
         with np.errstate(over="ignore"):
             data = data.astype(np.float32).toarray()
     if data.ndim != 2 or data.size == 0:
-        raise InputError(f"The array 'data' of {path} has shape {data.shape}: it needs rows of examples, and one or more values in each.")
+        raise InputError(f"The array 'data' of {path} has shape {data.shape}: it needs one row per example, and one or more columns.")
     with np.errstate(over="ignore"):
         features = np.ascontiguousarray(data, dtype=np.float32)
     wrong = np.flatnonzero(~np.isfinite(features).all(1))
@@ -57,15 +57,13 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
 
 
 def mat_candidates(path: Path, found: MatFile, classes: tuple[str, ...] | None = None) -> Candidates:
-    """The sets of a file that has some; classes are called 1, 2, … unless they are given."""
+    """The candidate sets of a file; classes are called 1, 2, … unless names are given."""
     n_classes = found.candidates.shape[1]
     classes = classes if classes is not None else tuple(str(c + 1) for c in range(n_classes))
     if len(classes) != n_classes:
-        raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one a class.")
-    empty = np.flatnonzero(np.diff(found.candidates.indptr) == 0)
-    if len(empty):
-        raise InputError(f"Row {empty[0] + 1} of 'partial_target' in {path} has no candidate label ({len(empty)} such rows): drop it.")
-    return Candidates.from_flat(found.candidates.indptr, found.candidates.indices, n_classes, classes)
+        raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one per class.")
+    sets = found.candidates
+    return Candidates.from_flat(sets.indptr, sets.indices, n_classes, classes, lambda i: f"Row {i + 1} of 'partial_target' in {path}")
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -74,28 +72,28 @@ def _load(path: Path) -> dict[str, Any]:
         return read_arrays(path.read_bytes(), NAMES)
     except NewerError:
         raise InputError(f"{path} is a MATLAB file of version 7.3: save it with -v7.") from None
-    except NotNumbersError as error:
+    except UnsupportedArrayError as error:
         raise InputError(f"The array {error.name!r} of {path} holds cells, text or objects: save plain numbers.") from None
     except TooLargeError as error:
-        raise InputError(f"{path} is not read, since {error}: save fewer rows or features, or save it with -v6, uncompressed.") from None
+        raise InputError(f"{path} is not read because {error}: save fewer rows or features, or save it with -v6, uncompressed.") from None
     except DamagedError as error:
-        raise InputError(f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is cut off or damaged.") from None
+        raise InputError(f"{path} cannot be read as a MATLAB file ({first_line(error)}): it is truncated or damaged.") from None
 
 
 def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> Any:
-    """A 0/1 matrix as rows × classes; published files have classes × rows."""
+    """Convert a 0/1 matrix to rows × classes; published files have classes × rows."""
     from scipy.sparse import csr_matrix
 
     if n not in matrix.shape or matrix.ndim != 2:
         raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}, but 'data' has {n} rows: one side must be {n}.")
-    if max(matrix.shape) > max(n, MOST_CLASSES):
-        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}: that is more than {MOST_CLASSES:,} classes.")
-    upright = matrix.shape[1] != n
+    if max(matrix.shape) > max(n, CLASS_LIMIT):
+        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}: that is more than {CLASS_LIMIT:,} classes.")
+    rows_first = matrix.shape[1] != n
     if matrix.shape == (n, n) and other is not None and other.shape == (n, n):
-        # As many classes as examples: every example has one true label, which tells rows from columns.
-        by_row = csr_matrix(other)
-        upright = bool((np.diff(by_row.indptr) == 1).all()) and not bool((by_row.getnnz(axis=0) == 1).all())
-    found = csr_matrix(matrix if upright else matrix.T)
+        # As many classes as examples: only rows of the true labels have exactly one entry each.
+        true = csr_matrix(other)
+        rows_first = bool((np.diff(true.indptr) == 1).all()) and not bool((true.getnnz(axis=0) == 1).all())
+    found = csr_matrix(matrix if rows_first else matrix.T)
     found.sum_duplicates()
     wrong = np.flatnonzero(~((found.data == 0) | (found.data == 1)))
     if len(wrong):
@@ -106,13 +104,13 @@ def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> An
 
 
 def _labels(path: Path, target: Any, n: int, candidates: Any) -> npt.NDArray[np.int64]:
-    """True classes from a 0/1 matrix, or from one number an example, which MATLAB counts from 1."""
+    """True class numbers from a 0/1 matrix or from one number per example, which MATLAB counts from 1."""
     if target.ndim == 2 and 1 in target.shape and n in target.shape and n > 1:
         values = np.asarray(target.toarray() if hasattr(target, "toarray") else target).ravel()
         with np.errstate(invalid="ignore"):
             numbers = values.astype(np.int64)
         if not np.array_equal(numbers, values) or numbers.min() < 0:
-            raise InputError(f"The array 'target' of {path} holds numbers that are no classes: give whole numbers from 1.")
+            raise InputError(f"The array 'target' of {path} holds numbers that are not classes: give whole numbers from 1.")
         labels = numbers - 1 if numbers.min() > 0 else numbers
     else:
         matrix = _by_row(path, "target", target, n, target)

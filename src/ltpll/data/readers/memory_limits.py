@@ -1,4 +1,4 @@
-"""Expansion: how much memory a file may take once it is read, decided from its sizes before anything is expanded."""
+"""Memory limits: how much memory a file may take when it is read, decided before anything is expanded."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from pathlib import Path
 
 from ltpll.errors import InputError
 
-ALWAYS = 256 << 20  # bytes that any file may expand to, however small it is
-RATIO = 100  # times its own size beyond that; zeros compress a thousandfold, features about twofold
-COPIES = 2  # of the data that are in memory at once while they are converted
+ALWAYS = 256 << 20  # bytes to which any file may expand
+RATIO = 100  # larger files may expand to this many times their size; zeros compress a thousandfold, features about twofold
+COPIES = 2  # of the data in memory at the same time during conversion
 
 
 def too_much(packed: int, expanded: int) -> str | None:
-    """Why `packed` bytes of a file must not be expanded to `expanded` bytes, as a piece of a sentence; None if they may be."""
+    """The reason why `packed` bytes must not be expanded to `expanded` bytes, as part of a sentence; None if they may."""
     if expanded > max(ALWAYS, RATIO * packed):
         return f"{in_units(packed)} would expand to {in_units(expanded)}, more than {RATIO} times as much"
     available = available_memory()
     if available is not None and COPIES * expanded > available:
-        return f"that would take {in_units(COPIES * expanded)} of memory, and {in_units(available)} are available"
+        return f"that would take {in_units(COPIES * expanded)} of memory, but only {in_units(available)} are available"
     return None
 
 
 def check_expansion(path: Path, packed: int, expanded: int, advice: str = "") -> None:
-    """Refuse a file that must not be expanded; `advice` ends the sentence."""
+    """Refuse a file that must not be expanded; `advice` ends the message."""
     reason = too_much(packed, expanded)
     if reason is not None:
-        raise InputError(f"{path} is not read, since {reason}{advice and f': {advice}'}.")
+        raise InputError(f"{path} is not read because {reason}{advice and f': {advice}'}.")
 
 
 def available_memory() -> int | None:
-    """Bytes that this process can still take: what the machine has left, or its control group, whichever is less; None if unknown."""
+    """Bytes available to this process on the machine or in its control group, whichever is less; None if unknown."""
     found = [left for left in (_machine(), _control_group()) if left is not None]
     return min(found, default=None)
 
@@ -43,17 +43,17 @@ def _machine() -> int | None:
 
 
 def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What a container's limit leaves; files that the system can drop again do not count as taken."""
+    """Bytes left below a container's limit; reclaimable file cache does not count as used."""
     try:
-        limit, taken = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
+        limit, used = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
         pairs = (line.split() for line in (root / "memory.stat").read_text().splitlines())
-        return limit - taken + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
-    except (OSError, ValueError):  # no control group, or the word "max" for no limit
+        return limit - used + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
+    except (OSError, ValueError):  # no control group, or "max", which means no limit
         return None
 
 
 def in_units(n_bytes: int) -> str:
-    """A size as people write it."""
+    """Format a size for a message."""
     value, units = float(n_bytes), iter(("bytes", "KiB", "MiB", "GiB"))
     unit = next(units)
     for larger in units:

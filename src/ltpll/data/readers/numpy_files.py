@@ -1,4 +1,4 @@
-"""Array files: one array of an .npy or .npz file, never larger than the file can be, and never unpickled."""
+"""NumPy files: one array of an .npy or .npz file, checked for its size and never unpickled."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.streaming import check_file
 from ltpll.errors import InputError, shown
 
-SUFFIXES = (".npy", ".npz")
+ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
-    """The one array of an .npy file, or of an .npz file the one that `choose` picks from the names there."""
+    """Read the array of an .npy file, or the one that `choose` picks from the names in an .npz file."""
     if not path.is_file():
         check_file(path)
     try:
         with np.errstate(over="ignore"):
-            # Mapped, an array that claims to be larger than its file is refused before there is any memory for it.
+            # Memory mapping refuses an array that claims to be larger than its file.
             found = _member(path, choose) if path.suffix.lower() == ".npz" else np.load(path, allow_pickle=False, mmap_mode="r")
         if not isinstance(found, np.ndarray):
-            raise InputError(f"{path} holds something else than an array: write it with numpy.save or numpy.savez.")
+            raise InputError(f"{path} does not hold an array: write it with numpy.save or numpy.savez.")
         if path.suffix.lower() == ".npy":
             _check(path, found.nbytes)
     except InputError:
         raise
-    # A damaged file makes numpy and zipfile fail in ways that nobody has listed; and numpy's own sentence about objects would tell the
-    # user how to run what a stranger has put into the file.
+    # Damaged files make numpy and zipfile fail in unforeseeable ways, and numpy's message about pickled objects would tell the user how
+    # to run code from the file.
     except Exception:
         raise InputError(
-            f"{path} holds no plain arrays, or is cut off: write it with numpy.save or numpy.savez, without objects."
+            f"{path} does not hold plain arrays, or is truncated: write it with numpy.save or numpy.savez, without objects."
         ) from None
     return found
 
@@ -43,20 +43,20 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
 def _member(path: Path, choose: Callable[[Sequence[str]], str]) -> Any:
     with np.load(path, allow_pickle=False) as content:
         if not hasattr(content, "files"):
-            raise InputError(f"{path} is no .npz file: call it .npy if it holds a single array.")
+            raise InputError(f"{path} is not an .npz file: rename it to .npy if it holds a single array.")
         name = choose(content.files)
         if name not in content.files:
-            raise InputError(f"{path} holds no array called {shown(name)}.")
-        member = next(one for one in content.zip.infolist() if one.filename in (name, f"{name}.npy"))
+            raise InputError(f"{path} has no array called {shown(name)}.")
+        member = next(info for info in content.zip.infolist() if info.filename in (name, f"{name}.npy"))
         _check(path, member.file_size)
         with content.zip.open(member) as stream:
-            if _claimed(stream) > member.file_size:  # numpy would reserve memory for the claim
+            if _claimed(stream) > member.file_size:  # numpy would allocate what the header claims
                 raise ValueError("an array claims more than the archive holds of it")
         return content[name]
 
 
 def _claimed(stream: Any) -> int:
-    """The bytes of the array that the header at the start of a stream announces; 0 if it is another kind of file."""
+    """The size of an array according to its header; 0 if the stream is not an array."""
     try:
         version = np.lib.format.read_magic(stream)
     except ValueError:

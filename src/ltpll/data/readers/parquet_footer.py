@@ -1,7 +1,7 @@
-"""The footer of a Parquet file: how many values each column says it holds, read without pyarrow.
+"""Parquet footer: the number of values that each column claims to hold, read without pyarrow.
 
-pyarrow's own view of a column chunk ends the process when its statistics are damaged (an exception of C++ that nobody catches). The
-footer is a few structures in Thrift's compact protocol; every length is checked against the bytes there are.
+pyarrow crashes the process with an uncaught C++ exception if the statistics of a column chunk are damaged. The footer consists of a
+few structures in Thrift's compact protocol; every length is checked against the available bytes.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MAGIC = b"PAR1"
-DEEPEST = 16
-# Types of the compact protocol.
+NESTING_LIMIT = 16
+# Types in the compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3  # numbers of the fields on the way to a column chunk's description
+_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3  # numbers of the fields that lead to the metadata of a column chunk
 _TYPE, _NUM_VALUES, _UNCOMPRESSED = 1, 5, 6
-BYTE_ARRAYS = (6, 7)  # the physical types of text
-NUMBER_BYTES, TEXT_BYTES = 4, 16  # that a value takes once it is read
+BYTE_ARRAYS = (6, 7)  # physical types of text
+NUMBER_BYTES, TEXT_BYTES = 4, 16  # memory per value
 
 
 class Chunk(NamedTuple):
-    """What the footer says of one column in one group of rows."""
+    """One column in one row group, according to the footer."""
 
     column: int
     is_text: bool
@@ -31,7 +31,9 @@ class Chunk(NamedTuple):
 
 
 def expanded_size(path: Path, chosen: Sequence[bool] | None = None) -> int:
-    """What the values of some columns (None: of all) take in memory, by their number: dictionaries and runs pack millions into a few bytes.
+    """The memory that some columns take when read; by default all columns.
+
+    This depends on the number of values, since dictionaries and run lengths pack millions of them into a few bytes.
 
     Raises:
         ValueError: The footer is damaged.
@@ -62,21 +64,21 @@ def chunks_of(path: Path) -> list[Chunk]:
         raise ValueError("its footer is damaged") from None
 
 
-def _chunk(column: int, described: dict[int, Any]) -> Chunk:
-    n_values, uncompressed = int(described[_NUM_VALUES]), int(described[_UNCOMPRESSED])
+def _chunk(column: int, metadata: dict[int, Any]) -> Chunk:
+    n_values, uncompressed = int(metadata[_NUM_VALUES]), int(metadata[_UNCOMPRESSED])
     if n_values < 0 or uncompressed < 0:
-        raise ValueError("its footer names a negative size")
-    return Chunk(column, described[_TYPE] in BYTE_ARRAYS, n_values, uncompressed)
+        raise ValueError("its footer contains a negative size")
+    return Chunk(column, metadata[_TYPE] in BYTE_ARRAYS, n_values, uncompressed)
 
 
 class _Reader:
-    """Values of the compact protocol, one after the other; an IndexError where the bytes end."""
+    """Reads values of the compact protocol in sequence; raises IndexError at the end of the bytes."""
 
     def __init__(self, content: bytes) -> None:
         self.content, self.position, self.depth = content, 0, 0
 
     def struct(self) -> dict[int, Any]:
-        """Fields by number; those that are not on the way to a column chunk are read past."""
+        """Fields by number."""
         found: dict[int, Any] = {}
         number = 0
         while header := self._byte():
@@ -87,14 +89,14 @@ class _Reader:
 
     def _value(self, kind: int) -> Any:
         self.depth += 1
-        if self.depth > DEEPEST:
-            raise ValueError("the parts of its footer lie too deep in each other")
+        if self.depth > NESTING_LIMIT:
+            raise ValueError("its footer is nested too deeply")
         found = self._of_kind(kind)
         self.depth -= 1
         return found
 
     def _of_kind(self, kind: int) -> Any:
-        if kind in (_TRUE, _FALSE, _BYTE):  # in a list, where a truth value takes a byte too
+        if kind in (_TRUE, _FALSE, _BYTE):  # booleans in a list take a byte
             return self._byte()
         if kind in (_I16, _I32, _I64):
             return self._zigzag()
@@ -107,15 +109,15 @@ class _Reader:
         if kind == _MAP:
             n = self._varint()
             kinds = self._byte() if n else 0
-            return [self._value(one) for _ in range(n) for one in (kinds >> 4, kinds & 15)]
+            return [self._value(part) for _ in range(n) for part in (kinds >> 4, kinds & 15)]
         if kind == _STRUCT:
             return self.struct()
-        raise ValueError("its footer holds a value of an unknown kind")
+        raise ValueError("its footer contains a value of unknown type")
 
     def _list(self) -> list[Any]:
         header = self._byte()
         n = header >> 4 if header >> 4 < 15 else self._varint()
-        if n > len(self.content) - self.position:  # each takes at least a byte
+        if n > len(self.content) - self.position:  # each value takes at least a byte
             raise IndexError
         return [self._value(header & 15) for _ in range(n)]
 
@@ -137,7 +139,7 @@ class _Reader:
             if byte < 128:
                 return value
             if shift > 63:
-                raise ValueError("its footer holds a number that is too long")
+                raise ValueError("its footer contains a number that is too long")
 
     def _zigzag(self) -> int:
         value = self._varint()

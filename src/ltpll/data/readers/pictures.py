@@ -1,4 +1,4 @@
-"""Pictures: a folder of the user's own image files as one array of squares, with a list of those that cannot be read."""
+"""Pictures: image files of a folder, read into one array of square images, with a list of files that cannot be read."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ltpll.validation import at_least
 if TYPE_CHECKING:
     from PIL import Image
 
-PIXEL_LIMIT = 89_478_485  # Pillow's own: above it, it warns of decompression bombs
-MOST_THREADS = 16
-BLOCK = 512
-# Not every format that Pillow knows: reading EPS would start Ghostscript, and the others are rare.
+PIXEL_LIMIT = 89_478_485  # above it, Pillow warns about decompression bombs
+THREAD_LIMIT = 16
+PICTURES_AT_ONCE = 512
+# Not all formats of Pillow: reading EPS would start Ghostscript, and others are rare.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "TGA", "JPEG2000")
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """`images[k]` is the picture of row `kept[k]`; `problems` names the others, each with a reason."""
+    """`images[k]` is the picture of row `kept[k]`; `problems` lists the paths of all others with the reason."""
 
     images: npt.NDArray[np.uint8]  # (N, side, side, 3)
     kept: npt.NDArray[np.int64]
@@ -44,9 +44,24 @@ def read_pictures(
     on_error: str = "stop",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Pictures:
-    """Pictures scaled until their longer side fits, and padded with black to squares; transparent ones are laid on white.
+    """Read pictures, scale them to fit a square and pad them with black; transparent pictures get a white background.
 
-    A path that leads out of the folder is refused even if others may be skipped: it is no damaged picture, but a wrong table.
+    Args:
+        folder: The folder that the paths are relative to.
+        paths: One file per row; links are followed, but must not lead out of the folder.
+        side: Width and height of the squares, in pixels.
+        on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
+        on_progress: Called with the number of pictures read so far and the total.
+
+    Returns:
+        The pictures that could be read, and the problems of the others.
+
+    Raises:
+        InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), or no picture can be read.
+
+    Example:
+        >>> read_pictures(Path("photos"), ["a.jpg", "b.jpg"], side=64, on_error="skip").images.shape
+        (2, 64, 64, 3)
     """
     side = at_least(side, 1, "side")
     if on_error not in ("stop", "skip"):
@@ -59,7 +74,7 @@ def read_pictures(
     n = len(files)
     reason = too_much(3 * n * side * side, 3 * n * side * side)
     if reason is not None:
-        raise InputError(f"{n:,} pictures of {side} × {side} pixels are not read, since {reason}: choose a smaller side.")
+        raise InputError(f"{n:,} pictures of {side} × {side} pixels are not read because {reason}: choose a smaller side.")
     images = np.zeros((n, side, side, 3), dtype=np.uint8)
     problems: dict[int, str] = {}
 
@@ -70,10 +85,10 @@ def read_pictures(
             return str(problem)
         return None
 
-    with warnings.catch_warnings(), ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:
-        warnings.simplefilter("ignore")  # what Pillow has to say of odd files is a problem, or not worth a word
-        for start in range(0, n, BLOCK):
-            rows = range(start, min(start + BLOCK, n))
+    with warnings.catch_warnings(), ThreadPoolExecutor(min(os.cpu_count() or 1, THREAD_LIMIT)) as pool:
+        warnings.simplefilter("ignore")  # Pillow's warnings about unusual files do not matter
+        for start in range(0, n, PICTURES_AT_ONCE):
+            rows = range(start, min(start + PICTURES_AT_ONCE, n))
             problems |= {i: reason for i, reason in zip(rows, pool.map(read, rows), strict=True) if reason is not None}
             if problems and on_error == "stop":
                 i, reason = next(iter(problems.items()))
@@ -89,12 +104,12 @@ def read_pictures(
 
 
 def _inside(root: Path, folder: Path, path: str, i: int) -> Path:
-    """The file that a table names, links followed, which must lie in the folder."""
+    """The file for a path of the table, with links resolved; it must be inside the folder."""
     plain = PurePosixPath(path)
     leaves = plain.is_absolute() or PureWindowsPath(path).is_absolute() or ".." in plain.parts or ".." in PureWindowsPath(path).parts
     try:
         found = root if leaves else (root / plain).resolve()
-    except (OSError, ValueError, RuntimeError):  # a loop of links, a NUL byte: nothing that could be read
+    except (OSError, ValueError, RuntimeError):  # a loop of links or a NUL byte
         return root / "\0"
     if leaves or not found.is_relative_to(root):
         raise InputError(
@@ -107,16 +122,16 @@ def _inside(root: Path, folder: Path, path: str, i: int) -> Path:
 
 
 class _ProblemError(Exception):
-    """Why a picture cannot be used, as the end of a sentence about it."""
+    """A picture cannot be used; the message is the end of a sentence."""
 
 
 def read_picture(path: Path, side: int) -> npt.NDArray[np.uint8]:
-    """One picture as a square, (side, side, 3)."""
+    """Read one picture as a square, (side, side, 3)."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         if not path.is_file():
-            raise _ProblemError("is no file" if os.path.lexists(path) else "does not exist")
+            raise _ProblemError("is not a file" if os.path.lexists(path) else "does not exist")
         if path.stat().st_size == 0:
             raise _ProblemError("is empty")
         with Image.open(path, formats=_formats()) as opened:
@@ -124,12 +139,12 @@ def read_picture(path: Path, side: int) -> npt.NDArray[np.uint8]:
     except _ProblemError:
         raise
     except UnidentifiedImageError:
-        raise _ProblemError("is no picture of a known kind") from None
+        raise _ProblemError("is not in a supported format") from None
     except Image.DecompressionBombError:
         raise _ProblemError(f"has more than {PIXEL_LIMIT // 10**6} million pixels") from None
-    # Decoders of damaged files fail in ways that nobody has listed.
+    # Decoders fail on damaged files in unforeseeable ways.
     except Exception as error:
-        raise _ProblemError(f"is cut off or damaged ({first_line(error)})") from None
+        raise _ProblemError(f"is truncated or damaged ({first_line(error)})") from None
 
 
 def _formats() -> list[str]:
@@ -145,14 +160,14 @@ def _square(opened: Image.Image, side: int) -> npt.NDArray[np.uint8]:
     if opened.width * opened.height > PIXEL_LIMIT:
         raise _ProblemError(f"has {opened.width} × {opened.height} pixels, more than {PIXEL_LIMIT // 10**6} million")
     n_frames = getattr(opened, "n_frames", 1)
-    if n_frames > 1 and opened.format != "MPO":  # phones write MPO, whose second frame is a preview
+    if n_frames > 1 and opened.format != "MPO":  # phones write MPO files, whose second frame is a preview
         raise _ProblemError(f"is animated or has several pages ({n_frames} frames)")
-    opened.draft(None, (2 * side, 2 * side))  # a JPEG is decoded at a half, a quarter or an eighth where that is enough
+    opened.draft(None, (2 * side, 2 * side))  # decodes a JPEG at a half, a quarter or an eighth of its size if that is enough
     picture = _as_rgb(ImageOps.exif_transpose(opened))
     longer = max(picture.size)
     size = (max(1, round(picture.width * side / longer)), max(1, round(picture.height * side / longer)))
     if size != picture.size:
-        picture = picture.resize(size, Image.Resampling.BILINEAR)  # Pillow widens its filter when it shrinks: no aliases
+        picture = picture.resize(size, Image.Resampling.BILINEAR)  # Pillow's filter avoids aliasing
     square = np.zeros((side, side, 3), dtype=np.uint8)
     top, left = (side - size[1]) // 2, (side - size[0]) // 2
     square[top : top + size[1], left : left + size[0]] = np.asarray(picture)
@@ -163,7 +178,7 @@ def _as_rgb(picture: Image.Image) -> Image.Image:
     from PIL import Image
 
     if picture.mode.startswith("I") or picture.mode == "F":
-        # Pillow would cut off everything above 255.
+        # Pillow would clip values above 255.
         values = np.asarray(picture).astype(np.float64)
         values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
         if picture.mode.startswith("I;16") or 255 < values.max() <= 65535:

@@ -1,4 +1,4 @@
-"""Batches: a user's table read a few megabytes at a time, whatever its kind, so that a file larger than memory can be read."""
+"""Streaming: tables read a few megabytes at a time, so that a file can be larger than memory."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
 
 BLOCK = 4 << 20
-SUFFIXES = (".csv", ".tsv", ".parquet")
-Progress = Callable[[int, int], None]
-"""Called with how much is done and how much there is: bytes of a text file, rows of a Parquet file."""
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+ReadProgress = Callable[[int, int], None]
+"""Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Some rows of a table: `columns` holds a pyarrow array for each column number that was asked for."""
+class TableBatch:
+    """Some rows of a table: `columns` holds a pyarrow array for each requested column number."""
 
-    first: int
+    first: int  # row number
     n_rows: int
     columns: Mapping[int, Any]
-    expected_rows: int  # of the whole table, a guess
+    expected_rows: int  # an estimate for the whole table
 
 
 class Table(ABC):
-    """A file with named columns; rows are counted from 1, as people count those below a header, and blank lines are no rows."""
+    """A file with named columns; messages count rows from 1, below the header and without blank lines."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path = path
@@ -44,17 +44,17 @@ class Table(ABC):
 
     @abstractmethod
     def row(self, i: int) -> str:
-        """How a message speaks of the row with the number i, where i counts from 0."""
+        """How a message refers to row i, counted from 0."""
 
     @abstractmethod
     def numeric(self, index: int) -> bool | None:
-        """Whether a column holds numbers, or None where the file does not say."""
+        """Whether a column holds numbers; None if the file has no types."""
 
     @abstractmethod
-    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]: ...
+    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]: ...
 
-    def batches(self, columns: Sequence[int], on_progress: Progress | None = None) -> Iterator[Batch]:
-        """The rows in order; only the given columns are converted."""
+    def batches(self, columns: Sequence[int], on_progress: ReadProgress | None = None) -> Iterator[TableBatch]:
+        """Read the rows in order; only the given columns are converted."""
         n_rows = 0
         for batch in self._batches(sorted(set(columns)) or [0], on_progress):
             n_rows += batch.n_rows
@@ -63,16 +63,16 @@ class Table(ABC):
             raise self.no_rows()
 
     def no_rows(self) -> InputError:
-        return InputError(f"{self.path} has no rows below a header that names the columns: give at least one example.")
+        return InputError(f"{self.path} has no rows below a header with column names: give at least one example.")
 
     def column(self, name: str) -> int:
-        """The number of the one column with this name."""
+        """The number of the column with this name, which must be unique."""
         if self.names.count(name) == 1:
             return self.names.index(name)
         if name in self.names:
             raise InputError(f"{self.path} has several columns called {shown(name)}: rename all but one.")
-        guess = get_close_matches(name.lower(), [one.lower() for one in self.names], n=1)
-        meant = next((one for one in self.names if guess and one.lower() == guess[0]), None)
+        guess = get_close_matches(name.lower(), [known.lower() for known in self.names], n=1)
+        meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
         raise InputError(
             f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
             f"it has {listed(self.names)}{self._hint()}."
@@ -84,28 +84,28 @@ class Table(ABC):
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Names in a message, on one line."""
+    """Format names for a message, on one line."""
     some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
     return some + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def check_file(path: Path) -> None:
     if path.is_dir():
-        raise InputError(f"{path} is a folder, not a table: give the file in it.")
+        raise InputError(f"{path} is a folder, not a table: give a file in it.")
     if not path.is_file():
         raise InputError(f"There is no file {path}.")
     if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty: it has no rows below a header that names the columns.")
+        raise InputError(f"{path} is empty: it has no header with column names.")
 
 
 def open_table(path: Path) -> Table:
-    """The table in a .csv, .tsv or .parquet file; so far only its header is read."""
+    """Open a .csv, .tsv or .parquet file and read its header."""
     check_file(path)
     kind = path.suffix.lower()
     if kind == ".parquet":
         return ParquetTable(path)
-    if kind not in SUFFIXES:
-        raise InputError(f"{path} is no table: its name must end in {', '.join(SUFFIXES)} or .mat.")
+    if kind not in TABLE_SUFFIXES:
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)} or .mat.")
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
@@ -113,7 +113,7 @@ def open_table(path: Path) -> Table:
 
 
 class TextTable(Table):
-    """Text in UTF-8 with a header; cells that hold the delimiter or a line end are quoted. Columns come as bytes."""
+    """UTF-8 text with a header, in which cells that contain the delimiter or a line end are quoted; columns are bytes."""
 
     def __init__(self, path: Path, delimiter: str) -> None:
         names, self.start = _read_header(path, delimiter)
@@ -126,12 +126,12 @@ class TextTable(Table):
     def numeric(self, index: int) -> bool | None:
         return None
 
-    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]:
+    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
         import pyarrow as pa  # type: ignore[import-untyped]
         from pyarrow import csv as arrow
 
         n_columns = len(self.names)
-        labels = [str(i) for i in range(n_columns)]  # names may occur twice, numbers do not
+        labels = [str(i) for i in range(n_columns)]  # names may occur twice
 
         end = secrets.token_hex(16)
         total = self.path.stat().st_size - self.start
@@ -141,7 +141,7 @@ class TextTable(Table):
             try:
                 reader = arrow.open_csv(
                     pa.PythonFile(source, mode="r"),
-                    # One thread: no slower, and only so are the rows counted for the message about a row of the wrong length.
+                    # One thread is no slower, and only then does pyarrow report the number of a row of the wrong length.
                     arrow.ReadOptions(column_names=labels, block_size=BLOCK, use_threads=False),
                     arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                     arrow.ConvertOptions(
@@ -151,41 +151,41 @@ class TextTable(Table):
                     ),
                 )
                 for k, batch in enumerate(reader):
-                    done = min(source.position, (k + 1) * BLOCK, total)  # pyarrow reads ahead of what it hands out
+                    done = min(source.position, (k + 1) * BLOCK, total)  # pyarrow reads ahead
                     if batch.num_rows and batch.column(0)[-1].as_py() == end.encode():
                         ended, batch = True, batch.slice(0, batch.num_rows - 1)
                     n_rows = batch.num_rows
                     if n_rows:
                         found = {index: batch.column(j) for j, index in enumerate(columns)}
-                        yield Batch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
+                        yield TableBatch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
                     first += n_rows
                     if on_progress is not None:
                         on_progress(total if ended else done, total)
             except pa.ArrowInvalid as error:
                 raise self._refusal(str(error), first) from None
             if not ended:
-                raise self._open_quote()
+                raise self._unclosed_quote()
 
-    def _open_quote(self) -> InputError:
-        return InputError(f'{self.path} cannot be read as a table: a quote (") is opened and never closed; close it or double it.')
+    def _unclosed_quote(self) -> InputError:
+        return InputError(f'{self.path} cannot be read as a table: a quote (") is never closed; close it or double it.')
 
     def _refusal(self, reason: str, first: int) -> InputError:
-        found = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
-        if found is not None:
+        match = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
+        if match is not None:
             return InputError(
-                f"The header of {self.path} has {len(self.names)} columns, but row {found[1]} below it has {found[2]}: close open quotes, "
-                f"put cells that hold a {'tab' if self.delimiter == chr(9) else 'comma'} in quotes, or correct the row."
+                f"The header of {self.path} has {len(self.names)} columns, but row {match[1]} below it has {match[2]}: close open quotes, "
+                f"put cells that contain a {'tab' if self.delimiter == chr(9) else 'comma'} in quotes, or correct the row."
             )
         if "straddl" in reason:
             return InputError(
                 f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
-                'most often a quote (") is opened and never closed.'
+                'usually because a quote (") is never closed.'
             )
         return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
 
 
 class _Rows(io.RawIOBase):
-    """The bytes below a header and one more row: where a quote is left open, that row never comes out at the other end."""
+    """The bytes below the header plus an extra last row, which pyarrow never returns if a quote is left open."""
 
     def __init__(self, file: io.BufferedReader, table: TextTable, last: bytes) -> None:
         self.file, self.table, self.last = file, table, last
@@ -211,24 +211,24 @@ class _Rows(io.RawIOBase):
             content = self.file.read(min(position, BLOCK))
             lines, position = lines + content.count(b"\n"), position - len(content)
         return InputError(
-            f"Row {lines} below the header of {self.table.path} holds a NUL byte: the file is damaged or no text; save it as UTF-8 text."
+            f"Row {lines} below the header of {self.table.path} holds a NUL byte: the file is damaged or not text; save it as UTF-8 text."
         )
 
 
 def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
-    """The names of the columns, and where the rows below them start."""
+    """The names of the columns, and the position of the first row below them."""
     with path.open("rb") as file:
         mark = file.read(4)
         if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise InputError(f"{path} is text in UTF-16: save it as UTF-8.")
         if mark in (b"PAR1", b"PK\3\4") or mark[:2] == b"\x1f\x8b":
-            raise InputError(f"{path} is no text, but a Parquet, Excel or compressed file: save it as UTF-8 text, or give its real suffix.")
+            raise InputError(f"{path} is not text but a Parquet, Excel or compressed file: save it as UTF-8 text, or correct its suffix.")
         end = len(codecs.BOM_UTF8) if mark.startswith(codecs.BOM_UTF8) else 0
         file.seek(end)
 
         def lines() -> Iterator[str]:
             nonlocal end
-            # Bytes that are no UTF-8 may follow in columns that nobody asks for.
+            # Columns that are not requested may contain bytes that are not UTF-8.
             text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
             while line := text.readline(BLOCK):
                 end += len(line.encode("utf-8", "surrogateescape"))
@@ -239,12 +239,12 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
         try:
             names = next((row for row in csv.reader(lines(), delimiter=delimiter, strict=True) if any(cell.strip() for cell in row)), None)
         except csv.Error as error:
-            raise InputError(f"{path} cannot be read as a table: its first line is no header ({first_line(error)}).") from None
+            raise InputError(f"{path} cannot be read as a table: its first line is not a header ({first_line(error)}).") from None
     if names is None:
-        raise InputError(f"{path} has no rows below a header that names the columns: its lines are all empty.")
+        raise InputError(f"{path} has no rows below a header with column names: its lines are all empty.")
     text = "".join(names)
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InputError(f"The header of {path} is no text in UTF-8: save the file as UTF-8 text.")
+        raise InputError(f"The header of {path} is not UTF-8 text: save the file as UTF-8 text.")
     return [name.strip() for name in names], end
 
 
@@ -252,7 +252,7 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
 
 
 class ParquetTable(Table):
-    """Columns come in the types that the file gives them."""
+    """A Parquet file, whose columns have types."""
 
     def __init__(self, path: Path) -> None:
         with _opened(path) as file:
@@ -272,10 +272,10 @@ class ParquetTable(Table):
     def no_rows(self) -> InputError:
         return InputError(f"{self.path} has no rows: give at least one example.")
 
-    def _batches(self, columns: Sequence[int], on_progress: Progress | None) -> Iterator[Batch]:
+    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
         names = [self.names[i] for i in columns]
         for name in names:
-            self.column(name)  # Parquet columns are read by name, which must be the only one
+            self.column(name)  # pyarrow reads columns by name, which must be unique
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
         first = 0
         with _opened(self.path) as file:
@@ -284,22 +284,23 @@ class ParquetTable(Table):
             advice = "write fewer rows or columns, or write it without compression"
             check_expansion(self.path, self.path.stat().st_size, expanded_size(self.path, chosen), advice)
             for batch in file.iter_batches(batch_size=size, columns=names):
-                batch.validate(full=True)  # text that is no UTF-8 would fail anywhere below
+                batch.validate(full=True)  # finds text that is not UTF-8, which would fail later
                 if batch.num_rows:
-                    yield Batch(first, batch.num_rows, {i: batch.column(name) for i, name in zip(columns, names, strict=True)}, self.n_rows)
+                    found = {i: batch.column(name) for i, name in zip(columns, names, strict=True)}
+                    yield TableBatch(first, batch.num_rows, found, self.n_rows)
                 first += batch.num_rows
                 if on_progress is not None:
                     on_progress(first, self.n_rows)
 
 
 def _leaves(kind: Any) -> int:
-    """How many columns of a Parquet file a column of this type is stored in."""
+    """The number of Parquet columns in which a column of this type is stored."""
     return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """A Parquet file; what pyarrow says of a damaged one becomes one sentence."""
+    """Open a Parquet file; pyarrow's exceptions about a damaged one become an InputError."""
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
@@ -309,4 +310,4 @@ def _opened(path: Path) -> Iterator[Any]:
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({first_line(error)}): it is cut off or damaged; write it again.") from None
+        raise InputError(f"{path} cannot be read as Parquet ({first_line(error)}): it is truncated or damaged; write it again.") from None

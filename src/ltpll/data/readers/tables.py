@@ -1,9 +1,9 @@
-"""Tables: what a user's own file says of each example (its candidate sets, features, true label and annotations)."""
+"""Tables: candidate sets, features, true labels and annotations of each example, read from a user's file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,53 +11,71 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.readers.annotations import Votes, drop_repeated, sets_from_votes, vote_rule
+from ltpll.candidates.parsing import distinct_names
+from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated, sets_from_votes, vote_rule
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, as_candidates, as_labels, class_order, no_class
-from ltpll.data.readers.streaming import Progress, Table, listed, open_table
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, class_order, label_numbers
+from ltpll.data.readers.streaming import ReadProgress, Table, listed, open_table
 from ltpll.errors import InputError, shown
 from ltpll.validation import at_least
 
-__all__ = ["LabelTable", "Reading", "Votes", "read_candidates", "read_table"]
+__all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_candidates", "read_table"]
 
 
 @dataclass(frozen=True)
 class LabelTable:
-    """What a table says of each example, in the table's order."""
+    """The content of a table, one entry per example in the order of the table."""
 
-    ids: npt.NDArray[np.object_]  # distinct texts: the column of ids, else of paths, else the row number, from 1
+    ids: npt.NDArray[np.object_]  # distinct: the column of ids, or else of paths, or else the row number from 1
     candidates: Candidates | None
-    labels: npt.NDArray[np.int64] | None  # true classes, for evaluation only; −1 where not given
+    labels: npt.NDArray[np.int64] | None  # true class numbers, for evaluation only; −1 if unknown
     splits: npt.NDArray[np.object_] | None
     paths: npt.NDArray[np.object_] | None
     features: npt.NDArray[np.float32] | None  # (N, d)
     feature_names: tuple[str, ...]
-    votes: Votes | None
-    left_out: tuple[str, ...] = ()  # columns that are not features, since they hold text
+    votes: AnnotatorVotes | None
+    left_out: tuple[str, ...] = ()  # columns of text, which are not features
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
-        """Some of the examples, each at most once, in the given order."""
-        return LabelTable(
-            ids=self.ids[rows],
+        """Some of the examples in the given order, each at most once."""
+        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features")}
+        return replace(
+            self,
+            **{name: array[rows] for name, array in arrays.items() if array is not None},
             candidates=None if self.candidates is None else self.candidates.select(rows),
-            labels=None if self.labels is None else self.labels[rows],
-            splits=None if self.splits is None else self.splits[rows],
-            paths=None if self.paths is None else self.paths[rows],
-            features=None if self.features is None else self.features[rows],
-            feature_names=self.feature_names,
             votes=None if self.votes is None else self.votes.select(rows, len(self)),
-            left_out=self.left_out,
         )
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a table; columns with the usual names may be missing, others must be there."""
+    """How to read a table.
+
+    A column may be missing if its option has the default name. The sets are in one column of text, or in one column per class.
+
+    Args:
+        candidates: The column of candidate sets.
+        separator: What separates the names in a cell of `candidates`.
+        id: The column of ids.
+        path: The column of image paths.
+        label: The column of true labels; in a table of annotations, of the annotated labels.
+        split: The column that names the split.
+        class_columns: One 0/1 column per class, by name or with a prefix such as `is_*`.
+        probability_columns: One column of probabilities per class, from which `top_k` or `mass` makes sets.
+        top_k: Candidates are the k most likely classes.
+        mass: Candidates are the fewest classes that together reach this probability.
+        annotators: For a table with the columns task, worker and label: `union`, `votes>=2` or `top-3`.
+        features: The feature columns; by default all other columns of numbers.
+        classes: The classes in order; by default the names that occur.
+
+    Example:
+        >>> reading = Reading(candidates="labels", separator=";", features=("height", "width"))
+    """
 
     candidates: str = "candidates"
     separator: str = "|"
@@ -65,58 +83,79 @@ class Reading:
     path: str = "path"
     label: str = "label"
     split: str = "split"
-    class_columns: tuple[str, ...] = ()  # one 0/1 column for each class: names, or a prefix such as is_*
-    probability_columns: tuple[str, ...] = ()  # likewise, made into sets by top_k or mass
+    class_columns: tuple[str, ...] = ()
+    probability_columns: tuple[str, ...] = ()
     top_k: int | None = None
     mass: float | None = None
-    annotators: str | None = None  # for a long table task,worker,label: union, votes>=2 or top-3
-    features: tuple[str, ...] | None = None  # None: every other column that holds numbers throughout
-    classes: tuple[str, ...] | None = None  # None: those that occur
+    annotators: str | None = None
+    features: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Reading:
-        """From plain values, as options and records hold them: lists for names, nothing for what is not given."""
-        known = {one.name for one in fields(cls)}
+        """Create from options or records, in which tuples are lists; unknown names are ignored."""
+        known = {field.name for field in fields(cls)}
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
         }
         return cls(**given)
 
     def check(self) -> None:
-        """Refuse what contradicts itself."""
-        ways = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
-        given = [name for name, value in ways.items() if value]
+        """Refuse options that contradict each other."""
+        sources = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
+        given = [name for name, value in sources.items() if value]
         if len(given) > 1:
-            raise InputError(f"Sets are to be read from {' and from '.join(given)}: give one of them.")
+            raise InputError(f"Sets cannot be read from {' and from '.join(given)} at the same time: give one of them.")
         rules = [name for name, value in (("top_k", self.top_k), ("mass", self.mass)) if value is not None]
         if self.probability_columns and len(rules) != 1:
-            raise InputError("Probabilities become sets by top_k (the k likeliest) or by mass (as few as hold it): give one of the two.")
+            raise InputError(
+                "Probabilities become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two."
+            )
         if rules and not self.probability_columns:
-            raise InputError(f"{rules[0]} makes sets of probabilities, but no probability_columns are given: name them, or leave it out.")
+            raise InputError(
+                f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
+            )
         if self.top_k is not None:
             at_least(self.top_k, 1, "top_k")
         if self.mass is not None and not 0 < self.mass <= 1:
             raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
         if self.annotators is not None:
             vote_rule(self.annotators)
-        if self.classes is not None and len(set(self.classes)) != len(self.classes):
-            twice = next(name for i, name in enumerate(self.classes) if name in self.classes[:i])
-            raise InputError(f"The class name {shown(twice)} stands twice in the list of classes: names must be distinct.")
+        if self.classes is not None:
+            distinct_names(self.classes)
 
     def find(self, table: Table, what: str) -> int | None:
-        """The number of a column that may be missing as long as nobody gave it a name of its own."""
+        """The number of a column, which may be missing if it has its default name."""
         name = getattr(self, what)
-        usual = next(field.default for field in fields(self) if field.name == what)
-        return None if name == usual and name not in table.names else table.column(name)
+        default = next(field.default for field in fields(self) if field.name == what)
+        return None if name == default and name not in table.names else table.column(name)
 
 
-USUAL = Reading()
+DEFAULT_READING = Reading()
 
 
-def read_table(path: Path, reading: Reading = USUAL, *, needs_candidates: bool = True, on_progress: Progress | None = None) -> LabelTable:
-    """Read a .csv, .tsv, .parquet or .mat file; a text file larger than memory is read a few megabytes at a time.
+def read_table(
+    path: Path, reading: Reading = DEFAULT_READING, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
+) -> LabelTable:
+    """Read a .csv, .tsv, .parquet or .mat file; text files may be larger than memory.
 
-    Without `needs_candidates` they are None where the file has none, and then labels are None too unless the classes are given.
+    Args:
+        path: The file.
+        reading: How to read it.
+        needs_candidates: Whether the file must contain candidate sets. If it need not and does not, they are None, and so are the
+            labels unless `reading` gives the classes.
+        on_progress: Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file.
+
+    Returns:
+        Candidate sets, features, labels and whatever else the table contains.
+
+    Raises:
+        InputError: The file cannot be read; the message names the row or column at fault.
+
+    Example:
+        >>> table = read_table(Path("labels.csv"), Reading(separator=";"))
+        >>> table.candidates.classes
+        ('cat', 'dog', 'fox')
     """
     reading.check()
     path = Path(path)
@@ -128,14 +167,14 @@ def read_table(path: Path, reading: Reading = USUAL, *, needs_candidates: bool =
     return _read_examples(table, reading, needs_candidates, on_progress)
 
 
-# ---- one row an example -----------------------------------------------------------------------------------------------
+# ---- one row per example ----------------------------------------------------------------------------------------------
 
 
-def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: Progress | None) -> LabelTable:
+def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
     indices = {what: reading.find(table, what) for what in ("id", "path", "label", "split")}
     sets = _set_reader(table, reading, needs_candidates)
     texts = {what: TextColumn(table, index, repeated=what in ("label", "split")) for what, index in indices.items() if index is not None}
-    taken = {column.index for column in texts.values()} | set(_columns_of(sets))
+    taken = {column.index for column in texts.values()} | set(sets.indices if sets else ())
     features, left_out = _feature_reader(table, reading, taken)
     readers = [*texts.values(), *([sets] if sets else []), *([features] if features else [])]
     n_rows = 0
@@ -146,17 +185,16 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
 
     named = texts.get("id") or texts.get("path")
     ids = named.unique_values() if named else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
-    found = None if sets is None else sets.sets()
-    if found is not None and not needs_candidates and len(found.codes) == 0:
-        found = None  # an empty column in a table to predict
-    candidates = None if found is None else as_candidates(table, found, reading.classes)
+    if sets is not None and sets.n_labels == 0 and not needs_candidates:
+        sets = None  # an empty column in a table to predict
+    candidates = None if sets is None else sets.candidates(reading.classes)
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
     values, names = features.result() if features else (None, ())
     return LabelTable(
         ids=ids,
         candidates=candidates,
-        labels=None if label is None or classes is None else as_labels(table, label.codes(), label.names.names, classes),
+        labels=None if label is None or classes is None else label_numbers(table, label.codes(), label.names.names, classes, "true label"),
         splits=texts["split"].values() if "split" in texts else None,
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
@@ -175,57 +213,52 @@ def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetCo
     return None if index is None else SetColumn(table, index, reading.separator)
 
 
-def _columns_of(sets: SetColumn | ClassColumns | None) -> list[int]:
-    if sets is None:
-        return []
-    return [sets.index] if isinstance(sets, SetColumn) else sets.indices
-
-
-def _class_columns(table: Table, asked: Sequence[str]) -> tuple[list[int], list[str]]:
-    """The columns of the classes, and the classes' names."""
-    if len(asked) == 1 and asked[0].endswith("*"):
-        prefix = asked[0][:-1]
+def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The column numbers and names of the classes."""
+    if len(requested) == 1 and requested[0].endswith("*"):
+        prefix = requested[0][:-1]
         columns = [name for name in table.names if name.startswith(prefix) and name != prefix]
         if not columns:
             raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {listed(table.names)}.")
         return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
-    twice = next((name for i, name in enumerate(asked) if name in asked[:i]), None)
+    return _columns(table, requested), list(requested)
+
+
+def _columns(table: Table, names: Sequence[str]) -> list[int]:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise InputError(f"The column {shown(twice)} is given twice: name each class once.")
-    return [table.column(name) for name in asked], list(asked)
+        raise InputError(f"The column {shown(twice)} is given twice: name each column once.")
+    return [table.column(name) for name in names]
 
 
 def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[FeatureColumns | None, tuple[str, ...]]:
-    """What reads the features, and the columns that are left out because they hold text."""
+    """The reader of the features, and the names of the text columns that are left out."""
     if reading.features is not None:
-        twice = next((name for i, name in enumerate(reading.features) if name in reading.features[:i]), None)
-        if twice is not None:
-            raise InputError(f"The feature column {shown(twice)} is given twice: name each once.")
-        indices = [table.column(name) for name in reading.features]
+        indices = _columns(table, reading.features)
         used = next((table.names[index] for index in indices if index in taken), None)
         if used is not None:
-            raise InputError(
-                f"The column {shown(used)} of {table.path} says what an example is, so it is no feature: leave it out of them."
-            )
+            raise InputError(f"The column {shown(used)} of {table.path} has another role, so it cannot be a feature: omit it.")
         return (FeatureColumns(table, indices, chosen=True) if indices else None), ()
-    # An index that pandas wrote numbers the rows, and would give them away; a column of sets stays one where others are read.
-    left = [reading.candidates, "", "Unnamed: 0", "__index_level_0__"]
-    others = [i for i, name in enumerate(table.names) if i not in taken and name not in left]
+    # An index written by pandas would leak the order of the rows; the column of sets is not a feature even if sets are read elsewhere.
+    excluded = [reading.candidates, "", "Unnamed: 0", "__index_level_0__"]
+    others = [i for i, name in enumerate(table.names) if i not in taken and name not in excluded]
     indices = numeric_columns(table, others)
     for index in indices:
-        table.column(table.names[index])  # a name that occurs twice is refused
+        table.column(table.names[index])  # refuses a name that occurs twice
     numeric = set(indices)
     left_out = tuple(table.names[i] for i in others if i not in numeric)
     return (FeatureColumns(table, indices, chosen=False) if indices else None), left_out
 
 
-# ---- one row an annotation --------------------------------------------------------------------------------------------
+# ---- one row per annotation -------------------------------------------------------------------------------------------
 
 
-def _read_annotations(table: Table, reading: Reading, on_progress: Progress | None) -> LabelTable:
-    """A long table task,worker,label; examples come in the order in which their tasks first appear."""
+def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress | None) -> LabelTable:
+    """A table with the columns task, worker and label; examples are in order of first appearance."""
     if reading.features:
-        raise InputError("A table of annotations has several rows an example, so its columns are no features: give them in another file.")
+        raise InputError(
+            "A table of annotations has several rows per example, so its columns cannot be features: give features in another file."
+        )
     rule = vote_rule(reading.annotators or "")
     task = table.column("task" if "task" in table.names else reading.path if reading.id not in table.names else reading.id)
     indices = {"task": task, "worker": table.column("worker"), "label": table.column(reading.label)}
@@ -236,52 +269,47 @@ def _read_annotations(table: Table, reading: Reading, on_progress: Progress | No
             column.add(batch)
     codes = {what: column.codes().astype(np.int64) for what, column in texts.items()}
     for what in indices:
-        nothing = texts[what].names.number.get("")
-        if nothing is not None:
-            row = int(np.flatnonzero(codes[what] == nothing)[0])
+        blank = texts[what].names.number.get("")
+        if blank is not None:
+            row = int(np.flatnonzero(codes[what] == blank)[0])
             raise InputError(
-                f"{table.row(row)} has nothing in the column {shown(table.names[texts[what].index])}: fill it in or drop the row."
+                f"{table.row(row)} is empty in the column {shown(table.names[texts[what].index])}: fill it in or drop the row."
             )
     tasks = texts["task"].names.names
     first = np.unique(codes["task"], return_index=True)[1]
-    about: dict[str, npt.NDArray[np.object_] | None] = {"path": None, "split": None}
+    constant: dict[str, npt.NDArray[np.object_] | None] = {"path": None, "split": None}
     for what in extra:
         differs = np.flatnonzero(codes[what] != codes[what][first][codes["task"]])
         if len(differs):
             row = int(differs[0])
             name = table.names[texts[what].index]
             raise InputError(
-                f"{table.row(row)} gives the task {shown(tasks[codes['task'][row]])} another {shown(name)} than before: use one a task."
+                f"{table.row(row)} gives the task {shown(tasks[codes['task'][row]])} another {shown(name)} than before: use one per task."
             )
-        about[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
+        constant[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
 
     names = texts["label"].names.names
     classes = tuple(class_order(names)) if reading.classes is None else reading.classes
-    position = {name: i for i, name in enumerate(classes)}
-    unknown = [name for name in names if name not in position]
-    if unknown:
-        row = int(np.flatnonzero(codes["label"] == names.index(unknown[0]))[0])
-        raise InputError(f"{table.row(row)} has the label {no_class(unknown[0], classes)}.")
-    number = np.asarray([position[name] for name in names], dtype=np.int64)
-    votes = Votes(*drop_repeated(codes["task"], codes["worker"], number[codes["label"]]), tuple(texts["worker"].names.names))
+    numbers = label_numbers(table, codes["label"], names, classes, "label")
+    votes = AnnotatorVotes(*drop_repeated(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
     indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
     empty = np.flatnonzero(np.diff(indptr) == 0)
     if len(empty):
         raise InputError(
             f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} "
-            "tasks have none): ask for fewer, or take the labels given most often, as with top-1."
+            "tasks have none): require fewer votes, or use a rule such as top-1."
         )
     candidates = Candidates.from_flat(indptr, labels, len(classes), classes)
-    return LabelTable(np.asarray(tasks, dtype=object), candidates, None, about["split"], about["path"], None, (), votes)
+    return LabelTable(np.asarray(tasks, dtype=object), candidates, None, constant["split"], constant["path"], None, (), votes)
 
 
 # ---- MATLAB -----------------------------------------------------------------------------------------------------------
 
 
 def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> LabelTable:
-    """Classes are called 1, 2, … unless they are given, and features data_1, data_2, …"""
+    """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
     if reading.class_columns or reading.probability_columns or reading.annotators:
-        raise InputError(f"{path} holds arrays, not columns: leave class_columns, probability_columns and annotators out.")
+        raise InputError(f"{path} holds arrays, not columns: omit class_columns, probability_columns and annotators.")
     found = read_mat(path, needs_candidates=needs_candidates)
     names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
     features, chosen = found.features, tuple(names)

@@ -1,4 +1,4 @@
-"""Synthetic data: long tails and candidate sets drawn around known labels, and two small data sets that need no download."""
+"""Synthetic data: long-tailed subsets, candidate sets drawn around true labels, and two small data sets that need no download."""
 
 from __future__ import annotations
 

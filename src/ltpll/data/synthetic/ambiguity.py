@@ -1,4 +1,4 @@
-"""Ambiguity: candidate sets drawn around known labels, uniformly or with a preference for the label's superclass."""
+"""Ambiguity: random candidate sets around true labels, uniform or with a preference for the label's superclass."""
 
 from __future__ import annotations
 
@@ -11,16 +11,48 @@ from ltpll.errors import InputError
 
 
 def uniform_candidates(labels: npt.ArrayLike, n_classes: int, ambiguity: float, *, seed: int) -> Candidates:
-    """The true label, and every other label with probability q, independently; a set may stay a singleton."""
+    """Draw candidate sets in which every wrong label joins independently with the same probability.
+
+    Args:
+        labels: True class numbers.
+        n_classes: The number of classes.
+        ambiguity: The probability q that a wrong label joins a set.
+        seed: Seed of the random numbers.
+
+    Returns:
+        Sets that contain the true label; some may contain nothing else.
+
+    Raises:
+        InputError: The ambiguity is not a probability, or a label is out of range.
+
+    Example:
+        >>> uniform_candidates([0, 1, 2], n_classes=3, ambiguity=0.5, seed=0).n_classes
+        3
+    """
     return _flip(labels, np.broadcast_to(_probability(ambiguity, "ambiguity"), (n_classes, n_classes)), seed)
 
 
 def superclass_candidates(
     labels: npt.ArrayLike, superclass: npt.ArrayLike, ambiguity: float, *, seed: int, factor: float = 8.0
 ) -> Candidates:
-    """The true label, every label of its superclass with probability `factor`·q, and every other label with probability q.
+    """Draw candidate sets in which labels of the true label's superclass join more often than others.
 
-    `superclass[c]` is the superclass of class c; factor 8 is the paper's non-uniform setting (CIFAR-100-LT-NU).
+    Args:
+        labels: True class numbers.
+        superclass: The superclass of each class.
+        ambiguity: The probability q that a label of another superclass joins a set.
+        seed: Seed of the random numbers.
+        factor: Labels of the same superclass join with probability `factor` · q; 8 is the paper's CIFAR-100-LT-NU.
+
+    Returns:
+        Sets that contain the true label.
+
+    Raises:
+        InputError: A probability is above 1, or a label is out of range.
+
+    Example:
+        >>> superclass_candidates([0, 3], superclass=[0, 0, 1, 1], ambiguity=0.1, seed=0).n_classes
+        4
     """
     group = np.asarray(superclass)
     outside = _probability(ambiguity, "ambiguity")
@@ -30,12 +62,12 @@ def superclass_candidates(
 
 def _probability(value: float, what: str) -> float:
     if not 0 <= value <= 1:
-        raise InputError(f"The {what} is {value}: it is the probability that a wrong label joins the set, so between 0 and 1.")
+        raise InputError(f"The {what} is {value}: it is the probability that a wrong label joins a set, so it must lie between 0 and 1.")
     return float(value)
 
 
 def _flip(labels: npt.ArrayLike, probability: npt.NDArray[np.float64], seed: int) -> Candidates:
-    """Draw sets with `probability[true, other]`, a chunk of rows at a time so that memory does not grow with N × C."""
+    """Draw sets with `probability[true, other]`, in chunks of rows so that memory does not grow with N × C."""
     y = class_numbers(labels)
     n_classes = len(probability)
     wrong = np.flatnonzero(y >= n_classes)

@@ -1,4 +1,4 @@
-"""Scikit-learn's handwritten digits (1,797 real 8×8 images, shipped with the package), split into a pool and a balanced test set."""
+"""Digits: scikit-learn's handwritten digits (1,797 images of 8×8 pixels), split into a pool and a balanced test set."""
 
 from __future__ import annotations
 
@@ -20,8 +20,23 @@ class DigitsSplit(NamedTuple):
 
 
 def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
-    """A random balanced test set; everything else is the pool to draw a long tail from."""
-    from sklearn.datasets import load_digits  # here, since it takes as long to import as torch
+    """Load the digits and split off a random balanced test set.
+
+    Args:
+        seed: Seed of the split.
+        test_per_class: Test images per digit.
+
+    Returns:
+        The test set, and all other images as the pool from which to draw a long-tailed subset.
+
+    Raises:
+        InputError: There are fewer images of a digit than `test_per_class`.
+
+    Example:
+        >>> load_digits_split(seed=0).x_test.shape
+        (500, 1, 8, 8)
+    """
+    from sklearn.datasets import load_digits  # as slow to import as torch
 
     digits = load_digits()
     images = (digits.images / 16.0).astype(np.float32)[:, None]

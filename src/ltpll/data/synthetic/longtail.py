@@ -1,4 +1,4 @@
-"""Long tails: exponentially falling class sizes, and a random subset that has them."""
+"""Long tails: exponentially decreasing class sizes, and random subsets with these sizes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,28 @@ from ltpll.errors import InputError
 
 
 def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[np.int64]:
-    """n_c = int(largest · (1/ρ)^(c/(C−1))): class 0 is the largest, and ρ is its size over that of the last class."""
+    """Compute long-tailed class sizes, n_c = int(largest · (1/ρ)^(c/(C−1))).
+
+    Args:
+        largest: The size of class 0.
+        n_classes: The number of classes C.
+        imbalance: The size of the first class over that of the last, ρ.
+
+    Returns:
+        (C,) sizes.
+
+    Raises:
+        InputError: There is only one class, the imbalance is below 1, or a class would be empty.
+
+    Example:
+        >>> class_sizes(100, 3, imbalance=100)
+        array([100,  10,   1])
+    """
     if n_classes < 2:
         raise InputError(f"There is only {n_classes} class: a long tail needs at least two.")
     if not imbalance >= 1:
-        raise InputError(f"The imbalance is {imbalance}: it is the largest class size over the smallest, so at least 1.")
-    # In Python's float arithmetic, as the published subsets were made: a vectorised power can round across an integer.
+        raise InputError(f"The imbalance is {imbalance}: it is the largest class size over the smallest, so it must be at least 1.")
+    # Python floats, as in the published code: numpy's power can round across an integer.
     sizes = np.asarray([int(largest * (1 / imbalance) ** (c / (n_classes - 1))) for c in range(n_classes)], dtype=np.int64)
     if sizes[-1] < 1:
         raise InputError(f"With {largest} examples in the largest class, imbalance {imbalance} leaves the smallest class empty: lower it.")
@@ -24,16 +40,30 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
 
 
 def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, largest: int | None = None) -> npt.NDArray[np.int64]:
-    """Row numbers, ascending, of a random subset whose class sizes fall exponentially from class 0 to the last class.
+    """Choose a random subset whose class sizes decrease exponentially from class 0 to the last class.
 
-    `largest` is the size of class 0; without it, the largest size that every class can follow.
+    Args:
+        labels: Class numbers from 0, without gaps.
+        imbalance: The size of the first class over that of the last.
+        seed: Seed of the choice.
+        largest: The size of class 0; by default, the largest for which every class has enough examples.
+
+    Returns:
+        Row numbers in ascending order.
+
+    Raises:
+        InputError: A class has no examples, or fewer than the long tail needs.
+
+    Example:
+        >>> long_tail_subset([0] * 9 + [1] * 9, imbalance=9, seed=0).shape
+        (10,)
     """
     y = class_numbers(labels)
     available = np.bincount(y)
     if not available.all():
         raise InputError(f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without gaps.")
     if largest is None:
-        # int(largest · share) stays within what is there as long as largest · share < available + 1.
+        # int(largest · share) <= available as long as largest · share < available + 1.
         share = (1 / imbalance) ** (np.arange(len(available)) / max(len(available) - 1, 1))
         largest = int(np.ceil(((available + 1) / share).min()))
         while largest > 1 and (class_sizes(largest, len(available), imbalance) > available).any():
@@ -42,14 +72,14 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     short = np.flatnonzero(sizes > available)
     if len(short):
         c = int(short[0])
-        raise InputError(f"Class {c} has {available[c]} examples, but the long tail asks for {sizes[c]}: lower `largest`.")
+        raise InputError(f"Class {c} has {available[c]} examples, but the long tail needs {sizes[c]}: lower `largest`.")
     rng = np.random.default_rng(seed)
     chosen = [rng.permutation(np.flatnonzero(y == c))[:n] for c, n in enumerate(sizes)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
 def class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Labels as an array of class numbers, refused if they are anything else."""
+    """Labels as an array; refused unless they are class numbers."""
     y = np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0:
         raise InputError(f"Labels must be a list of class numbers; these have shape {y.shape} and type {y.dtype}.")

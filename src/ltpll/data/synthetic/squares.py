@@ -13,9 +13,25 @@ CORNERS = ((-1.0, -1.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 0.0))
 
 
 def four_squares(sizes: Sequence[int], *, seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Points (N, 2) and labels (N,), class by class, `sizes[c]` points of class c."""
+    """Draw points of four classes, each uniform on one quarter of the square [−1, 1]².
+
+    Args:
+        sizes: The number of points of each class.
+        seed: Seed of the random numbers.
+
+    Returns:
+        Points (N, 2) and labels (N,), ordered by class.
+
+    Raises:
+        InputError: There are not four sizes.
+
+    Example:
+        >>> x, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> x.shape
+        (85, 2)
+    """
     if len(sizes) != 4:
-        raise InputError(f"There are {len(sizes)} sizes for four squares: give one a class.")
+        raise InputError(f"There are {len(sizes)} sizes for four squares: give one per class.")
     rng = np.random.default_rng(seed)
     points = [np.asarray(corner) + rng.random((n, 2)) for corner, n in zip(CORNERS, sizes, strict=True)]
     return np.concatenate(points).astype(np.float32), np.repeat(np.arange(4), sizes).astype(np.int64)

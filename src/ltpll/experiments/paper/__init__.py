@@ -1,1 +1,1 @@
-"""The RECORDS paper (ICLR 2023) as data: its tables and figures, the runs behind them, and what was published."""
+"""Reproduces the RECORDS paper (ICLR 2023): its tables and figures as data, their runs, and the comparison with published numbers."""

@@ -1,4 +1,4 @@
-"""Figures: the paper's plots, drawn from whatever runs of theirs are finished."""
+"""Draws the paper's figures from the runs that are finished."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from ltpll.errors import InputError
-from ltpll.experiments.drawing import new_figure
+from ltpll.experiments.paper.catalog import MOMENTA, Cell, Item
 from ltpll.experiments.paper.grid import Finished, experiment_of, unbuilt
-from ltpll.experiments.paper.items import MOMENTA, Cell, Item
+from ltpll.experiments.plotting import new_figure, save_figure
 from ltpll.runs.run import Record
 
-PANELS = 4  # of the epochs that a record keeps predictions of
+PANELS = 4  # epochs shown, of those whose predictions a record keeps
 
 
 def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path: Path) -> bool:
-    """Write the item's plot (first seed) as PNG; False if none of its runs is finished."""
+    """Draw an item from the runs with seed 0 and write it as PNG; return False if none of its runs is finished."""
     found = [[_record(cell, finished, changes) for cell in line.cells] for line in item.lines]
     if not any(record is not None for records in found for record in records):
         return False
     figure = new_figure(layout="constrained")
-    DRAWN[item.name](figure, item, found)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise InputError(f"The figure {path} cannot be written ({error.strerror}): choose another output folder.") from error
+    PLOTTERS[item.name](figure, item, found)
+    save_figure(figure, path)
     return True
 
 
@@ -36,7 +31,7 @@ def _record(cell: Cell, finished: Finished, changes: Mapping[str, Any]) -> Recor
     if unbuilt(cell.setting):
         return None
     record = finished.get(experiment_of(cell.setting, changes, 0))
-    # Records from before predictions over training were kept have nothing to show of them.
+    # Old records do not hold the predictions over the course of training.
     return None if record is not None and cell.figure == "mean_prediction" and "snapshots" not in record else record
 
 
@@ -49,7 +44,7 @@ Found = Sequence[Sequence[Record | None]]
 
 
 def _average_prediction(figure: Any, item: Item, found: Found) -> None:
-    """One panel for each of a few epochs; classes from frequent to rare."""
+    """One panel per epoch, for a few epochs; classes from frequent to rare."""
     shown = [(line, record) for line, records in zip(item.lines, found, strict=True) if (record := records[0]) is not None]
     n = min(PANELS, *(len(record["snapshots"]["epoch"]) for _, record in shown))
     figure.set_size_inches(3.2 * n, 3.2)
@@ -68,7 +63,7 @@ def _average_prediction(figure: Any, item: Item, found: Found) -> None:
 
 
 def _prior(figure: Any, item: Item, found: Found) -> None:
-    """The distance to the true frequencies over epochs, and the last estimate beside them."""
+    """The distance between the estimated prior and the class frequencies over epochs, and both at the end."""
     record = next(record for records in found for record in records if record is not None)
     figure.set_size_inches(8, 3.4)
     distance, estimate = figure.subplots(1, 2)
@@ -82,7 +77,7 @@ def _prior(figure: Any, item: Item, found: Found) -> None:
 
 
 def _per_class(figure: Any, item: Item, found: Found) -> None:
-    """One panel for each ambiguity."""
+    """One panel per ambiguity."""
     n = len(item.columns)
     figure.set_size_inches(4 * n, 3.4)
     panels = figure.subplots(1, n, sharey=True, squeeze=False)[0]
@@ -99,7 +94,7 @@ def _per_class(figure: Any, item: Item, found: Found) -> None:
 
 
 def _momentum(figure: Any, item: Item, found: Found) -> None:
-    """Last and best epoch over RECORDS' momentum, at equal steps: most of the interest lies near one."""
+    """Accuracy over RECORDS' momentum; the values are equally spaced, since those near one matter most."""
     figure.set_size_inches(4.5, 3.4)
     panel = figure.subplots()
     known = [(k, record) for k, (record,) in enumerate(found) if record is not None]
@@ -113,7 +108,7 @@ def _momentum(figure: Any, item: Item, found: Found) -> None:
     panel.legend(fontsize=8)
 
 
-DRAWN: dict[str, Callable[[Any, Item, Found], None]] = {
+PLOTTERS: dict[str, Callable[[Any, Item, Found], None]] = {
     "average-prediction": _average_prediction,
     "prior": _prior,
     "per-class": _per_class,

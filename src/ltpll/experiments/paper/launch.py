@@ -1,4 +1,4 @@
-"""Launching: trains the runs of a grid that are missing, one after the other or several side by side, and goes on past failures."""
+"""Launches the missing runs of a grid, one after the other or in parallel processes; a failed run does not stop the others."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
 from ltpll.errors import BusyError, InputError
 from ltpll.experiments.benchmark import Experiment, experiment_run, train
 from ltpll.processes import in_processes
-from ltpll.runs.run import Record, Run
+from ltpll.runs.run import Run
+from ltpll.training.callbacks import Progress
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run; `reason` says why it failed."""
+    """How one run ended; `reason` is empty, or says why it failed."""
 
     experiment: Experiment
     run: Run
     reason: str = ""
 
 
-# Called when a run starts, with its place in the grid; gives what to do with its epochs, and how to stop doing it.
-Watch = Callable[[int, Experiment, Run], tuple[Callable[[Record], None] | None, Callable[[], None]]]
-
-
-def quiet(number: int, experiment: Experiment, run: Run) -> tuple[None, Callable[[], None]]:
-    return None, lambda: None
+RunStart = Callable[[int, Experiment, Run], Progress]
+"""Called with a run's place in the grid when it starts; returns what reports its progress."""
 
 
 def launch(
-    wanted: Sequence[Experiment], root: Path, *, data_root: Path | None, device: str, measure_every: int = 10, watch: Watch = quiet
+    wanted: Sequence[Experiment],
+    root: Path,
+    *,
+    data_root: Path | None,
+    device: str,
+    measure_every: int = 10,
+    on_start: RunStart | None = None,
 ) -> list[Outcome]:
-    """Train every run that is not finished, except those that another process is training.
+    """Train every experiment that is neither finished nor being trained by another process.
 
-    A failed run is reported and leaves its reason in its folder; the others go on.
+    If a run fails, the reason is returned and written to its folder, and the next run starts.
     """
     outcomes = []
     images: dict[str, ImageSet] = {}
@@ -49,24 +52,25 @@ def launch(
             continue
         if run.done:
             continue
-        on_epoch, close = watch(number, experiment, run)
+        progress = on_start(number, experiment, run) if on_start else None
         try:
             if experiment.data not in images:
-                images = {experiment.data: load_image_set(experiment.data, data_root)}  # only one set in memory
-            train(run, images[experiment.data], device=device, measure_every=measure_every, on_epoch=on_epoch)
+                images = {experiment.data: load_image_set(experiment.data, data_root)}  # keep only one set in memory
+            train(run, images[experiment.data], device=device, measure_every=measure_every, callbacks=[progress] if progress else [])
             outcomes.append(Outcome(experiment, run))
         except BusyError:
             continue
-        except Exception as error:  # whatever happens in one training must not end the grid
+        except Exception as error:  # no failure of one run may stop the others
             reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            _leave_reason(run, reason)
+            _write_reason(run, reason)
             outcomes.append(Outcome(experiment, run, reason))
         finally:
-            close()
+            if progress:
+                progress.close()
     return outcomes
 
 
-def launch_side_by_side(
+def launch_in_processes(
     wanted: Sequence[Experiment],
     root: Path,
     *,
@@ -76,18 +80,18 @@ def launch_side_by_side(
     measure_every: int = 10,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
-    """The same in several processes, one run at a time in each."""
+    """Do the same in `workers` processes, each of which trains one run at a time."""
     arguments = [(experiment, root, data_root, device, measure_every) for experiment in wanted]
     done = in_processes(launch_one, arguments, min(workers, len(wanted)), on_wait) if wanted else []
     return [outcome for outcomes in done for outcome in outcomes]
 
 
 def launch_one(experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
-    """What one process of several does; nothing comes back for a run that was finished, or is trained elsewhere."""
+    """Train one experiment; the list is empty if it is finished or being trained elsewhere."""
     return launch([experiment], root, data_root=data_root, device=device, measure_every=measure_every)
 
 
-def _leave_reason(run: Run, reason: str) -> None:
-    # Often it is the disk that is full: then the reason is printed, and that has to do.
+def _write_reason(run: Run, reason: str) -> None:
+    # If the disk is full, which is a common reason, the message on the screen has to do.
     with suppress(OSError):
         (run.folder / "failed.txt").write_text(f"{reason}\n\n{traceback.format_exc()}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Launching on Ray: every missing run of a grid is a task with a share of a GPU, on one machine or on a cluster."""
+"""Launches the missing runs of a grid on Ray, each as a task with a share of a GPU, on one machine or a cluster."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError, required_by
-from ltpll.experiments.benchmark import Experiment
+from ltpll.experiments.benchmark import Experiment, experiment_run
 from ltpll.experiments.paper.launch import Outcome, launch_one
 
-RETRIES = 3  # of a run whose machine or process died; it goes on from its checkpoint
-SECONDS = 0.5  # between two looks at what is finished
+RETRIES = 3  # if the machine or process of a run dies; the run resumes from its checkpoint
+POLL_SECONDS = 0.5
 
 
 def launch_on_ray(
@@ -25,62 +25,46 @@ def launch_on_ray(
     measure_every: int = 10,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
-    """Train every run that is not finished; `root` and the data must be reachable under the same path on every machine.
+    """Train every run that is not finished; `root` and the data must have the same path on every machine.
 
-    Without an address, a cluster that this machine belongs to is used, or else a Ray of its own is started and ended here.
+    Without an address, Ray uses the cluster that this machine belongs to, or starts a local one that ends with this call.
     """
     with required_by("The launcher ray", install="'ltpll[ray]'"):
         import ray  # type: ignore[import-not-found]
-    ours = not ray.is_initialized()
+    started_here = not ray.is_initialized()
     try:
         ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level="error")
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or ["no answer"])[0]
-        raise InputError(f"Ray cannot be reached at {address or 'this machine'} ({reason}): look at `ray status`.") from None
-    try:
-        return _run_all(ray, wanted, root.resolve(), data_root, device, per_gpu, measure_every, on_wait)
-    finally:
-        if ours:
-            ray.shutdown()
-
-
-def _run_all(
-    ray: Any,
-    wanted: Sequence[Experiment],
-    root: Path,
-    data_root: Path | None,
-    device: str,
-    per_gpu: int,
-    measure_every: int,
-    on_wait: Callable[[], None],
-) -> list[Outcome]:
-    on_gpu = device.startswith("cuda")
-    if on_gpu and not ray.cluster_resources().get("GPU"):
-        raise InputError("Ray knows of no GPU: start it where there are some, or train with --device cpu.")
-    task = ray.remote(_launch_with_one_thread).options(num_cpus=1, num_gpus=1 / per_gpu if on_gpu else 0, max_retries=RETRIES)
-    # Inside a task Ray shows the GPU that it was given, alone.
-    waiting = {task.remote(one, root, data_root, "cuda" if on_gpu else device, measure_every): one for one in wanted}
+        raise InputError(f"Ray cannot be reached at {address or 'this machine'} ({reason}): see `ray status`.") from None
+    root, on_gpu = root.resolve(), device.startswith("cuda")
     outcomes: list[Outcome] = []
+    waiting: dict[Any, Experiment] = {}
     try:
+        if on_gpu and not ray.cluster_resources().get("GPU"):
+            raise InputError("Ray has no GPU: start it on machines that have one, or train with --device cpu.")
+        task = ray.remote(_launch_with_one_thread).options(num_cpus=1, num_gpus=1 / per_gpu if on_gpu else 0, max_retries=RETRIES)
+        # A task sees only the GPU that Ray assigned to it.
+        place = "cuda" if on_gpu else device
+        waiting = {task.remote(experiment, root, data_root, place, measure_every): experiment for experiment in wanted}
         while waiting:
-            finished, _ = ray.wait(list(waiting), num_returns=1, timeout=SECONDS)
+            finished, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)
             for reference in finished:
                 outcomes += _outcome(ray, reference, waiting.pop(reference), root)
             on_wait()
-    except BaseException:
-        for reference in waiting:
+        return outcomes
+    finally:
+        for reference in waiting:  # empty unless interrupted
             ray.cancel(reference, force=True)
-        raise
-    return outcomes
+        if started_here:
+            ray.shutdown()
 
 
 def _outcome(ray: Any, reference: Any, experiment: Experiment, root: Path) -> list[Outcome]:
-    from ltpll.experiments.benchmark import experiment_run
-
     try:
         found: list[Outcome] = ray.get(reference)
         return found
-    except ray.exceptions.RayError as error:  # the process died once more than it was started again
+    except ray.exceptions.RayError as error:  # the process died more often than it is retried
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return [Outcome(experiment, experiment_run(root, experiment), f"the process on Ray died: {reason}")]
 
@@ -88,5 +72,5 @@ def _outcome(ray: Any, reference: Any, experiment: Experiment, root: Path) -> li
 def _launch_with_one_thread(experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
     import torch
 
-    torch.set_num_threads(1)  # as the local launcher's processes, so that results are the same
+    torch.set_num_threads(1)  # like the processes of the local launcher, so that results are equal
     return launch_one(experiment, root, data_root, device, measure_every)

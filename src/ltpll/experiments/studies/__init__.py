@@ -1,1 +1,1 @@
-"""Studies: small experiments that run on any machine, each a list of runs and what is made of their records."""
+"""Studies: small experiments that run on any machine, behind `ltpll demo` and `ltpll toy`."""

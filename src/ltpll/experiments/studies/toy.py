@@ -1,4 +1,4 @@
-"""The paper's toy study: PRODEN on four long-tailed squares, without rebalancing, with the oracle's constant prior and with RECORDS."""
+"""The paper's toy study: PRODEN on four long-tailed squares, without rebalancing, with the oracle's prior and with RECORDS."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ltpll.data.synthetic import four_squares, uniform_candidates
-from ltpll.evaluation.metrics import Evaluate
-from ltpll.experiments.drawing import new_figure
-from ltpll.methods import METHODS
+from ltpll.evaluation.during_training import Evaluate
+from ltpll.experiments.plotting import new_figure, save_figure
 from ltpll.models import build_model
-from ltpll.rebalancers import REBALANCERS
+from ltpll.parts import build_parts
 from ltpll.runs.environment import code_fingerprint
 from ltpll.runs.recording import record_training
 from ltpll.runs.run import Record, Run
@@ -27,8 +26,8 @@ REBALANCERS_SHOWN = ("none", "oracle-la", "records")
 def configs(seeds: int, *, cosine: bool = False) -> list[Record]:
     """One config per seed and rebalancer.
 
-    The paper names the initial learning rate, 2.0, but no schedule, no weight decay and no dropping of the last, partial batch:
-    its text is taken at its word. With `cosine`, the schedule of the image experiments is used instead.
+    The paper gives the initial learning rate, 2.0, but mentions no schedule, no weight decay and no dropping of the last, partial
+    batch, so there is none of them here. `cosine` uses the schedule of the image experiments instead.
     """
     return [
         {
@@ -52,21 +51,20 @@ def configs(seeds: int, *, cosine: bool = False) -> list[Record]:
 
 
 def train(run: Run) -> None:
-    """Train one cell; points, labels' beliefs and predictions go into the result, since the figure shows them."""
+    """Train one run, and save the points, the identified labels and the predictions, which the figure shows."""
     config = run.config
     seed = config["seed"]
     x, y = four_squares(config["sizes"], seed=seed)
     x_test, y_test = four_squares([TEST_SIZE] * 4, seed=1_000_000 + seed)
     candidates = uniform_candidates(y, 4, config["ambiguity"], seed=seed)
     model = build_model("mlp", seed, n_inputs=2, n_classes=4, hidden=(10,))
-    context = {"n_features": model.head.in_features, "n_classes": 4, "class_frequencies": np.bincount(y)}
     trainer = PartialLabelTrainer(
         model,
-        METHODS.create(config["method"]),
-        REBALANCERS.create(config["rebalancer"], context),
+        *build_parts(config["method"], config["rebalancer"], class_frequencies=np.bincount(y)),
         seed=seed,
         device="cpu",
-        **{name: config[name] for name in ("epochs", "batch_size", "lr", "final_lr", "weight_decay", "drop_last")},
+        **{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay", "drop_last")},
+        final_lr_factor=config["final_lr"],
     )
 
     def keep_points() -> None:
@@ -78,7 +76,7 @@ def train(run: Run) -> None:
 
 
 def draw(runs: list[Run], path: Path) -> None:
-    """The paper's 2 × 4 figure: the truth, then for each rebalancer the labels identified in training and the test predictions."""
+    """Draw the paper's 2 × 4 figure: the truth, then the identified training labels and the test predictions of each rebalancer."""
     colours = np.asarray(["#d62728", "#e6b800", "#1f77b4", "#2ca02c"])
     figure = new_figure(figsize=(14, 7.4), layout="constrained")
     axes = figure.subplots(2, 4, sharex=True, sharey=True)
@@ -109,5 +107,4 @@ def draw(runs: list[Run], path: Path) -> None:
             axis.axvline(0, color="0.8", linewidth=0.6, zorder=0)
     axes[0, 0].set_ylabel("training set\n(30 / 100 / 500 / 1000)")
     axes[1, 0].set_ylabel("balanced test set")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path, dpi=110)

@@ -1,4 +1,4 @@
-"""A run on own data whose files were damaged is refused with a sentence, and what was not damaged is read."""
+"""A run on a table whose files were damaged is refused with a sentence, and an intact one is read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from fuzz.seeds import own_files
 from ltpll.cleaning.prediction import source_like
-from ltpll.cleaning.results import read_cleaned
-from ltpll.report.cleaning_page import page_of, render_own_page
+from ltpll.cleaning.stored_tables import read_cleaned
+from ltpll.report.cleaning_page import page_contents, render_cleaning_page
 from ltpll.runs.checksums import MARKER, marker_of
 from support.refusals import refusal
 
@@ -21,6 +21,7 @@ from support.refusals import refusal
 def run(tmp_path):
     for name, content in own_files().items():
         (tmp_path / name).write_bytes(content)
+    (tmp_path / "config.json").write_text('{"experiment": "own"}')
     return sealed(tmp_path)
 
 
@@ -51,16 +52,31 @@ def test_whole_files_are_read_and_shown(run):
     found = read_cleaned(run)
     assert found.ids.tolist() == ["a", "b", "c", "d"]
     assert found.sets() == ["ant|bee", "bee", "cat|ant", "bee"]
-    assert render_own_page(page_of(run)).count("<article") == 0  # cards are the script's to make
+    assert render_cleaning_page(page_contents(run)).count("<article") == 0  # cards are the script's to make
+
+
+def test_a_renamed_run_is_read_and_shown_as_before(run, tmp_path_factory):
+    before = render_cleaning_page(page_contents(run))
+    moved = run.rename(tmp_path_factory.mktemp("moved") / "trees of 2024")
+    assert read_cleaned(moved).ids.tolist() == ["a", "b", "c", "d"]
+    assert render_cleaning_page(page_contents(moved)) == before
+
+
+def test_a_benchmark_run_is_not_read_as_a_table(run):
+    (run / "config.json").write_text('{"experiment": "images"}')
+    assert f"The run {run} cannot be read (it is a benchmark run, not a run on a table)" in refusal(lambda: read_cleaned(run))
+    (run / "config.json").write_text('{"experiment": "own"}')
+    change_record(run, "config", "experiment", value="images")
+    assert "its file result.json has a config that is not that of a run on a table" in refusal(lambda: read_cleaned(run))
 
 
 @pytest.mark.parametrize(
     ("path", "value", "fragment"),
     [
-        (("classes",), ["ant", 1, "cat"], "no classes, or no prior of each"),
-        (("class_prior",), [0.5], "no classes, or no prior of each"),
+        (("classes",), ["ant", 1, "cat"], "no classes, or no prior for each"),
+        (("class_prior",), [0.5], "no classes, or no prior for each"),
         (("rows",), {"all": "4"}, "no numbers of rows"),
-        (("curves", "loss"), [1.0], "no loss of each epoch"),
+        (("curves", "loss"), [1.0], "no loss for each epoch"),
         (("curves", "covering_rate"), ["0.5"], "a curve without a number"),
         (("last", "test"), {"accuracy": 0.5}, "only some of the held-out figures"),
         (("source",), [], "no source"),
@@ -78,19 +94,24 @@ def test_what_is_wrong_with_its_record_is_said(run, path, value, fragment):
 @pytest.mark.parametrize(
     ("table", "column", "values", "fragment"),
     [
-        ("examples", "label", pa.array([0, 1, 2, 3]), "its column label holds numbers that are none of the 3"),
+        ("examples", "label", pa.array([0, 1, 2, 3]), "its column label holds values that are not whole numbers from 0 to 2"),
         ("examples", "label", pa.array([0, 1, None, 2]), "its column label"),
         ("examples", "label", pa.array([0, 1, 2, 1], pa.uint64()), "its column label"),
-        ("examples", "candidates", pa.array([[0], [1], [], [2]], pa.list_(pa.int32())), "its sets do not fit its rows"),
+        ("examples", "candidates", pa.array([[0], [1], [], [2]], pa.list_(pa.int32())), "its candidate sets do not match its rows"),
         ("examples", "candidates", pa.array([[0], [9], [1], [2]], pa.list_(pa.int32())), "its column candidates"),
-        ("examples", "confidence", pa.array([0.1, float("nan"), 0.2, 0.3], pa.float32()), "its column confidence holds no numbers"),
+        (
+            "examples",
+            "confidence",
+            pa.array([0.1, float("nan"), 0.2, 0.3], pa.float32()),
+            "its column confidence does not hold finite numbers",
+        ),
         ("examples", "outside", pa.array([-1, -1, -1, -1]), "it suspects sets that hold every class"),
-        ("examples", "id", pa.array([1, 2, 3, 4]), "some examples have no name"),
-        ("examples", "path", pa.array([["a"]] * 4), "its paths or splits are no text"),
-        ("examples", "true", pa.array([7, None, None, None]), "its true labels are no classes"),
-        ("votes", "row", pa.array([0, 1, 2, 4]), "its column row holds numbers that are none of the 4"),
+        ("examples", "id", pa.array([1, 2, 3, 4]), "some examples have no id"),
+        ("examples", "path", pa.array([["a"]] * 4), "its paths or splits are not text"),
+        ("examples", "true", pa.array([7, None, None, None]), "its true labels are not classes"),
+        ("votes", "row", pa.array([0, 1, 2, 4]), "its column row holds values that are not whole numbers from 0 to 3"),
         ("votes", "annotator", pa.array([1, 2, 3, 4]), "its votes have no annotators"),
-        ("pictures", "jpeg", pa.array(["x", "y"]), "its pictures are none"),
+        ("pictures", "jpeg", pa.array(["x", "y"]), "its pictures are not stored as bytes"),
     ],
 )
 def test_what_is_wrong_with_its_tables_is_said(run, table, column, values, fragment):

@@ -1,4 +1,4 @@
-"""Frame: what all report pages share: their head with its security policy, how a template becomes a page, and how a page is written."""
+"""Templates: how every report page is rendered, given its content security policy, and written."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ltpll.files import write_atomically
 
 
 @cache
-def read_part(name: str) -> str:
-    """A style, a script or a template of this package."""
+def read_asset(name: str) -> str:
+    """A style sheet, a script or a template of this package."""
     return files("ltpll.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def render(template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], pictures: str = "data:", **values: Any) -> str:
-    """A page from the named template; its policy allows these scripts by their hashes, and pictures from these sources."""
+    """Render a page; its content security policy allows these scripts by their hashes, pictures from these sources, and nothing else."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     page: str = _compiled(template).render(title=title, style="".join(styles), scripts=scripts, hashes=hashes, pictures=pictures, **values)
     return page
@@ -29,11 +29,11 @@ def render(template: str, *, title: str, styles: Sequence[str], scripts: Sequenc
 
 @cache
 def _compiled(name: str) -> Any:
-    """The template, which takes longer to compile than to fill."""
+    """The template; compiling takes longer than rendering."""
     with required_by("A report page", install="jinja2"):
         import jinja2
     engine = jinja2.Environment(
-        loader=jinja2.FunctionLoader(read_part),
+        loader=jinja2.FunctionLoader(read_asset),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -43,7 +43,7 @@ def _compiled(name: str) -> Any:
 
 
 def write(path: Path, page: str) -> None:
-    """Write the page; if anything fails, one that was there before stays as it was."""
+    """Write the page; if that fails, an existing file stays as it was."""
     try:
         write_atomically(path, page.encode("utf-8", "replace"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Benchmarks of the engine: views per second end to end, what one step spends its time on, and how much of the device that uses."""
+"""Measures training speed: views per second end to end, the time of each part of a step, and the share of the device's peak."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ltpll.data.benchmarks.image_sets import ImageSet
-from ltpll.evaluation.metrics import Evaluate
+from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, Problem, build_trainer, draw_problem
 from ltpll.interfaces import Outputs
 from ltpll.runs.environment import environment
@@ -22,7 +22,7 @@ from ltpll.training.trainer import PartialLabelTrainer
 
 
 def random_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32) -> ImageSet:
-    """Noise of the shape of CIFAR: speed does not depend on what is in the pictures."""
+    """Noise in the shape of CIFAR; speed does not depend on the content of images."""
     rng = np.random.default_rng(0)
 
     def draw(n: int) -> Any:
@@ -32,17 +32,24 @@ def random_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32)
     return ImageSet("noise", draw(len(y)), y, draw(n_test), y_test, tuple(map(str, range(n_classes))))
 
 
+def noise_experiment(method: str, rebalancer: str, *, width: int, per_class: int, device: str) -> tuple[Experiment, ImageSet]:
+    """The paper's training on noise of the shape of CIFAR-100; a CPU gets few test images, which would take most of the time."""
+    on_cuda = device.startswith("cuda")
+    precision = "bfloat16" if on_cuda else "float32"
+    experiment = Experiment("noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision=precision)
+    return experiment, random_images(per_class, 100, 10_000 if on_cuda else 200)
+
+
 def bench_engine(experiment: Experiment, *, device: str, engine: str, images: ImageSet, epochs: int, measure_every: int) -> Record:
-    """Everything that `ltpll bench engine` shows."""
+    """Measure everything that `ltpll bench engine` shows."""
     problem = draw_problem(experiment, images)
     speeds = {}
     for rebalancer in ("none", experiment.rebalancer):
-        one = replace(experiment, rebalancer=rebalancer)
-        trainer = build_trainer(one, problem, device=device, engine=engine)
-        speeds[rebalancer] = _end_to_end(trainer, problem, epochs, measure_every)
+        trainer = build_trainer(replace(experiment, rebalancer=rebalancer), problem, device=device, engine=engine)
+        speeds[rebalancer] = end_to_end_speed(trainer, problem, epochs, measure_every)
     measured = speeds[experiment.rebalancer]
     parts = _parts(trainer, problem)
-    flops = 3 * _forward_flops(trainer, problem)  # backward does the forward's work twice: for inputs and for weights
+    flops = 3 * _forward_flops(trainer, problem)  # the backward pass does the work twice: for inputs and for weights
     peak = _matrix_peak(trainer.device)
     return {
         "experiment": experiment.config(),
@@ -51,7 +58,7 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
         "views_per_second": measured["views_per_second"],
         "views_per_second_without_rebalancer": speeds["none"]["views_per_second"],
         "rebalancer_cost": speeds["none"]["views_per_second"] / measured["views_per_second"] - 1,
-        "start_seconds": speeds["none"]["start_seconds"],  # the first to be built: the second finds everything compiled
+        "start_seconds": speeds["none"]["start_seconds"],  # measured first; by the second, everything is compiled
         "epochs_timed": epochs,
         "measure_every": measure_every,
         "milliseconds_per_step": parts,
@@ -62,16 +69,16 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
     }
 
 
-def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:
-    """Whole epochs as a training runs them, evaluation included, after those in which steps are compiled and recorded."""
+def end_to_end_speed(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:
+    """Measure whole epochs including evaluation, after a warm-up in which steps are compiled and CUDA graphs recorded."""
     trainer.prepare(problem.x, problem.candidates)
     truth = Evaluate(problem.x_test, problem.y_test, problem.y)
-    truth.prepare(trainer)
+    truth.on_train_begin(trainer)
     started = time.perf_counter()
-    for _ in range(3):  # both phases of a step, and an evaluation
+    for _ in range(3):  # steps of the warm-up epoch differ from those of later epochs
         trainer.train_epoch()
-    truth(trainer)
-    _wait(trainer)
+    truth.measure(trainer)
+    _synchronize(trainer.device)
     start = time.perf_counter() - started
     passes = []
     for _ in range(3):
@@ -79,14 +86,14 @@ def _end_to_end(trainer: PartialLabelTrainer, problem: Problem, epochs: int, mea
         for epoch in range(epochs):
             trainer.train_epoch()
             if (epoch + 1) % measure_every == 0:
-                truth(trainer)
-        _wait(trainer)
+                truth.measure(trainer)
+        _synchronize(trainer.device)
         passes.append(time.perf_counter() - started)
     return {"views_per_second": trainer.views_per_epoch * epochs / statistics.median(passes), "start_seconds": start}
 
 
 def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
-    """Milliseconds of the parts of one step, each measured by itself and run eagerly (a replayed whole has no seams to measure at)."""
+    """Milliseconds of each part of a step, run eagerly and separately: inside a replayed CUDA graph, parts cannot be timed."""
     rows = torch.arange(min(trainer.chunk, len(problem.y)), device=trainer.device)
     size = min(trainer.batch_size, len(rows))
     views = trainer.draw(rows)
@@ -96,12 +103,13 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     trainer.model.train()
 
     def forward() -> Any:
-        return trainer.passes(joined)
+        return trainer.forward_pass(joined)
 
     def forward_backward() -> None:
         logits, features = forward()
         trainer.optimizer.zero_grad(set_to_none=True)
-        trainer.passes.backward(logits.sum() + features.sum())
+        (logits.sum() + features.sum()).backward()
+        trainer.forward_pass.finish_gradients()
 
     def refine() -> None:
         outputs = trainer_outputs.detach()
@@ -115,69 +123,66 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
     with torch.no_grad():
         logits, features = forward()
         trainer_outputs = Outputs(logits.split(size), features.split(size))
-    drawing = _milliseconds(trainer, lambda: trainer.draw(rows))
-    both = _milliseconds(trainer, forward_backward)
-    forward_only = _milliseconds(trainer, forward)
+    drawing = time_milliseconds(trainer, lambda: trainer.draw(rows))
+    both = time_milliseconds(trainer, forward_backward)
+    forward_only = time_milliseconds(trainer, forward)
     with torch.no_grad():
-        refining, losing = _milliseconds(trainer, refine), _milliseconds(trainer, loss)
+        refining, losing = time_milliseconds(trainer, refine), time_milliseconds(trainer, loss)
     parts = {
         "views": drawing * size / len(rows),
         "forward": forward_only,
         "backward": both - forward_only,
         "loss": losing,
         "rebalancer and targets": refining,
-        "optimizer": _milliseconds(trainer, trainer.optimizer.step),
-        "evaluation of the test set": _milliseconds(trainer, lambda: trainer.outputs(problem.x_test), repeats=3),
+        "optimizer": time_milliseconds(trainer, trainer.optimizer.step),
+        "evaluation of the test set": time_milliseconds(trainer, lambda: trainer.outputs(problem.x_test), repeats=3),
     }
     if trainer.engine != "eager":
         for _ in range(5):
-            trainer._step(index, batch)
-        parts["whole step, replayed"] = _milliseconds(trainer, lambda: trainer._step(index, batch))
+            trainer._runner.step(index, batch)
+        parts["whole step, replayed"] = time_milliseconds(trainer, lambda: trainer._runner.step(index, batch))
     return parts
 
 
-def _milliseconds(trainer: PartialLabelTrainer, work: Callable[[], Any], repeats: int = 10) -> float:
+def time_milliseconds(trainer: PartialLabelTrainer, work: Callable[[], Any], repeats: int = 10) -> float:
+    """The median time of one call to `work` on the trainer's device, after a warm-up."""
     for _ in range(3):
         work()
     times = []
     for _ in range(3):
-        _wait(trainer)
+        _synchronize(trainer.device)
         started = time.perf_counter()
         for _ in range(repeats):
             work()
-        _wait(trainer)
+        _synchronize(trainer.device)
         times.append((time.perf_counter() - started) / repeats * 1000)
     return statistics.median(times)
 
 
-def _wait(trainer: PartialLabelTrainer) -> None:
-    if trainer.device.type == "cuda":
-        torch.cuda.synchronize(trainer.device)
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _forward_flops(trainer: PartialLabelTrainer, problem: Problem) -> int:
-    one = trainer.views.plain(problem.x_test[:1].to(trainer.device))
+    image = trainer.views.plain(problem.x_test[:1].to(trainer.device))
     trainer.model.eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        trainer.model(one.float())
+        trainer.model(image.float())
     return int(counter.get_total_flops())
 
 
 def _matrix_peak(device: torch.device) -> float:
-    """Operations per second of a large product of random matrices: what the device reaches, not what its data sheet says."""
+    """Operations per second of a large matrix product: what the device reaches in practice, not on its data sheet."""
     on_cuda = device.type == "cuda"
     n = 8192 if on_cuda else 1024
     a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16 if on_cuda else torch.float32) for _ in range(2))
 
-    def wait() -> None:
-        if on_cuda:
-            torch.cuda.synchronize(device)
-
     for _ in range(3):
         a @ b
-    wait()
+    _synchronize(device)
     started = time.perf_counter()
     for _ in range(10):
         a @ b
-    wait()
+    _synchronize(device)
     return 10 * 2 * n**3 / (time.perf_counter() - started)

@@ -1,10 +1,10 @@
-// Draws the page's plots from the JSON beside each of them; colours come from the style sheet, so both colour schemes share one source.
+// Draws the plots from the JSON beside each of them; colours come from the style sheet, for light and dark schemes alike.
 "use strict";
 (() => {
   const COLOURS = 7;
-  const DASHES = ["solid", "dash", "dashdot", "longdash"]; // told apart by dash once the palette starts again
+  const DASHES = ["solid", "dash", "dashdot", "longdash"]; // distinguish rows once the palette repeats
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross"];
-  // Of each setting's part of the page: which rows are hidden in its plots.
+  // For each section of the page, the rows that are hidden in its plots.
   const hiddenRows = new Map([...document.querySelectorAll(".setting")].map((part) => [part, new Set()]));
   const plots = [...document.querySelectorAll(".plot")].map((box) => ({
     box,
@@ -53,7 +53,7 @@
     };
   };
 
-  // Where a row has two lines, bands would hide more than they show.
+  // With two lines per row, bands would hide more than they show.
   const banded = (plot) => plot.x === "epoch" && plot.series.every((series) => !series.what);
 
   const traces = (plot, look, hidden) => {
@@ -65,7 +65,7 @@
     return [...bands, ...shown.map((series) => line(series, plot, look))];
   };
 
-  // Plain percentages read better than plotly's 2, 5, 10n; every power of ten alone once there are many.
+  // Plain percentages read better than plotly's 2, 5, 10n; over many decades, label powers of ten only.
   const logTicks = (plot) => {
     const values = plot.series.flatMap((series) => series.y).filter((value) => value > 0);
     const decades = Math.log10(Math.max(...values) / Math.min(...values));
@@ -82,7 +82,7 @@
     return [-0.03 * top, 1.05 * top];
   };
 
-  // Labels that do not fit side by side stand upright, and get their room beside the plot's, not out of it.
+  // Labels that do not fit side by side are drawn upright; make the box taller so that the plot keeps its height.
   const makeRoom = (plot, box) => {
     box.style.height = "";
     if (plot.x === "epoch") return;
@@ -120,14 +120,14 @@
 
   const config = {
     displaylogo: false, doubleClick: "reset",
-    // Named one by one, because plotly's own choice has a button that sends the data to its maker's server.
+    // Listed explicitly, because plotly's default includes a button that sends the data to its server.
     modeBarButtons: [["toImage", "resetScale2d"]], showSendToCloud: false, plotlyServerURL: "",
   };
 
   const draw = () => {
     const look = theme();
     for (const { box, part, data } of plots) {
-      if (part.hidden) continue; // drawn once it is shown
+      if (part.hidden) continue; // drawn when it is shown
       makeRoom(data, box);
       Plotly.react(box, traces(data, look, hiddenRows.get(part)), layout(data, look, box), { ...config, toImageButtonOptions: { filename: box.id, scale: 2 } });
     }
@@ -159,12 +159,12 @@
       part.hidden = choices.some((choice) => choice.value && setting[choice.dataset.name] !== choice.value);
       shown += part.hidden ? 0 : 1;
     }
-    const said = document.getElementById("shown");
-    if (said) said.textContent = `${shown} of ${hiddenRows.size} settings`;
+    const count = document.getElementById("shown");
+    if (count) count.textContent = `${shown} of ${hiddenRows.size} settings`;
     draw();
   };
   for (const choice of choices) choice.addEventListener("change", choose);
-  // Many settings at once would take long to draw, so that the first one is shown to begin with.
+  // Drawing many settings takes long, so only the first one is shown at the start.
   if (hiddenRows.size > 4) {
     const first = JSON.parse(hiddenRows.keys().next().value.dataset.setting);
     for (const choice of choices) choice.value = first[choice.dataset.name];

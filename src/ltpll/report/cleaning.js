@@ -1,15 +1,15 @@
-// Shows and searches the examples of the page; every text is put in as text, never as markup.
+// Shows and searches the examples; all text is inserted as text, never as markup.
 "use strict";
 (() => {
   const { classes, examples, pictures } = JSON.parse(document.getElementById("data").textContent);
   const [ID, CANDIDATES, LABEL, CONFIDENCE, MARGIN, SUSPICION, OUTSIDE, TRUE, NUMBER] = Array(9).keys();
   const PAGE = 20;
   const cards = document.getElementById("cards");
-  const said = document.getElementById("found");
+  const count = document.getElementById("found");
   const more = document.getElementById("more");
   const text = document.getElementById("text");
   const kind = document.getElementById("kind");
-  const words = examples.map((one) =>
+  const searchable = examples.map((one) =>
     [one[ID], ...one[CANDIDATES].map((c) => classes[c]), one[SUSPICION] > 0 ? classes[one[OUTSIDE]] : ""].join(" ").toLowerCase());
   const percent = (value) => `${(100 * value).toFixed(1)} %`;
 
@@ -33,7 +33,7 @@
     made.append(element("div", "id", one[ID]));
     const chips = element("div", "chips");
     const order = [...one[CANDIDATES]].sort((a, b) => (b === one[LABEL]) - (a === one[LABEL]));
-    for (const c of order) chips.append(element("span", c === one[LABEL] ? "chip believed" : "chip", classes[c]));
+    for (const c of order) chips.append(element("span", c === one[LABEL] ? "chip chosen" : "chip", classes[c]));
     if (one[SUSPICION] > 0) chips.append(element("span", "chip outside", `${classes[one[OUTSIDE]]}?`));
     made.append(chips);
     const figures = [`confidence ${percent(one[CONFIDENCE])}`, `margin ${percent(one[MARGIN])}`];
@@ -55,13 +55,13 @@
     cards.append(...found.slice(shown, shown + PAGE).map(card));
     shown = Math.min(shown + PAGE, found.length);
     more.hidden = shown >= found.length;
-    said.textContent = found.length ? `${shown.toLocaleString("en")} of ${found.length.toLocaleString("en")} shown` : "nothing found";
+    count.textContent = found.length ? `${shown.toLocaleString("en")} of ${found.length.toLocaleString("en")} shown` : "No example matches.";
   };
 
   const search = () => {
-    const asked = text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
     const [fits, order] = KINDS[kind.value];
-    found = examples.filter((one) => fits(one) && asked.every((word) => words[one[NUMBER]].includes(word))).sort(order);
+    found = examples.filter((one) => fits(one) && words.every((word) => searchable[one[NUMBER]].includes(word))).sort(order);
     cards.replaceChildren();
     shown = 0;
     showMore();

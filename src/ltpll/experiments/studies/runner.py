@@ -1,4 +1,4 @@
-"""Studies: lists of small runs, trained side by side in processes, each finished run kept."""
+"""Trains the runs of a study in parallel processes and keeps every finished run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Train = Callable[[Run], None]
 
 
 def run_missing(runs: Sequence[Run], train: Train, *, workers: int | None = None, on_progress: Callable[[int], None] | None = None) -> None:
-    """Train every run that is not done, in `workers` processes of one thread each (None: one per core; 0: in this process).
+    """Train every run that is not done, in `workers` processes with one thread each (None: one per core; 0: in this process).
 
-    `on_progress` is told several times a second how many epochs all runs together have behind them.
-    The first error ends it; what is finished stays finished, so the same call goes on from there.
+    `on_progress` is called several times per second with the number of epochs that all runs together have finished.
+    The first error stops all runs. Finished runs are kept, so calling this again trains only the others.
     """
     missing = [run for run in runs if not run.done]
 
@@ -31,5 +31,4 @@ def run_missing(runs: Sequence[Run], train: Train, *, workers: int | None = None
         return
     if not missing:
         return
-    # A run that is not done is started again by the next call, so that nothing is lost when this one ends early.
     in_processes(train, [(run,) for run in missing], min(workers or os.cpu_count() or 1, len(missing)), report)

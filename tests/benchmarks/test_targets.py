@@ -1,4 +1,4 @@
-"""The benchmark of candidates and targets measures what it says, and prints and writes it."""
+"""The benchmark of candidates and targets: its measurements, its table and its record."""
 
 import json
 import re
@@ -6,11 +6,9 @@ import re
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
+from benchmarks.targets import bench_targets, draw_sets, exponents, main, tensor_bytes
 from ltpll.candidates import Candidates
-from ltpll.cli import app
-from ltpll.experiments.speed.targets import bench_targets, draw_sets, exponents, tensor_bytes
 from ltpll.targets import CandidateTargets
 from support.refusals import refusal
 
@@ -33,7 +31,7 @@ def test_an_exponent_is_the_slope_of_the_best_line_through_the_logarithms():
 
 @pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize(("n_classes", "size"), [(10, 5), (11, 5), (1000, 3), (2, 1)])
-def test_the_sets_drawn_have_distinct_labels_and_the_sizes_asked_for(n_classes, size, uneven):
+def test_drawn_sets_have_distinct_labels_and_the_requested_sizes(n_classes, size, uneven):
     indptr, numbers = draw_sets(200, n_classes, size, uneven=uneven)
     rows = np.split(numbers, indptr[1:-1])
     assert all(len(set(row.tolist())) == len(row) for row in rows)
@@ -41,7 +39,7 @@ def test_the_sets_drawn_have_distinct_labels_and_the_sizes_asked_for(n_classes, 
     assert {len(row) for row in rows} == (set(range(1, 2 * size)) if uneven else {size})
 
 
-def test_memory_is_that_of_every_tensor_held_and_counted_once():
+def test_memory_counts_every_tensor_once():
     candidates = Candidates.from_sets([{0, 1}, {2, 3}, {0, 2}])
     assert tensor_bytes(candidates) == candidates.n_bytes
     targets = CandidateTargets(candidates)
@@ -56,7 +54,7 @@ def test_the_record_has_every_size_with_its_memory_and_times():
     assert [row["set_sizes"] for row in found["grid"] + found["uneven"]] == 4 * [[2, 2]] + 2 * [[1, 3]]
     for row in found["grid"]:
         n, remembered = row["examples"], 8 * (8 + 2 * 8)
-        # Two bytes a label and four for its target, four an offset, and the rows looked up last.
+        # Two bytes per label, four per target, four per offset, and the cached positions.
         assert row["bytes"] == 2 * n * (2 + 4) + 4 * (n + 1) + 4 * 2 + remembered
         assert row["dense_bytes"] == n * row["classes"] * 5
         for times in (row["milliseconds"], row["dense_milliseconds"], row["selected_milliseconds"]):
@@ -67,7 +65,7 @@ def test_the_record_has_every_size_with_its_memory_and_times():
 
 
 def test_a_dense_form_that_would_be_large_is_not_built(monkeypatch):
-    monkeypatch.setattr("ltpll.experiments.speed.targets.MOST_DENSE_BYTES", 100 * 10 * 5)
+    monkeypatch.setattr("benchmarks.targets.MOST_DENSE_BYTES", 100 * 10 * 5)
     small, large = bench_targets([100], [10, 11], **SMALL, inaturalist=False)["grid"]
     assert small["dense_milliseconds"] is not None
     assert large["dense_milliseconds"] is None
@@ -75,7 +73,7 @@ def test_a_dense_form_that_would_be_large_is_not_built(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("examples", "classes", "change", "said"),
+    ("examples", "classes", "change", "message"),
     [
         ([7], [10], {}, "A batch of 8 is more than 7 examples"),
         ([100], [3], {}, "4 classes or more, not 3"),
@@ -83,21 +81,19 @@ def test_a_dense_form_that_would_be_large_is_not_built(monkeypatch):
         ([100], [10**5], {"size": 5000}, "not 8142"),
     ],
 )
-def test_sizes_that_cannot_be_measured_are_refused(examples, classes, change, said):
-    assert said in refusal(lambda: bench_targets(examples, classes, **(SMALL | change)))
+def test_sizes_that_cannot_be_measured_are_refused(examples, classes, change, message):
+    assert message in refusal(lambda: bench_targets(examples, classes, **(SMALL | change)))
 
 
-def test_the_command_prints_a_narrow_table_and_writes_the_record(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("ltpll.experiments.speed.targets.INATURALIST", (300, 60))
-    sizes = ["--examples", "100", "--examples", "200", "--classes", "20", "--batch", "16", "--seconds", "0"]
-    result = CliRunner().invoke(app, ["bench", "targets", *sizes, "--device", "cpu", "--json", str(tmp_path / "found.json")])
-    assert result.exit_code == 0, result.output
-    assert max(map(len, result.output.partition("Figures:")[0].splitlines())) <= 80
-    for row in (r"100 +20 +5 ", r"200 +20 +5 ", r"100 +20 +1–9 ", r"300 +60 +5 "):
-        assert re.search(rf"^ *{row}.*\d\.\d+$", result.output.replace(" \n", "\n"), re.M), result.output
-    assert re.search(r"memory +grows as N\^0\.\d+$", result.output, re.M)
-    record = json.loads((tmp_path / "found.json").read_text())
+def test_the_script_prints_every_size_and_writes_the_record(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.targets.INATURALIST", (300, 60))
+    out = tmp_path / "found.json"
+    main(["--examples", "100", "200", "--classes", "20", "--batch", "16", "--seconds", "0", "--out", str(out)])
+    printed = capsys.readouterr().out
+    for row in (r"100 × +20, sets of 5:", r"200 × +20, sets of 5:", r"100 × +20, sets of 1–9:", r"300 × +60, sets of 5:"):
+        assert re.search(rf"^ *{row} .* times the dense form$", printed, re.M), printed
+    record = json.loads(out.read_text())
     assert record["inaturalist"]["classes"] == 60
     assert "resident_bytes" in record["inaturalist"]
+    assert record["exponents"]["memory"]["examples"] == pytest.approx(1, abs=0.2)
     assert record["environment"]["commit"]

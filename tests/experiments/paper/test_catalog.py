@@ -3,15 +3,15 @@
 import pytest
 
 from ltpll.errors import UnknownNameError
+from ltpll.experiments.paper.catalog import ITEMS, find_item, published
 from ltpll.experiments.paper.grid import unbuilt
-from ltpll.experiments.paper.items import ITEMS, find_item, published
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from support.refusals import refusal
 
 
 def number(table, column, row):
-    """A published number, found by its words."""
+    """The published number of a table, column and row."""
     item = ITEMS[table]
     line = next(line for line in item.lines if line.label == row)
     return line.cells[item.columns.index(column)].published
@@ -34,12 +34,12 @@ def number(table, column, row):
         ("mixup", "PASCAL VOC", "corr + mixup + records", 58.45),
     ],
 )
-def test_a_number_stands_where_the_paper_has_it(table, column, row, value):
+def test_published_numbers_are_those_of_the_paper(table, column, row, value):
     assert number(table, column, row) == value
 
 
 def test_tables_that_repeat_each_other_agree():
-    """The paper prints the main table again in others, and so checks our copying."""
+    """The paper repeats the main table in others, which checks our copy."""
     main = {(row["method"], row["rebalancer"], row["posthoc"]): row["values"] for row in published()["main"]["rows"]}
     repeated = [("baselines", 13), ("dynamic", 12)]
     compared = 0
@@ -55,7 +55,7 @@ def test_tables_that_repeat_each_other_agree():
     assert compared == 34
 
 
-def test_overall_accuracy_is_the_mean_over_classes_but_for_nine_cells_of_the_paper():
+def test_overall_accuracy_is_the_mean_over_classes_except_in_nine_cells_of_the_paper():
     """CIFAR-100-LT has 35 many, 35 medium and 30 few classes at imbalance 100, and the test set is balanced.
 
     Nine cells of the appendix, mostly LW's, do not add up in print; more than that would be errors in our copy.
@@ -81,7 +81,7 @@ def test_an_item_is_found_by_name_or_place(name, found):
     assert find_item(name).name == found
 
 
-def test_an_unknown_item_lists_the_known():
+def test_an_unknown_item_lists_the_known_ones():
     assert "fine-grained" in refusal(lambda: find_item("tabel"), UnknownNameError)
 
 
@@ -96,11 +96,11 @@ def test_every_row_of_the_paper_is_built():
 
 def test_every_method_and_extra_is_in_some_table():
     settings = [setting for item in ITEMS.values() for setting in item.settings]
-    assert {setting["method"] for setting in settings} == set(METHODS) - {"cc"}  # which the paper does not run
+    assert {setting["method"] for setting in settings} == set(METHODS) - {"cc"}  # the paper does not run it
     assert {extra for setting in settings for extra in setting["extras"]} == set(EXTRAS)
 
 
-def test_the_ablations_default_is_the_run_of_the_main_table():
+def test_the_default_of_the_ablation_is_the_run_of_the_main_table():
     main = [dict(setting) for setting in ITEMS["main"].settings]
     shared = [setting for setting in ITEMS["ablation-m"].settings if dict(setting) in main]
     assert len(shared) == 1

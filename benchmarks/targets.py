@@ -1,7 +1,14 @@
-"""Benchmark of candidates and targets: their memory, and the time to read and write a batch, as examples and classes grow tenfold."""
+"""Measures the memory of candidates and targets, and the time to read and write a batch, as examples and classes grow.
+
+    python benchmarks/targets.py --out results/bench/targets-cpu.json
+
+The dense form for comparison is a boolean and a float matrix, indexed; times are medians.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import mmap
 import statistics
@@ -21,27 +28,27 @@ from ltpll.runs.run import Record
 from ltpll.targets import CandidateTargets
 
 INATURALIST = (437_513, 8_142)  # examples and classes of iNaturalist 2018
-MOST_DENSE_BYTES = 10**9  # of a dense form that is built to be compared with
+MOST_DENSE_BYTES = 10**9  # the largest dense form that is built for comparison
 MOST_BATCHES = 400  # drawn before timing
-OTHER_VALUES = 1 << 21  # that are changed between two timings, as a network's passes would: they leave none of the rows in a fast cache
+OTHER_VALUES = 1 << 21  # changed between two timings, so that no rows stay in the cache, as during training
 
 
 def bench_targets(
     examples: Sequence[int], classes: Sequence[int], *, size: int, batch: int, device: str, seconds: float, inaturalist: bool = True
 ) -> Record:
-    """Everything that `ltpll bench targets` shows; each row is timed for about `seconds`."""
+    """Measure a grid of sizes; each row takes about `seconds`."""
     also_n, also_classes = INATURALIST if inaturalist else (math.inf, math.inf)
     _check(min([*examples, also_n]), min([*classes, also_classes]), size, batch)
 
     def row(n: int, n_classes: int, *, uneven: bool = False) -> Record:
         return _row(draw_sets(n, n_classes, size, uneven=uneven), n_classes, batch, torch.device(device), seconds)
 
-    # First, since only of a process that has freed nothing yet does the system say how much memory something took.
+    # First, since the growth of the process only shows what something takes while no freed memory is reused.
     large = row(*INATURALIST) if inaturalist else None
     grid = [row(n, n_classes) for n in examples for n_classes in classes]
     uneven = [row(n, min(classes), uneven=True) for n in examples]
-    for one in (*grid, *uneven):
-        del one["resident_bytes"]
+    for measured in (*grid, *uneven):
+        del measured["resident_bytes"]
     return {
         "environment": environment(device),
         "batch": batch,
@@ -50,22 +57,22 @@ def bench_targets(
         "uneven": uneven,
         "inaturalist": large,
         "exponents": {
-            "memory": exponents(grid, lambda one: one["bytes"]),
-            "read": exponents(grid, lambda one: one["milliseconds"]["read"]),
-            "write": exponents(grid, lambda one: one["milliseconds"]["write"]),
+            "memory": exponents(grid, lambda row: row["bytes"]),
+            "read": exponents(grid, lambda row: row["milliseconds"]["read"]),
+            "write": exponents(grid, lambda row: row["milliseconds"]["write"]),
         },
     }
 
 
 def _check(fewest: float, fewest_classes: float, size: int, batch: int) -> None:
     if fewest < batch:
-        raise InputError(f"A batch of {batch} is more than {fewest} examples: make it smaller.")
+        raise InputError(f"A batch of {batch} is more than {fewest} examples: choose a smaller batch.")
     if fewest_classes < 2 * size:
         raise InputError(f"Sets of up to {2 * size - 1} candidates need {2 * size} classes or more, not {fewest_classes}.")
 
 
 def exponents(rows: Sequence[Record], value: Callable[[Record], float]) -> dict[str, float | None]:
-    """p and q of value ≈ a · Nᵖ · C^q, least squares in logarithms; None for what does not vary over the rows."""
+    """Fit p and q of value ≈ a · Nᵖ · C^q by least squares of logarithms; None for a size that does not vary."""
     names = ("examples", "classes")
     varying = [name for name in names if len({row[name] for row in rows}) > 1]
     known = np.asarray([[1.0, *(math.log(row[name]) for name in varying)] for row in rows])
@@ -78,18 +85,18 @@ def exponents(rows: Sequence[Record], value: Callable[[Record], float]) -> dict[
 
 
 class Times(NamedTuple):
-    """Seconds of every batch that was timed."""
+    """Seconds per batch, for every timed batch."""
 
     read: list[float]
     write: list[float]
 
     def milliseconds(self) -> dict[str, float]:
-        """The median batch, since others use the machine too."""
+        """The median over batches, since other processes may use the machine."""
         return {name: round(1000 * statistics.median(values), 5) for name, values in self._asdict().items()}
 
 
 def _row(sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device, seconds: float) -> Record:
-    _built(draw_sets(batch, n_classes, 1, uneven=False), n_classes, device)  # what is loaded for the first ones is not theirs
+    _built(draw_sets(batch, n_classes, 1, uneven=False), n_classes, device)  # loads libraries, which must not count
     before = _resident(device)
     candidates, targets = _built(sets, n_classes, device)
     after = _resident(device)
@@ -117,8 +124,8 @@ def _row(sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device
         "resident_bytes": None if before is None or after is None else after - before,
         "milliseconds": found["ours"],
         "dense_bytes": dense_bytes,
-        "dense_milliseconds": found.get("dense"),  # matrix[index], as one writes it
-        "selected_milliseconds": found.get("selected"),  # index_select and index_copy_, the fastest way to do the same
+        "dense_milliseconds": found.get("dense"),  # matrix[index]
+        "selected_milliseconds": found.get("selected"),  # index_select and index_copy_, the fastest equivalent
     }
 
 
@@ -128,10 +135,10 @@ def _built(sets: tuple[Any, Any], n_classes: int, device: torch.device) -> tuple
 
 
 def draw_sets(n: int, n_classes: int, size: int, *, uneven: bool) -> tuple[Any, Any]:
-    """Row pointers and labels of `n` sets of `size` distinct labels each, or of one to 2·`size` − 1 of them."""
+    """Offsets and labels of `n` sets with `size` distinct labels each, or with 1 to 2·`size` − 1 labels if `uneven`."""
     rng = np.random.default_rng(0)
     width = 2 * size - 1 if uneven else size
-    # Steps from label to label that together do not reach round to the first one.
+    # Steps from label to label that are too short to come back to the first one, so that labels are distinct.
     steps = rng.integers(1, max(n_classes // width, 2), (n, width), dtype=np.int32)
     steps[:, 0] = rng.integers(0, n_classes, n)
     numbers = np.cumsum(steps, axis=1, dtype=np.int32) % n_classes
@@ -142,7 +149,7 @@ def draw_sets(n: int, n_classes: int, size: int, *, uneven: bool) -> tuple[Any, 
 
 
 def _dense(candidates: Candidates) -> tuple[Tensor, Tensor]:
-    """The same as two matrices, one of booleans and one of numbers."""
+    """Candidates and uniform targets as a boolean and a float matrix."""
     shape = len(candidates), candidates.n_classes
     mask = torch.zeros(shape, dtype=torch.bool, device=candidates.device)
     values = torch.zeros(shape, device=candidates.device)
@@ -160,14 +167,14 @@ def _timed(
     device: torch.device,
     seconds: float,
 ) -> dict[str, Times]:
-    """Every form on the same batches in turn, as an epoch draws them, so that what else the machine does disturbs all alike."""
+    """Time all forms in turn on the same random batches, so that other work on the machine affects them equally."""
     generator = torch.Generator(device).manual_seed(0)
     other = torch.zeros(OTHER_VALUES, device=device)
     new = torch.rand(batch, n_classes, generator=generator, device=device)
     times = {name: Times([], []) for name in forms}
     until = math.inf
     for step, index in enumerate(_batches(n, batch, generator)):
-        if step == 2:  # the first ones warm up
+        if step == 2:  # after the warm-up
             times = {name: Times([], []) for name in forms}
             until = time.perf_counter() + seconds
         for name, (read, write) in forms.items():
@@ -201,7 +208,7 @@ def _now(device: torch.device) -> float:
 
 
 def tensor_bytes(*objects: Any) -> int:
-    """What the tensors that the objects hold on to take, each piece of memory counted once."""
+    """The bytes of all tensors that the objects hold; shared storage counts once."""
     storages: dict[int, int] = {}
 
     def walk(value: Any) -> None:
@@ -211,14 +218,48 @@ def tensor_bytes(*objects: Any) -> int:
             for item in value:
                 walk(item)
 
-    for one in objects:
-        walk(list(vars(one).values()))
+    for owner in objects:
+        walk(list(vars(owner).values()))
     return sum(storages.values())
 
 
 def _resident(device: torch.device) -> int | None:
-    """Bytes that the process has on the device now; unknown for a processor whose system does not say."""
+    """Bytes that the process uses on the device; None for a CPU if the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * mmap.PAGESIZE if statm.exists() else None
+
+
+def cells(row: Record) -> str:
+    """One line of the printed table."""
+    low, high = row["set_sizes"]
+    ours, dense = row["milliseconds"], row["dense_milliseconds"]
+    line = f"{row['examples']:>9,} × {row['classes']:>6,}, sets of {low if low == high else f'{low}–{high}'}: {row['bytes'] / 1e6:,.1f} MB"
+    line += f" (dense {row['dense_bytes'] / 1e6:,.0f} MB), read {ours['read']:.3f} ms, write {ours['write']:.3f} ms"
+    if dense is None:
+        return line
+    return line + f", {(ours['read'] + ours['write']) / (dense['read'] + dense['write']):.2f} times the dense form"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--classes", nargs="+", type=int, default=[100, 1_000, 10_000])
+    parser.add_argument("--candidates", type=int, default=5, help="candidates per set")
+    parser.add_argument("--batch", type=int, default=256, help="examples read and written at once")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per combination")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(arguments)
+    how: Record = {"size": options.candidates, "batch": options.batch, "device": options.device, "seconds": options.seconds}
+    found = bench_targets(options.examples, options.classes, **how)
+    for row in (*found["grid"], *found["uneven"], found["inaturalist"]):
+        print(cells(row))
+    print(json.dumps(found["exponents"]))
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

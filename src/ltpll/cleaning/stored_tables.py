@@ -1,0 +1,171 @@
+"""Stored tables: the Parquet files in the folder of a run on a table, written by training and checked when they are read back."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.cleaning.results import CleanedLabels, CleanedTable, Columns, StoredVotes
+from ltpll.data.readers.memory_limits import check_expansion
+from ltpll.data.readers.parquet_footer import expanded_size
+from ltpll.data.writers import write_table
+from ltpll.errors import InputError, first_line
+from ltpll.runs.checksums import checksums, read_checked, unreadable_run
+from ltpll.runs.run import Run
+from ltpll.runs.schema import Kind, is_whole
+
+if TYPE_CHECKING:
+    from ltpll.data.readers.tables import LabelTable
+
+EXAMPLES, VOTES, PICTURES = "examples.parquet", "votes.parquet", "pictures.parquet"
+PICTURE_SIDE = 160
+
+
+# ---- writing ----------------------------------------------------------------------------------------------------------
+
+
+def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
+    """Write everything that cleaning and reports need, so that neither the user's table nor the network has to be read again."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    assert table.candidates is not None
+    n = len(table)
+    offsets, labels = (pa.array(part.numpy().astype(np.int32)) for part in (table.candidates.offsets, table.candidates.labels))
+    columns: Columns = {
+        "id": table.ids,
+        "path": [None] * n if table.paths is None else table.paths,
+        "split": [None] * n if table.splits is None else table.splits,
+        "candidates": pa.ListArray.from_arrays(offsets, labels),
+        "true": [None] * n if table.labels is None else [None if label < 0 else int(label) for label in table.labels.tolist()],
+        **{name: getattr(cleaned, name) for name in CleanedLabels.__dataclass_fields__},
+    }
+    write_table(folder / EXAMPLES, columns)
+    if table.votes is not None:
+        votes = table.votes
+        names = np.asarray(votes.names, dtype=object)
+        write_table(folder / VOTES, {"row": votes.rows, "annotator": names[votes.annotators], "label": votes.labels})
+
+
+def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
+    """Write small copies of the pictures that a report shows; the originals may be gone by then."""
+    from PIL import Image
+
+    from ltpll.data.readers.pictures import read_pictures
+
+    rows = np.unique(np.concatenate(list(cleaned.noteworthy().values())))
+    paths = table.ids if table.paths is None else table.paths
+    if not len(rows):
+        return
+    found = read_pictures(images, paths[rows].tolist(), PICTURE_SIDE, on_error="skip")
+    content = []
+    for picture in found.images:
+        stream = io.BytesIO()
+        Image.fromarray(picture).save(stream, "JPEG", quality=80)
+        content.append(stream.getvalue())
+    write_table(folder / PICTURES, {"row": rows[found.kept], "jpeg": content})
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_cleaned(folder: str | Path) -> CleanedTable:
+    """Read the cleaned labels and everything else that a finished run on a table has stored.
+
+    Args:
+        folder: The run folder, that is, the `--out` of `ltpll train TABLE`.
+
+    Returns:
+        The table, from which `cleaned_columns`, `class_columns` and `annotator_columns` compute tables.
+
+    Raises:
+        InputError: The run is not finished, is damaged, or is not a run on a table.
+
+    Example:
+        >>> table = read_cleaned("ltpll-runs/birds")
+        >>> table.ids[table.labels.issue]  # rows whose candidate sets may lack the true label
+    """
+    folder = Path(folder)
+    record = Run.open(folder, Kind.TABLE).result()
+    try:
+        stored = checksums(folder)
+        found = _read_parquet(folder / EXAMPLES).combine_chunks()
+        votes = _read_parquet(folder / VOTES) if VOTES in stored else None
+        pictures = _read_parquet(folder / PICTURES).to_pydict() if PICTURES in stored else {"row": [], "jpeg": []}
+
+        def column(name: str) -> Any:
+            return found.column(name).to_numpy()
+
+        lists = found.column("candidates").combine_chunks()
+        table = CleanedTable(
+            record=record,
+            ids=column("id"),
+            paths=None if found.column("path").null_count == len(found) else column("path"),
+            splits=None if found.column("split").null_count == len(found) else column("split"),
+            offsets=np.asarray(lists.offsets).astype(np.int64),
+            candidates=lists.values.to_numpy().astype(np.int64),
+            true=np.asarray(found.column("true").to_pylist(), dtype=object),
+            labels=CleanedLabels(**{name: column(name) for name in CleanedLabels.__dataclass_fields__}),
+            votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
+            pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
+        )
+        _check(table)
+    except InputError:
+        raise
+    except Exception as error:  # pyarrow's about a damaged file, or those of columns with the wrong type
+        raise unreadable_run(folder, f"it is damaged: {first_line(error)}", "train it again with --fresh") from None
+    return table
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    content = read_checked(path)
+    check_expansion(path, len(content), expanded_size(path))
+    return pq.read_table(pa.BufferReader(content))
+
+
+# ---- checking ---------------------------------------------------------------------------------------------------------
+
+
+def _check(table: CleanedTable) -> None:
+    """Raise ValueError if columns have different lengths, or hold numbers of classes or rows that do not exist."""
+    n, n_classes, cleaned = len(table.ids), len(table.record["classes"]), table.labels
+    columns = [table.true, *(getattr(cleaned, name) for name in CleanedLabels.__dataclass_fields__)]
+    optional = [column for column in (table.paths, table.splits) if column is not None]
+    if n == 0 or any(column.shape != (n,) for column in columns) or any(len(column) != n for column in optional):
+        raise ValueError("its columns have different lengths")
+    offsets = table.offsets
+    if len(offsets) != n + 1 or offsets[0] != 0 or (np.diff(offsets) < 1).any() or offsets[-1] != len(table.candidates):
+        raise ValueError("its candidate sets do not match its rows")
+    _check_range(table.candidates, 0, n_classes, "candidates")
+    for name in ("label", "runner_up", "outside"):
+        _check_range(getattr(cleaned, name), -1 if name == "outside" else 0, n_classes, name)
+    for name in ("confidence", "margin", "inside_probability", "outside_probability"):
+        shares = getattr(cleaned, name)
+        if shares.dtype.kind != "f" or not np.isfinite(shares).all():
+            raise ValueError(f"its column {name} does not hold finite numbers")
+    if (cleaned.outside[cleaned.issue] < 0).any():
+        raise ValueError("it suspects sets that hold every class")
+    if not all(isinstance(text, str) for column in (table.ids, cleaned.judged_by) for text in column.tolist()):
+        raise ValueError("some examples have no id")
+    if not all(text is None or isinstance(text, str) for column in optional for text in column.tolist()):
+        raise ValueError("its paths or splits are not text")
+    if not all(label is None or (is_whole(label) and 0 <= label < n_classes) for label in table.true.tolist()):
+        raise ValueError("its true labels are not classes")
+    if table.votes is not None:
+        _check_range(table.votes.rows, 0, n, "row")
+        _check_range(table.votes.labels, 0, n_classes, "label")
+        if not len(table.votes.rows) or not all(isinstance(name, str) for name in table.votes.annotators.tolist()):
+            raise ValueError("its votes have no annotators")
+    if not all(is_whole(row) and isinstance(picture, bytes) for row, picture in table.pictures.items()):
+        raise ValueError("its pictures are not stored as bytes")
+
+
+def _check_range(values: npt.NDArray[Any], least: int, end: int, name: str) -> None:
+    if values.dtype.kind != "i" or (len(values) and not least <= int(values.min()) <= int(values.max()) < end):
+        raise ValueError(f"its column {name} holds values that are not whole numbers from {least} to {end - 1}")

@@ -1,0 +1,28 @@
+"""The export command: write the classifier of a trained run as an ONNX model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ltpll.cli.console import print_line
+from ltpll.cli.options import OwnRun, output_option
+from ltpll.cli.tables import check_outputs
+
+
+def export(run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to write.")]) -> None:
+    """Write a trained run as an ONNX model that takes raw inputs and returns debiased logits; checked if onnxruntime is installed."""
+    from ltpll.cleaning.prediction import load_classifier, onnx_difference
+    from ltpll.runs.run import Run
+    from ltpll.runs.schema import Kind
+
+    Run.open(run, Kind.TABLE).result()
+    check_outputs([onnx], {})
+    classifier = load_classifier(run, "cpu")
+    classifier.to_onnx(onnx)
+    difference = onnx_difference(classifier, onnx)
+    shape = ", ".join(map(str, classifier.input_shape_))
+    checked = (
+        "not checked, because onnxruntime is not installed" if difference is None else f"differs from torch by {difference:.1g} at most"
+    )
+    print_line(f"Wrote {onnx}: input x (rows, {shape}), output logits of {len(classifier.classes_)} classes; {checked}.")

@@ -1,0 +1,85 @@
+"""Options that several commands share, and help that shows the library's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+# Options are grouped into panels of `--help`.
+data_option = partial(typer.Option, rich_help_panel="Data")
+column_option = partial(typer.Option, rich_help_panel="Columns of the table")
+part_option = partial(typer.Option, rich_help_panel="Method")
+training_option = partial(typer.Option, rich_help_panel="Training")
+output_option = partial(typer.Option, rich_help_panel="Output")
+hardware_option = partial(typer.Option, rich_help_panel="Hardware")
+
+# ---- settings of a training ------------------------------------------------------------------------------------------
+# None: not given, so that the config file or the library decides.
+
+Config = Annotated[Path | None, training_option(help="YAML file with settings; options on the command line override it.")]
+Method = Annotated[str | None, part_option(help="How labels are disambiguated; see `ltpll list`.")]
+Rebalancer = Annotated[str | None, part_option(help="How class imbalance is corrected; see `ltpll list`.")]
+Extra = Annotated[list[str] | None, part_option(help="Additional loss term; see `ltpll list`. May be repeated.")]
+Epochs = Annotated[int | None, training_option(help="Passes over the training data.")]
+BatchSize = Annotated[int | None, training_option(help="Examples per step, over all processes.")]
+LearningRate = Annotated[float | None, training_option("--lr", help="Initial learning rate of SGD; it follows a cosine.")]
+Seed = Annotated[int | None, training_option(help="Seed of everything random.")]
+OnNan = Annotated[str, training_option(help="On a NaN or infinite loss: stop, or skip (drop the batch and count it).", metavar="stop|skip")]
+
+# ---- image sets ------------------------------------------------------------------------------------------------------
+
+Imbalance = Annotated[float | None, data_option(help="Size of the largest class over the smallest.")]
+Ambiguity = Annotated[float | None, data_option(help="Probability that a wrong label joins a candidate set.")]
+Superclass = Annotated[
+    bool | None, data_option("--superclass/--uniform", help="Make labels of the same superclass eight times as ambiguous as others.")
+]
+DataRoot = Annotated[
+    Path | None,
+    data_option("--data-root", help="Folder of the prepared image sets.", show_default="$LTPLL_DATA, or the user's cache folder"),
+]
+
+# ---- hardware and output ---------------------------------------------------------------------------------------------
+
+Device = Annotated[str, hardware_option(help="cpu, cuda or auto (CUDA if available).")]
+Engine = Annotated[str, hardware_option("--engine", help="How steps run: eager, captured, compiled or auto (captured on CUDA).")]
+Threads = Annotated[int | None, hardware_option(min=1, help="CPU threads.", show_default="one or all, whichever is faster")]
+TensorBoard = Annotated[bool, output_option("--tensorboard", help="Write TensorBoard events to the run folder.")]
+Fresh = Annotated[bool, output_option("--fresh", help="Discard earlier results of this command and train again.")]
+JsonFile = Annotated[Path | None, output_option("--json", help="Also write the results to this JSON file.")]
+
+# ---- finished runs ---------------------------------------------------------------------------------------------------
+
+OwnRun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")]
+OnError = Annotated[str | None, data_option(help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip")]
+
+
+class CommandWithLibraryDefaults(TyperCommand):
+    """A command whose help shows the library's default for every option that is None unless given."""
+
+    def dataclasses(self) -> tuple[type[Any], ...]:
+        """The dataclasses whose fields the options override; imported for help only, because they need torch."""
+        raise NotImplementedError
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Fill in the defaults, then format the help as usual."""
+        defaults = {one.name: one.default for cls in self.dataclasses() for one in fields(cls) if one.default is not MISSING}
+        for option in self.params:
+            name = option.opts[0].removeprefix("--").replace("-", "_")
+            if option.default is None:
+                option.default = defaults.get(name)
+        super().format_help(ctx, formatter)
+
+
+class ExperimentCommand(CommandWithLibraryDefaults):
+    """Shows the defaults of an experiment, for `benchmark` and `data describe`."""
+
+    def dataclasses(self) -> tuple[type[Any], ...]:
+        from ltpll.data.readers.tables import Reading
+        from ltpll.experiments.benchmark import Experiment
+
+        return (Experiment, Reading)

@@ -1,0 +1,36 @@
+"""The predict command: label the examples of a new table with a trained run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ltpll.cli.console import print_line
+from ltpll.cli.options import Device, OwnRun, data_option, output_option
+from ltpll.cli.tables import check_outputs, read_table_of
+
+
+def predict(
+    run: OwnRun,
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="New examples, in the format of the table that was trained on.")],
+    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
+    probabilities: Annotated[bool, output_option("--probabilities", help="Add a column with the probability of each class.")] = False,
+    images: Annotated[Path | None, data_option(help="Folder of the new pictures.")] = None,
+    features: Annotated[Path | None, data_option(help="File of the new features, as for train.")] = None,
+    on_error: Annotated[str, data_option(help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip")] = "stop",
+    device: Device = "auto",
+) -> None:
+    """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of the table."""
+    from ltpll.cleaning.prediction import prediction_columns, source_like
+    from ltpll.data.writers import check_output, write_table
+    from ltpll.runs.run import Run
+    from ltpll.runs.schema import Kind
+
+    check_output(out)
+    check_outputs([out], {"the table to predict": table, "the file of features": features})
+    record = Run.open(run, Kind.TABLE).result()
+    examples = read_table_of(source_like(record, table, images, features, on_error), needs_candidates=False)
+    write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device))
+    print_line(f"Wrote {len(examples):,} predictions to {out}")

@@ -1,0 +1,41 @@
+"""Reading the user's tables for train and predict, and never overwriting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ltpll.cli.console import print_line
+from ltpll.errors import InputError
+from ltpll.runs.run import check_not_of_run
+
+if TYPE_CHECKING:
+    from ltpll.cleaning.dataset import Examples, TableSource
+
+MOST_SHOWN = 8
+
+
+def read_table_of(source: TableSource, *, needs_candidates: bool = True) -> Examples:
+    """Read the examples of a source, and print which pictures were skipped."""
+    from ltpll.cleaning.dataset import read_examples
+    from ltpll.cli.progress import reading_progress
+
+    with reading_progress() as on_progress:
+        examples = read_examples(source, needs_candidates=needs_candidates, on_progress=on_progress)
+    if examples.problems:
+        print_line(f"{len(examples.problems)} pictures were skipped:")
+        for path, reason in examples.problems[:MOST_SHOWN]:
+            print_line(f"  {path} {reason}")
+        if len(examples.problems) > MOST_SHOWN:
+            print_line(f"  and {len(examples.problems) - MOST_SHOWN} more")
+    return examples
+
+
+def check_outputs(outputs: Iterable[Path], inputs: Mapping[str, Path | None]) -> None:
+    """Refuse to overwrite a file of a run, or an input; `inputs` maps what a file is to its path."""
+    for out in outputs:
+        check_not_of_run(out)
+        for description, path in inputs.items():
+            if path is not None and out.resolve() == path.resolve():
+                raise InputError(f"{out} is {description} and would be overwritten: write to another file.")

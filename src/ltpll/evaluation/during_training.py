@@ -1,0 +1,135 @@
+"""Evaluation during training: the callback that measures test accuracy, target recovery and the estimated prior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ltpll.errors import InputError
+from ltpll.evaluation.metrics import RunningEvaluation, Shots, prior_distance, target_recovery
+from ltpll.interfaces import Rebalancer
+from ltpll.training.callbacks import Callback
+from ltpll.training.nonfinite import finite_throughout, not_finite
+from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.validation import as_inputs, as_labels, at_least
+
+
+class Evaluate(Callback):
+    """Adds figures about test data, and about the true training labels if they are known, to the record of an epoch.
+
+    None of this is used for training.
+
+    Args:
+        x_test: Test features or images.
+        y_test: Their class numbers.
+        y_train: The true class numbers of the training examples, if known.
+        every: The number of epochs between two evaluations; the last epoch is always evaluated.
+        shots: The bounds of many-, medium- and few-shot classes.
+        posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded.
+
+    Example:
+        >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test, every=10)])
+        >>> trainer.history[-1]["test"]["balanced_accuracy"]
+    """
+
+    def __init__(
+        self,
+        x_test: npt.ArrayLike | Tensor,
+        y_test: npt.ArrayLike | Tensor,
+        y_train: npt.ArrayLike | Tensor | None = None,
+        *,
+        every: int = 1,
+        shots: Shots | None = None,
+        posthoc: Mapping[str, Rebalancer] | None = None,
+    ) -> None:
+        self.x_test = as_inputs(x_test, "test")
+        self.y_test = y_test
+        self.y_train = y_train
+        self.every = at_least(every, 1, "every")
+        self.shots = shots or Shots()
+        self.posthoc = dict(posthoc or {})
+
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        n_classes = trainer.head.out_features
+        self._x = self.x_test.to(trainer.device)
+        self._y = as_labels(self.y_test, "test", n_classes).to(trainer.device)
+        if len(self._x) != len(self._y):
+            raise InputError(f"There are {len(self._x)} test rows but {len(self._y)} test labels: they must be the same rows.")
+        for rebalancer in self.posthoc.values():
+            rebalancer.attach(trainer.model)
+            rebalancer.to(trainer.device)
+        self._y_train: Tensor | None = None
+        self._counts: Tensor | None = None
+        if self.y_train is not None:
+            self._y_train = as_labels(self.y_train, "training", n_classes).to(trainer.device)
+            if len(self._y_train) != len(trainer.candidates):
+                raise InputError(f"There are {len(self._y_train)} training labels for {len(trainer.candidates)} training rows.")
+            self._counts = torch.bincount(self._y_train, minlength=n_classes)
+
+    def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
+        if trainer.epoch % self.every == 0 or trainer.epoch == trainer.epochs:
+            record |= self.measure(trainer)
+
+    def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
+        """Return the figures of the current state.
+
+        `test` holds the figures of the trainer's predictions; the post-hoc rebalancers and the method's variants have entries of the
+        same form under their names.
+
+        Raises:
+            NotFiniteError: If predictions are not finite.
+        """
+        mean_target = trainer.targets.mean()
+        record: dict[str, Any] = {**self._test_figures(trainer), "mean_target": mean_target.tolist()}
+        prior = trainer.predictor.estimated_prior()
+        if prior is not None:
+            record["prior"] = prior.tolist()
+        if self._y_train is not None and self._counts is not None:
+            true_prior = self._counts / self._counts.sum()
+            record["target_recovery"] = target_recovery(trainer.targets.labels(), self._y_train)
+            record["mean_target_distance"] = prior_distance(mean_target, true_prior)
+            if prior is not None:
+                record["prior_distance"] = prior_distance(prior, true_prior)
+        if not finite_throughout(record):
+            # Weights can be finite but so large that no prediction is.
+            raise not_finite("The network's predictions of test examples are", trainer.epoch, None, (), trainer.lr)
+        return record
+
+    @torch.no_grad()
+    def _test_figures(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
+        method, own = trainer.method, trainer.rebalancer
+        # For each name: the method's variant and the rebalancer that give the logits.
+        ways = {"test": ("", own), **{name: ("", other) for name, other in self.posthoc.items()}}
+        ways |= {name: (name, own) for name in method.variants}
+        running = {name: RunningEvaluation(trainer.head.out_features, trainer.device) for name in ways}
+        share = trainer.world.part(len(self._x))  # each process evaluates its share
+        x, start = self._x[share], share.start
+        for outputs in trainer.predictor.chunks(x) if len(x) else ():
+            labels = self._y[start : start + len(outputs.logits[0])]
+            start += len(labels)
+            for name, (variant, rebalancer) in ways.items():
+                adjusted = rebalancer.adjust(method.predict(outputs, variant), "prediction", trainer.head)
+                running[name].add(adjusted.logits[0], labels)
+        return {name: each.over_processes(trainer.world).evaluation(self._counts, self.shots).to_dict() for name, each in running.items()}
+
+
+def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mapping[str, Any]:
+    """Return the record with the highest balanced test accuracy.
+
+    It is selected on the test set and therefore optimistic; never report it as *the* result.
+
+    Args:
+        history: The records of a training.
+        row: "test", or the name of a post-hoc rebalancer or variant.
+
+    Raises:
+        InputError: If no epoch was evaluated.
+    """
+    measured = [record for record in history if row in record]
+    if not measured:
+        raise InputError("No epoch was evaluated: pass callbacks=[Evaluate(…)] to fit.")
+    return max(measured, key=lambda record: record[row]["balanced_accuracy"])

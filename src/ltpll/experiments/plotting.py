@@ -1,0 +1,31 @@
+"""Figures drawn with matplotlib without a display; the extra `research` installs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ltpll.errors import InputError, required_by
+
+
+def require_matplotlib() -> None:
+    """Fail before hours of training rather than after, when the figure is drawn."""
+    with required_by("Drawing a figure", install="'ltpll[research]'"):
+        import matplotlib.figure  # noqa: F401
+
+
+def new_figure(**options: Any) -> Any:
+    """Create an empty matplotlib figure."""
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(**options)
+
+
+def save_figure(figure: Any, path: Path, *, dpi: int = 150) -> None:
+    """Write a figure, in the format that the file name ends with, and create its folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=dpi)
+    except OSError as error:
+        raise InputError(f"The figure {path} cannot be written ({error.strerror}): choose another path.") from error

@@ -1,1 +1,0 @@
-"""Speed: benchmarks of the training engine and of candidate storage."""
