@@ -41,12 +41,12 @@ types: $(DEV)  ## Type checker
 	$(BIN)/mypy
 
 unit: $(DEV)  ## Tests that need no GPU
-	$(PYTEST) -n 2 --dist loadgroup
+	$(PYTEST) -n 2
 
 gpu: $(DEV)  ## Tests that need a CUDA device
 	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
 		{ echo "error: torch finds no CUDA device, so the GPU tests cannot run." >&2; exit 2; }
-	$(PYTEST) -m "gpu or kernels" -n 4 --dist loadgroup
+	$(PYTEST) -m "gpu or kernels" -n 4
 
 reliability: $(DEV)  ## The promises of docs/reliability.md, tested for minutes
 	$(PYTEST) -m "reliability and not gpu" -s

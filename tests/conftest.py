@@ -1,6 +1,7 @@
 """Settings for all tests: one thread each, Triton's interpreter without a GPU, and how workers share the tests."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ STARTING_PROCESSES = {
     "data/readers/test_parquet_footer.py",
     "experiments/paper/test_launch.py",
     "experiments/studies/test_digits.py",
-    "experiments/studies/test_study.py",
+    "experiments/studies/test_runner.py",
     "experiments/test_benchmark.py",
     "experiments/test_probe.py",
     "test_cli.py",
@@ -27,14 +28,21 @@ STARTING_PROCESSES = {
     "test_survival.py",
     "training/test_distributed.py",
 }
+assert all((Path(__file__).parent / name).is_file() for name in STARTING_PROCESSES)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Give each file to one worker (`--dist loadgroup`), since its tests share fixtures."""
-    for item in items:
-        file = item.nodeid.split("::")[0].removeprefix("tests/")
-        item.add_marker(pytest.mark.xdist_group("processes" if file in STARTING_PROCESSES else file))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each file to one worker, since its tests share fixtures, and in the order of their names: the small files come last."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "processes" if file.removeprefix("tests/") in STARTING_PROCESSES else file
+
+    config.option.loadscopereorder = False
+    return Scheduler(config, log)
 
 
 def pytest_runtest_setup(item):
