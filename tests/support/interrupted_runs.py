@@ -100,6 +100,12 @@ def command(*arguments):
     main()
 
 
+def execute(code, *arguments):
+    """Run a script, given as text."""
+    sys.argv = ["-c", *arguments]
+    exec(code, {"__name__": "__main__"})
+
+
 def short_study(epochs, *arguments):
     """Run `ltpll` with these arguments, in a process group of its own as a shell does, with fewer epochs in each run of a study."""
     os.setsid()
