@@ -1,14 +1,17 @@
-"""The README and the docs say what is true: their code runs, and their generated blocks are up to date."""
+"""README, CONTRIBUTING and docs: their code runs, their generated blocks are up to date, their links and versions are right."""
 
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
+from ltpll import PartialLabelClassifier, __version__
 from ltpll.data.synthetic import four_squares, uniform_candidates
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +48,38 @@ def test_the_readmes_examples_run_and_learn():
     model = space["build_model"]("mlp", seed=0, n_inputs=2, n_classes=4)
     trained = space["PartialLabelTrainer"](model, made, epochs=2).fit(space["x"], space["candidates"])
     assert trained.epoch == 2
+
+
+def test_the_examples_for_contributors_learn_and_their_test_passes():
+    space: dict = {}
+    for block in python_blocks("CONTRIBUTING.md"):
+        exec(compile(block, "CONTRIBUTING.md", "exec"), space)
+    space["test_targets_are_a_tempered_softmax_over_the_candidates"]()
+    parts = {"method": space["TemperedPRODEN"](0.5), "rebalancer": space["MeanPrediction"](), "extras": [space["LogitPenalty"]()]}
+    x, y = four_squares([60] * 4, seed=0)
+    fitted = PartialLabelClassifier(**parts, epochs=10, device="cpu").fit(x, uniform_candidates(y, 4, 0.3, seed=0))
+    assert fitted.score(x, y) > 0.9
+    assert fitted.class_prior_.sum() == pytest.approx(1, abs=1e-4)
+
+
+def test_the_citation_names_this_version_and_the_paper_in_the_readme():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (cited["version"], cited["license"]) == (__version__, project["license"])
+    (paper,) = cited["references"]
+    bibtex = re.search(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)[1]
+    assert f"{{{paper['title']}}}" in bibtex
+    assert " and ".join(f"{one['family-names']}, {one['given-names']}" for one in paper["authors"]) in bibtex
+    assert f"{{{paper['year']}}}" in bibtex
+
+
+def test_the_workflow_calls_make_test_with_every_supported_python():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    assert next(step["run"] for step in job["steps"] if "run" in step).startswith("make test ")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    supported = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    assert job["strategy"]["matrix"]["python-version"] == supported
 
 
 def test_generated_blocks_are_what_the_registries_and_the_records_say():
