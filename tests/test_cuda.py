@@ -398,7 +398,7 @@ def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
         trainer.prepare(problem.x, problem.candidates)
         rows = torch.arange(64, device="cuda")
         views = trainer.views.draw(trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0))
-        trainer.epoch = 1  # with targets refined
+        trainer.state.epoch = 1  # with targets refined
         losses.append([float(trainer._runner.step(rows, views)) for _ in range(12)])
     assert losses[0][-1] < 0.7 * losses[0][0]
     assert losses[1] == pytest.approx(losses[0], rel=0.03)
