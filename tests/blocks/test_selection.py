@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from ltpll.blocks.selection import folded_beta, lowest_in_class, mean_over, partners_among
+from ltpll.blocks.selection import folded_beta, lowest_in_class, masked_mean, partners_among
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -49,8 +49,8 @@ def test_the_share_follows_a_folded_beta_distribution():
 
 def test_a_mean_over_chosen_values_ignores_the_others_even_if_they_are_infinite():
     values = torch.tensor([1.0, torch.inf, 3.0], requires_grad=True)
-    mean = mean_over(values, torch.tensor([True, False, True]))
+    mean = masked_mean(values, torch.tensor([True, False, True]))
     mean.backward()
     assert float(mean.detach()) == 2.0
     assert values.grad.tolist() == [0.5, 0.0, 0.5]
-    assert float(mean_over(values.detach(), torch.zeros(3, dtype=torch.bool))) == 0.0
+    assert float(masked_mean(values.detach(), torch.zeros(3, dtype=torch.bool))) == 0.0

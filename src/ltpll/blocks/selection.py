@@ -37,6 +37,6 @@ def blend(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
     return share * values + (1 - share) * values[partner]
 
 
-def mean_over(values: Tensor, chosen: Tensor) -> Tensor:
+def masked_mean(values: Tensor, chosen: Tensor) -> Tensor:
     """The mean of the chosen values; 0 if none are chosen."""
     return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp_min(1)

@@ -19,7 +19,7 @@ from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
-from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, locked_for_training, rounded, train_logged
+from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, rounded, train_logged, training_conditions
 from ltpll.runs.run import Record, Run
 from ltpll.training.callbacks import Progress
 from ltpll.training.compatibility import check_data
@@ -182,7 +182,7 @@ def train_table_run(
             store_pictures(run.folder, source.images, examples.table, cleaned)
         run.finish(
             {
-                **circumstances(run, trainer),
+                **training_conditions(run, trainer),
                 "processes": trainer.world.size,
                 "classes": [str(name) for name in examples.candidates.classes],
                 "class_prior": rounded(classifier.class_prior_.tolist()),

@@ -9,7 +9,7 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
-from ltpll.runs.run import Record, Run, check_not_of_run, finished_in, read_result
+from ltpll.runs.run import Record, Run, check_not_of_run, finished_runs, read_result
 from ltpll.runs.schema import Kind, check_record, kind_of
 
 Option = typer.Option
@@ -53,7 +53,7 @@ def _is_table_run(path: Path) -> bool:
 def _records(path: Path) -> list[Record]:
     if not path.is_dir() or (path / "config.json").exists():
         return [read_result(path)]
-    found = finished_in(path)
+    found = finished_runs(path)
     if not found:
         raise InputError(f"There are no finished runs in {path}: give a run folder, or a folder of runs.")
     return found

@@ -46,7 +46,7 @@ def reproduce(
     from ltpll.experiments.paper.catalog import ITEMS, find_item
     from ltpll.experiments.paper.duration import Pace
     from ltpll.experiments.paper.figures import PLOTTERS
-    from ltpll.experiments.paper.grid import Finished, experiments, parse_choice
+    from ltpll.experiments.paper.grid import Finished, experiments, parse_settings
     from ltpll.experiments.plotting import require_matplotlib
     from ltpll.runs.environment import environment
     from ltpll.validation import chosen_device
@@ -54,7 +54,7 @@ def reproduce(
     if launcher not in ("local", "ray"):
         raise InputError(f"There is no launcher {launcher!r}: choose local or ray.")
     place = str(chosen_device(device))
-    changes = parse_choice(" ".join(change or ()))
+    changes = parse_settings(" ".join(change or ()))
     if epochs is not None:
         changes["epochs"] = epochs
     folders = [out, *(results or ())]
@@ -63,7 +63,7 @@ def reproduce(
             raise InputError(f"There is no results folder {folder}.")
     finished = Finished.under(*folders)
     pace = Pace.of(finished, environment(place)["hardware"])
-    chosen = parse_choice(only)
+    chosen = parse_settings(only)
     if show or name is None:
         _show_list(ITEMS.values(), lambda item: experiments(item, seeds, changes, chosen), finished, pace)
         return

@@ -168,7 +168,7 @@ def _refuse_image_set(name: str) -> None:
 
 
 def _print_examples(examples: Examples) -> None:
-    from ltpll.data.readers.streaming import listed
+    from ltpll.data.readers.streaming import short_list
 
     sets, training = examples.candidates, int(examples.training().sum())
     shape = " × ".join(map(str, examples.x.shape[1:]))
@@ -184,7 +184,7 @@ def _print_examples(examples: Examples) -> None:
         facts.append(f"{len(examples.table.votes.names):,} annotators")
     print_line(", ".join(facts) + ".")
     if examples.table.left_out:
-        names = listed([shown(name) for name in examples.table.left_out], MOST_SHOWN)
+        names = short_list([shown(name) for name in examples.table.left_out], MOST_SHOWN)
         print_line(f"Columns of text are ignored: {names}.")
 
 

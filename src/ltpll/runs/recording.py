@@ -64,7 +64,7 @@ def record_training(
     before_done()
     run.finish(
         {
-            **circumstances(run, trainer),
+            **training_conditions(run, trainer),
             "posthoc": others,
             "shots": {"many": evaluate.shots.many, "few": evaluate.shots.few},
             "last": rounded(trainer.history[-1]),
@@ -132,7 +132,7 @@ class RunLog(Callback):
             self.run.log(logged, durable=self.durable)
 
 
-def circumstances(run: Run, trainer: PartialLabelTrainer) -> Record:
+def training_conditions(run: Run, trainer: PartialLabelTrainer) -> Record:
     """The hardware, the software and the speed of a training."""
     seconds = [record["seconds"] for record in run.records()]
     return {

@@ -294,7 +294,7 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
     return _read_record(path, kind) if is_file else Run.open(path, kind).result()
 
 
-def finished_in(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
+def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
     """The records of all finished runs in a folder, and of all result files that lie directly in it.
 
     With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.

@@ -7,7 +7,7 @@ import pytest
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment
 from ltpll.experiments.paper.catalog import ITEMS
-from ltpll.experiments.paper.grid import Finished, experiments, parse_choice
+from ltpll.experiments.paper.grid import Finished, experiments, parse_settings
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.runs.checksums import marker_of
@@ -26,7 +26,7 @@ def test_every_setting_with_the_first_seed_comes_before_any_with_the_second():
 
 
 def test_a_choice_and_changes_reach_the_runs():
-    runs = experiments(ITEMS["main"], 1, {"epochs": 5}, parse_choice("dataset=cifar100 rho=50 q=0.05 method=corr"))
+    runs = experiments(ITEMS["main"], 1, {"epochs": 5}, parse_settings("dataset=cifar100 rho=50 q=0.05 method=corr"))
     assert {(run.data, run.imbalance, run.ambiguity, run.method, run.epochs) for run in runs} == {("cifar100", 50.0, 0.05, "corr", 5)}
     assert {run.rebalancer for run in runs} == {"none", "oracle-la", "records"}
 
@@ -48,11 +48,11 @@ def test_rows_that_are_not_built_are_left_out(monkeypatch):
     ],
 )
 def test_an_invalid_choice_is_refused(text, message, kind):
-    assert message in refusal(lambda: parse_choice(text), kind)
+    assert message in refusal(lambda: parse_settings(text), kind)
 
 
 def test_a_choice_is_read_as_the_type_of_its_setting():
-    assert parse_choice("superclass=true extras=mixup,sfn epochs=3 lr=1") == {
+    assert parse_settings("superclass=true extras=mixup,sfn epochs=3 lr=1") == {
         "superclass": True,
         "extras": ("mixup", "sfn"),
         "epochs": 3,

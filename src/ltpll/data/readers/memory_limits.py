@@ -14,10 +14,10 @@ COPIES = 2  # of the data in memory at the same time during conversion
 def too_much(packed: int, expanded: int) -> str | None:
     """The reason why `packed` bytes must not be expanded to `expanded` bytes, as part of a sentence; None if they may."""
     if expanded > max(ALWAYS, RATIO * packed):
-        return f"{in_units(packed)} would expand to {in_units(expanded)}, more than {RATIO} times as much"
+        return f"{format_bytes(packed)} would expand to {format_bytes(expanded)}, more than {RATIO} times as much"
     available = available_memory()
     if available is not None and COPIES * expanded > available:
-        return f"that would take {in_units(COPIES * expanded)} of memory, but only {in_units(available)} are available"
+        return f"that would take {format_bytes(COPIES * expanded)} of memory, but only {format_bytes(available)} are available"
     return None
 
 
@@ -52,7 +52,7 @@ def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
         return None
 
 
-def in_units(n_bytes: int) -> str:
+def format_bytes(n_bytes: int) -> str:
     """Format a size for a message."""
     value, units = float(n_bytes), iter(("bytes", "KiB", "MiB", "GiB"))
     unit = next(units)

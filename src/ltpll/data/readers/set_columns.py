@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, TextSets, number_names, unknown_class
-from ltpll.data.readers.columns import NotNumericError, not_a_number, numbers, strings, texts
+from ltpll.candidates.cells import CollectedSets, TextSets, number_names
+from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
 
@@ -69,7 +69,7 @@ class ClassColumns(CollectedSets):
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
-            values = numbers(self.table, batch, index)
+            values = parse_numbers(self.table, batch, index)
         except NotNumericError:
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
             values = np.asarray([{"0": 0, "1": 1, "false": 0, "true": 1}.get(word, np.nan) for word in words], dtype=np.float32)
@@ -103,12 +103,12 @@ class ProbabilityColumns(ClassColumns):
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
-            values = numbers(self.table, batch, index)
+            values = parse_numbers(self.table, batch, index)
         except NotNumericError as error:
-            raise not_a_number(self.table, batch, index, error.position, "probability") from None
+            raise not_a_number_error(self.table, batch, index, error.position, "probability") from None
         wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + ROUNDING)))
         if len(wrong) and not np.isfinite(values[wrong[0]]):
-            raise not_a_number(self.table, batch, index, int(wrong[0]), "probability")
+            raise not_a_number_error(self.table, batch, index, int(wrong[0]), "probability")
         if len(wrong):
             raise InputError(
                 f"{self.table.row(batch.first + int(wrong[0]))} holds {values[wrong[0]]:.6g} in the probability column "
@@ -137,13 +137,3 @@ def class_order(names: Sequence[str]) -> list[str]:
     if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
-
-
-def label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str) -> npt.NDArray[np.int64]:
-    """Class numbers of one label per row, −1 where a cell is empty; `codes` are positions in `names`."""
-    number = {name: i for i, name in enumerate(classes)}
-    labels: npt.NDArray[np.int64] = np.asarray([number.get(name, -1 if name == "" else -2) for name in names], dtype=np.int64)[codes]
-    wrong = np.flatnonzero(labels == -2)
-    if len(wrong):
-        raise InputError(f"{table.row(int(wrong[0]))} has the {what} {unknown_class(names[codes[wrong[0]]], classes)}.")
-    return labels

@@ -75,7 +75,7 @@ class Table(ABC):
         meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
         raise InputError(
             f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
-            f"it has {listed(self.names)}{self._hint()}."
+            f"it has {short_list(self.names)}{self._hint()}."
         )
 
     def _hint(self) -> str:
@@ -83,7 +83,7 @@ class Table(ABC):
         return "" if other is None else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
 
 
-def listed(names: Sequence[str], most: int = 20) -> str:
+def short_list(names: Sequence[str], most: int = 20) -> str:
     """Format names for a message, on one line."""
     some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
     return some + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -15,7 +15,7 @@ from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import unknown_name
-from ltpll.runs.run import Record, finished_in
+from ltpll.runs.run import Record, finished_runs
 
 ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
 
@@ -44,7 +44,7 @@ def experiments(item: Item, seeds: int, changes: Mapping[str, Any], only: Mappin
     return made
 
 
-def parse_choice(text: str) -> dict[str, Any]:
+def parse_settings(text: str) -> dict[str, Any]:
     """Parse text such as 'dataset=cifar10 imbalance=100' into entries of an experiment."""
     known = {setting.name: setting for setting in fields(Experiment)}
     chosen: dict[str, Any] = {}
@@ -93,7 +93,7 @@ class Finished:
         found = [
             record
             for folder in folders
-            for record in finished_in(folder, skip_damaged=True)
+            for record in finished_runs(folder, skip_damaged=True)
             if record["config"].get("experiment") == "images"
         ]
         return cls(found)
