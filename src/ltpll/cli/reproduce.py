@@ -13,6 +13,7 @@ from rich.table import Table
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import DataRoot, Device, hardware_option, output_option, training_option
 from ltpll.errors import InputError
+from ltpll.formatting import format_duration
 from ltpll.runs.run import Run
 
 
@@ -162,7 +163,7 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
             table.add_row(item.name, "–", "–", f"{item.where}: {item.title} ({item.instead})")
             continue
         left = pace.seconds(missing) if missing else 0.0
-        table.add_row(item.name, f"{len(runs) - len(missing)}/{len(runs)}", _duration(left), f"{item.where}: {item.title}")
+        table.add_row(item.name, f"{len(runs) - len(missing)}/{len(runs)}", format_duration(left), f"{item.where}: {item.title}")
     console.print(table)
     console.print("Items share runs; rows whose method is not implemented are not counted.")
     if pace.speed is not None:
@@ -204,12 +205,4 @@ def _name(experiment: Any) -> str:
 
 def _left(missing: Sequence[Any], pace: Any) -> str:
     seconds = pace.seconds(missing)
-    return f", about {_duration(seconds)} left on {pace.hardware}" if seconds else ""
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f", about {format_duration(seconds)} left on {pace.hardware}" if seconds else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError, required_by
+from ltpll.formatting import format_duration
 from ltpll.report import templates
 from ltpll.report.plots import plots_of
 from ltpll.runs.schema import Record, check_record
@@ -147,17 +148,12 @@ def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
     seconds = sum(record.get("seconds", 0) for record in records)
     facts = [
         ("Seeds", f"{len({_seed(record) for record in records})}"),
-        ("Runs", f"{len(records)}, {_duration(seconds)} of training in total"),
+        ("Runs", f"{len(records)}, {format_duration(seconds)} of training in total"),
         ("Hardware", distinct("hardware") or distinct("device")),
         ("Versions", ", ".join(f"{name} {distinct(name)}" for name in sorted(versions, key=lambda name: (name != "ltpll", name)))),
         ("Commit", distinct("commit")),
     ]
     return [(name, value) for name, value in facts if value]
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
 def _shots(records: Sequence[Record]) -> dict[str, str]:

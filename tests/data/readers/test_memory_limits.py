@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers import memory_limits as expansion
-from ltpll.data.readers.memory_limits import ALWAYS, RATIO, format_bytes, too_much
+from ltpll.data.readers.memory_limits import ALWAYS, RATIO, too_much
 from ltpll.data.readers.tables import Reading, read_candidates, read_table
 from support.refusals import refusal
 
@@ -155,7 +155,3 @@ def test_available_memory_is_what_the_machine_or_its_control_group_has_left(tmp_
     (tmp_path / "memory.max").write_text("max\n")
     assert expansion._control_group(tmp_path) is None
     assert 0 < expansion.available_memory() < 1 << 50
-
-
-def test_sizes_are_written_as_people_write_them():
-    assert [format_bytes(n) for n in (0, 1023, 1536, 10 << 20, 5 * GIB // 2)] == ["0 bytes", "1023 bytes", "1.5 KiB", "10 MiB", "2.5 GiB"]

@@ -186,7 +186,7 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
             parse_numbers(table, batch, index)
         except NotNumericError as error:
             if _mostly_numbers(texts(table, batch, index)):
-                raise text_among_numbers(table, batch, index, error.position) from None
+                raise _text_among_numbers(table, batch, index, error.position) from None
             continue
         found.append(index)
     return found
@@ -203,7 +203,7 @@ def _mostly_numbers(cells: Any) -> bool:
     return bool(2 * numeric > len(trimmed) - missing)
 
 
-def text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
+def _text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
     """The error about a text cell in a numeric column that was not chosen by name."""
     cell = shown(str(texts(table, batch, index)[position].as_py()))
     return InputError(
@@ -235,7 +235,7 @@ class FeatureColumns:
             except NotNumericError as error:
                 if self.chosen:
                     raise not_a_number_error(self.table, batch, index, error.position, "feature") from None
-                raise text_among_numbers(self.table, batch, index, error.position) from None
+                raise _text_among_numbers(self.table, batch, index, error.position) from None
             block[:, j] = values
             finite = np.isfinite(values)
             if finite.all():

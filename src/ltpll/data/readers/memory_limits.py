@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ltpll.errors import InputError
+from ltpll.formatting import format_bytes
 
 ALWAYS = 256 << 20  # bytes to which any file may expand
 RATIO = 100  # larger files may expand to this many times their size; zeros compress a thousandfold, features about twofold
@@ -50,14 +51,3 @@ def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
         return limit - used + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
     except (OSError, ValueError):  # no control group, or "max", which means no limit
         return None
-
-
-def format_bytes(n_bytes: int) -> str:
-    """Format a size for a message."""
-    value, units = float(n_bytes), iter(("bytes", "KiB", "MiB", "GiB"))
-    unit = next(units)
-    for larger in units:
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} {unit}" if value >= 10 or unit == "bytes" else f"{value:.1f} {unit}"

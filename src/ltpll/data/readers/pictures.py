@@ -80,7 +80,7 @@ def read_pictures(
 
     def read(i: int) -> str | None:
         try:
-            images[i] = read_picture(files[i], side)
+            images[i] = _read_picture(files[i], side)
         except _ProblemError as problem:
             return str(problem)
         return None
@@ -125,7 +125,7 @@ class _ProblemError(Exception):
     """A picture cannot be used; the message is the end of a sentence."""
 
 
-def read_picture(path: Path, side: int) -> npt.NDArray[np.uint8]:
+def _read_picture(path: Path, side: int) -> npt.NDArray[np.uint8]:
     """Read one picture as a square, (side, side, 3)."""
     from PIL import Image, UnidentifiedImageError
 

@@ -18,8 +18,9 @@ from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, class_order
-from ltpll.data.readers.streaming import ReadProgress, Table, open_table, short_list
+from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.errors import InputError, shown
+from ltpll.formatting import format_names
 from ltpll.validation import at_least
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_candidates", "read_table"]
@@ -220,7 +221,7 @@ def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], l
         prefix = requested[0][:-1]
         columns = [name for name in table.names if name.startswith(prefix) and name != prefix]
         if not columns:
-            raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {short_list(table.names)}.")
+            raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {format_names(table.names)}.")
         return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
     return _columns(table, requested), list(requested)
 
