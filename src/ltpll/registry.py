@@ -16,7 +16,7 @@ from ltpll.errors import InputError, InputWarning, UnknownNameError, first_line,
 T = TypeVar("T")
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """The error for an unknown name, with the closest known name and the list of all of them."""
     names = sorted(known)
     guess = get_close_matches(str(name), names, n=1)
@@ -158,7 +158,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         try:
             return self._classes[name]
         except (KeyError, TypeError):  # a TypeError for what cannot be a key
-            raise unknown_name(self.kind, name, self._classes) from None
+            raise unknown_name_error(self.kind, name, self._classes) from None
 
     def __iter__(self) -> Iterator[str]:
         self._load_plugins()

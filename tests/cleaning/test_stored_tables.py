@@ -13,7 +13,7 @@ from fuzz.seeds import own_files
 from ltpll.cleaning.prediction import source_for_new_table
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.report.cleaning_page import page_contents, render_cleaning_page
-from ltpll.runs.checksums import MARKER, marker_of
+from ltpll.runs.checksums import MARKER, marker_text
 from support.refusals import refusal
 
 
@@ -27,7 +27,7 @@ def run(tmp_path):
 
 def sealed(run):
     """With the checksums of whatever its files hold now."""
-    (run / MARKER).write_bytes(marker_of(run, [path.name for path in run.iterdir() if path.name != MARKER]))
+    (run / MARKER).write_bytes(marker_text(run, [path.name for path in run.iterdir() if path.name != MARKER]))
     return run
 
 

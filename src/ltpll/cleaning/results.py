@@ -158,7 +158,7 @@ def class_columns(table: CleanedTable) -> Columns:
     candidate = np.bincount(table.candidates, minlength=n)
     chosen = np.bincount(cleaned.label, minlength=n)
     confidence = np.bincount(cleaned.label, weights=cleaned.confidence, minlength=n)
-    instead, times = chosen_instead(table)
+    instead, times = labels_chosen_instead(table)
     with np.errstate(invalid="ignore", divide="ignore"):
         return {
             "class": table.classes,
@@ -173,7 +173,7 @@ def class_columns(table: CleanedTable) -> Columns:
         }
 
 
-def chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
+def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
     """For each class, the label most often chosen from sets that hold it (−1: no other is ever chosen), and how often."""
     n = len(table.classes)
     pairs, counts = confusion_pairs(table)

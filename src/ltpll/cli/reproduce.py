@@ -182,7 +182,7 @@ def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any
     for number, column in enumerate(item.columns):
         for line, cells in zip(item.lines, compared, strict=True):
             cell = cells[number]
-            if cell.last is None and not (cell.unbuilt and not chosen):
+            if cell.last is None and not (cell.missing_parts and not chosen):
                 continue
             difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
             colour = "" if cell.difference is None else "[green]" if abs(cell.difference) <= LARGE_DIFFERENCE else "[yellow]"

@@ -10,7 +10,7 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
-from ltpll.cli.tables import MOST_SHOWN, read_table_of
+from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
@@ -116,7 +116,7 @@ def train(
     settings = TrainingSettings.from_mapping(configured | options)
     out = out or Path("ltpll-runs") / path.stem
     with torchrun_processes(device) as (world, own_device):
-        examples = read_table_of(source)
+        examples = read_source(source)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         world.wait()  # every process has to check the folder before the first one writes to it

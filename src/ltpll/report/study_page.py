@@ -10,7 +10,7 @@ from typing import Any
 from ltpll.errors import InputError, required_by
 from ltpll.formatting import format_duration
 from ltpll.report import templates
-from ltpll.report.plots import plots_of
+from ltpll.report.plots import study_plots
 from ltpll.runs.schema import Record, check_record
 from ltpll.runs.summary import NOT_SETTING, Comparison, Row, difference, rows
 
@@ -125,7 +125,7 @@ def _part(number: int, setting: dict[str, str], records: Sequence[Record], class
         "groups": _summary(found),
         "oracle": any("oracle" in row.rebalancer + row.posthoc for row in found),
         "labels": [row.label for row in found],
-        "plots": plots_of(found, _class_names(records, classes)),
+        "plots": study_plots(found, _class_names(records, classes)),
         "runs": [_run(record) for row in found if row.key == "test" for record in sorted(row.records, key=_seed)],
     }
 

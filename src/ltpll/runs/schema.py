@@ -23,7 +23,7 @@ class Kind(StrEnum):
     STUDY = "a run of a study"
 
 
-def kind_of(config: Mapping[str, Any]) -> Kind | None:
+def kind_of_run(config: Mapping[str, Any]) -> Kind | None:
     """The kind of run that a config describes; None for a run of somebody else's program, whose record may hold anything."""
     if config.get("experiment") in ("own", "images"):
         return Kind.TABLE if config["experiment"] == "own" else Kind.BENCHMARK
@@ -46,16 +46,16 @@ def check_record(record: Record) -> None:
     if not isinstance(config, dict):
         problem: str | None = "no config"
     else:
-        problem = f"the config of {Kind.TABLE}" if kind_of(config) is Kind.TABLE else _benchmark_problem(record)
+        problem = f"the config of {Kind.TABLE}" if kind_of_run(config) is Kind.TABLE else _benchmark_problem(record)
     if problem is not None:
         raise InputError(f"The record {shown(record.get('key', 'without a key'))} has {problem}: leave the run out, or run it again.")
 
 
-def problem_of_record(record: Record, kind: Kind | None) -> str | None:
+def record_problem(record: Record, kind: Kind | None) -> str | None:
     """What is wrong with the record of a run of some kind, as the object of "it has"; None if nothing is wrong."""
     if kind is None:
         return None
-    if kind_of(record["config"]) is not kind:
+    if kind_of_run(record["config"]) is not kind:
         return f"a config that is not that of {kind}"
     return _table_problem(record) if kind is Kind.TABLE else _benchmark_problem(record)
 
@@ -69,7 +69,7 @@ def _benchmark_problem(record: Record) -> str | None:
         return "no last epoch or no best epoch"
     if not isinstance(config.get("method"), str) or not isinstance(config.get("rebalancer"), str):
         return "no method or no rebalancer in its config"
-    if not is_whole(config.get("seed")) or not _are_texts(config.get("extras", [])):
+    if not is_whole_number(config.get("seed")) or not _are_texts(config.get("extras", [])):
         return "no seed, or extras that are not names, in its config"
     posthoc = record.get("posthoc", [])
     if not _are_texts(posthoc):
@@ -123,7 +123,7 @@ def _optional_problem(record: Record, last: Record, rows: Sequence[str]) -> str 
     if not isinstance(curves, dict) or not isinstance(curves.get("accuracy", {}), dict):
         return "curves that are not a mapping"
     epochs = curves.get("epoch", [])
-    if not isinstance(epochs, list) or not all(is_whole(epoch) for epoch in epochs):
+    if not isinstance(epochs, list) or not all(is_whole_number(epoch) for epoch in epochs):
         return "curves without epochs"
     lines = [curves.get(name) for name in BENCHMARK_CURVES] + [curves.get("accuracy", {}).get(row) for row in rows]
     if not all(line is None or _are_figures(line, len(epochs), missing=True) for line in lines):
@@ -145,11 +145,11 @@ def _table_problem(record: Record) -> str | None:
         return "no classes, or no prior for each of them"
     if not all(isinstance(config.get(name), str) for name in ("method", "rebalancer")) or not _are_texts(config.get("extras")):
         return "no method, rebalancer and extras"
-    if not all(is_whole(rows.get(name)) for name in ("all", "trained", "held_out")) or not isinstance(record.get("skipped"), list):
+    if not all(is_whole_number(rows.get(name)) for name in ("all", "trained", "held_out")) or not isinstance(record.get("skipped"), list):
         return "no numbers of rows"
     if not isinstance(source.get("table"), str) or not isinstance(source.get("reading"), dict):
         return "no path of its table, or no account of how it was read"
-    if not _are_texts(source.get("feature_names")) or not is_whole(source.get("side")):
+    if not _are_texts(source.get("feature_names")) or not is_whole_number(source.get("side")):
         return "no feature names, or no size of pictures"
     if not all(source.get(name, "") is None or isinstance(source.get(name), str) for name in ("images", "features")):
         return "paths of pictures or features that are not text"
@@ -162,7 +162,7 @@ def _table_problem(record: Record) -> str | None:
         return "a target recovery that is not a number"
     epochs, measured = curves.get("epoch"), curves.get("measured", [])
     for numbers in (epochs, measured):
-        if not isinstance(numbers, list) or not all(is_whole(epoch) and epoch >= 0 for epoch in numbers):
+        if not isinstance(numbers, list) or not all(is_whole_number(epoch) and epoch >= 0 for epoch in numbers):
             return "curves without epochs"
     if not epochs or not _are_figures(curves.get("loss"), len(epochs), missing=False):
         return "no loss for each epoch"
@@ -179,7 +179,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e100 and math.isfinite(value)
 
 
-def is_whole(value: Any) -> bool:
+def is_whole_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ltpll.files import check_writable
 from ltpll.formatting import format_duration
 from ltpll.training.checkpoint import has_checkpoint
-from ltpll.validation import at_least, in_range
+from ltpll.validation import in_range, whole_number
 
 if TYPE_CHECKING:
     from ltpll.training.trainer import PartialLabelTrainer
@@ -78,7 +78,7 @@ class Checkpoint(Callback):
 
     def __init__(self, path: Path | str, every: int = 1, min_seconds: float = 0.0) -> None:
         self.path = Path(path)
-        self.every = at_least(every, 1, "every")
+        self.every = whole_number(every, 1, "every")
         self.min_seconds = in_range(min_seconds, "min_seconds", 0)
         self._saved_at, self._saved = -math.inf, (-1, -1)
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from ltpll.validation import at_least
+from ltpll.validation import whole_number
 
 AT_IMPORT = torch.get_num_threads()  # torch's default, unless the user has already changed it
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -71,7 +71,7 @@ class Threads:
     """Chooses the number of threads of a training: the given number, or one or all of them, whichever is faster."""
 
     def __init__(self, wanted: int | Literal["auto"] = "auto") -> None:
-        self._wanted = None if wanted == "auto" else at_least(wanted, 1, "threads")
+        self._wanted = None if wanted == "auto" else whole_number(wanted, 1, "threads")
         self.number = 0
         """The number in use or last used, possibly by the process that wrote the checkpoint; 0 before training."""
 

@@ -10,7 +10,7 @@ from ltpll.experiments.paper.catalog import ITEMS
 from ltpll.experiments.paper.grid import Finished, experiments, parse_settings
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from ltpll.runs.checksums import marker_of
+from ltpll.runs.checksums import marker_text
 from support.refusals import refusal
 
 
@@ -75,7 +75,7 @@ def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     figures = {"last": {"test": judged}, "best": {"test": {"test": judged}}}
 
     write(tmp_path / "runs" / "a" / "result.json", seed=0)
-    (tmp_path / "runs" / "a" / "done").write_bytes(marker_of(tmp_path / "runs" / "a", ["result.json"]))
+    (tmp_path / "runs" / "a" / "done").write_bytes(marker_text(tmp_path / "runs" / "a", ["result.json"]))
     write(tmp_path / "runs" / "b" / "result.json", seed=1)  # has no done marker
     write(tmp_path / "kept" / "c.json", seed=2)
     finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")

@@ -12,7 +12,7 @@ RATIO = 100  # larger files may expand to this many times their size; zeros comp
 COPIES = 2  # of the data in memory at the same time during conversion
 
 
-def too_much(packed: int, expanded: int) -> str | None:
+def expansion_problem(packed: int, expanded: int) -> str | None:
     """The reason why `packed` bytes must not be expanded to `expanded` bytes, as part of a sentence; None if they may."""
     if expanded > max(ALWAYS, RATIO * packed):
         return f"{format_bytes(packed)} would expand to {format_bytes(expanded)}, more than {RATIO} times as much"
@@ -24,7 +24,7 @@ def too_much(packed: int, expanded: int) -> str | None:
 
 def check_expansion(path: Path, packed: int, expanded: int, advice: str = "") -> None:
     """Refuse a file that must not be expanded; `advice` ends the message."""
-    reason = too_much(packed, expanded)
+    reason = expansion_problem(packed, expanded)
     if reason is not None:
         raise InputError(f"{path} is not read because {reason}{advice and f': {advice}'}.")
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, TextSets, number_names
+from ltpll.candidates.cells import CollectedSets, TextSets, names_to_numbers
 from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
@@ -52,7 +52,7 @@ class SetColumn(TextSets):
 
     def candidates(self, classes: Sequence[str] | None) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
-        return Candidates.from_flat(*self.flat(classes, class_order), row=self.row)
+        return Candidates.from_flat(*self.flat(classes, sorted_class_names), row=self.row)
 
 
 class ClassColumns(CollectedSets):
@@ -88,7 +88,7 @@ class ClassColumns(CollectedSets):
     def candidates(self, classes: Sequence[str] | None) -> Candidates:
         """The sets, with the columns' classes unless others are given."""
         return Candidates.from_flat(
-            *number_names(*self.joined(), self.names, self.names if classes is None else classes, self.row), row=self.row
+            *names_to_numbers(*self.joined(), self.names, self.names if classes is None else classes, self.row), row=self.row
         )
 
 
@@ -132,7 +132,7 @@ class ProbabilityColumns(ClassColumns):
 # ---- class numbers ----------------------------------------------------------------------------------------------------
 
 
-def class_order(names: Sequence[str]) -> list[str]:
+def sorted_class_names(names: Sequence[str]) -> list[str]:
     """Sort names, by value if all of them are whole numbers, so that 2 comes before 10."""
     if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names):
         return sorted(names, key=lambda name: (int(name), name))

@@ -84,7 +84,7 @@ class Table(ABC):
         return "" if other is None else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
 
 
-def check_file(path: Path) -> None:
+def check_is_file(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a table: give a file in it.")
     if not path.is_file():
@@ -95,7 +95,7 @@ def check_file(path: Path) -> None:
 
 def open_table(path: Path) -> Table:
     """Open a .csv, .tsv or .parquet file and read its header."""
-    check_file(path)
+    check_is_file(path)
     kind = path.suffix.lower()
     if kind == ".parquet":
         return ParquetTable(path)

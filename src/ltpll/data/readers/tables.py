@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import unknown_class
-from ltpll.candidates.parsing import distinct_names
-from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated, sets_from_votes, vote_rule
+from ltpll.candidates.cells import unknown_class_error
+from ltpll.candidates.parsing import check_class_names
+from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes, sets_from_votes, vote_rule
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, class_order
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
-from ltpll.validation import at_least
+from ltpll.validation import whole_number
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_candidates", "read_table"]
 
@@ -118,13 +118,13 @@ class Reading:
                 f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
             )
         if self.top_k is not None:
-            at_least(self.top_k, 1, "top_k")
+            whole_number(self.top_k, 1, "top_k")
         if self.mass is not None and not 0 < self.mass <= 1:
             raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
         if self.annotators is not None:
             vote_rule(self.annotators)
         if self.classes is not None:
-            distinct_names(self.classes)
+            check_class_names(self.classes)
 
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column, which may be missing if it has its default name."""
@@ -291,9 +291,9 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
         constant[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
 
     names = texts["label"].names.names
-    classes = tuple(class_order(names)) if reading.classes is None else reading.classes
+    classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
     numbers = _label_numbers(table, codes["label"], names, classes, "label")
-    votes = AnnotatorVotes(*drop_repeated(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
+    votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
     indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
     empty = np.flatnonzero(np.diff(indptr) == 0)
     if len(empty):
@@ -336,5 +336,5 @@ def _label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], 
     labels: npt.NDArray[np.int64] = np.asarray([number.get(name, -1 if name == "" else -2) for name in names], dtype=np.int64)[codes]
     wrong = np.flatnonzero(labels == -2)
     if len(wrong):
-        raise InputError(f"{table.row(int(wrong[0]))} has the {what} {unknown_class(names[codes[wrong[0]]], classes)}.")
+        raise InputError(f"{table.row(int(wrong[0]))} has the {what} {unknown_class_error(names[codes[wrong[0]]], classes)}.")
     return labels

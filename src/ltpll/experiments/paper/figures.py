@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ltpll.experiments.paper.catalog import MOMENTA, Cell, Item
-from ltpll.experiments.paper.grid import Finished, experiment_of, unbuilt
+from ltpll.experiments.paper.grid import Finished, experiment_of, missing_parts
 from ltpll.experiments.plotting import new_figure, save_figure
 from ltpll.runs.run import Record
 
@@ -28,7 +28,7 @@ def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path
 
 
 def _record(cell: Cell, finished: Finished, changes: Mapping[str, Any]) -> Record | None:
-    if unbuilt(cell.setting):
+    if missing_parts(cell.setting):
         return None
     record = finished.get(experiment_of(cell.setting, changes, 0))
     # Old records do not hold the predictions over the course of training.
