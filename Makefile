@@ -1,7 +1,7 @@
-# `make demo` and `make test` are all that is needed on a fresh machine: each makes .venv and installs into it first,
-# the demo what it needs, the others the development tools as well.
+# On a new machine `make demo` or `make test` is enough: both create .venv and install the package first.
+# `make demo` installs what the package needs; all other targets also install the development tools.
 
-# The first Python found that is at least 3.11; override with `make test PYTHON=/path/to/python`.
+# The first Python found that is 3.11 or newer; `make test PYTHON=/path/to/python` chooses another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
@@ -9,7 +9,8 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/installed
 DEV := $(VENV)/installed-dev
 
-# Which torch: nothing to choose by what is there, `existing`, `pinned`, or whatever pip takes (tools/install.py); a new choice is installed anew.
+# Which torch to install: `existing` (the one this Python has), `pinned`, or any requirement that pip accepts. Without a value,
+# tools/install.py decides. A new value reinstalls.
 TORCH ?=
 export TORCH
 ifneq ($(TORCH),)
@@ -18,43 +19,49 @@ ifneq ($(TORCH),$(shell cat $(VENV)/torch-asked-for 2>/dev/null))
 endif
 endif
 
-# Two processes with two spinning threads each on two cores starve each other: waiting threads sleep, and tests use one thread.
+# Idle OpenMP threads sleep instead of spinning: two processes that spin on two cores slow each other down.
 export OMP_WAIT_POLICY := PASSIVE
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: demo test lint types unit reliability fuzz audit constraints results docs format clean
+.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs format clean
 
-demo: $(CORE)
+help:  ## Show this list
+	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(CORE)  ## Train and compare on handwritten digits, about a minute
 	@$(BIN)/ltpll demo
 
-test: lint types unit
+test: lint types unit  ## Linter, type checker and all tests that need no GPU
 
-lint: $(DEV)
+lint: $(DEV)  ## Linter and formatter, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(DEV)
+types: $(DEV)  ## Type checker
 	$(BIN)/mypy
 
-unit: $(DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+unit: $(DEV)  ## Tests that need no GPU
+	$(PYTEST) -n 2
 
-# What docs/reliability.md promises, tried for minutes rather than seconds.
-reliability: $(DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m reliability -s
+gpu: $(DEV)  ## Tests that need a CUDA device
+	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
+		{ echo "error: torch finds no CUDA device, so the GPU tests cannot run." >&2; exit 2; }
+	$(PYTEST) -m "gpu or kernels" -n 4
 
-# Damaged and hostile files for every reader (fuzz/README.md); what is found lies in build/fuzz.
+reliability: $(DEV)  ## The promises of docs/reliability.md, tested for minutes
+	$(PYTEST) -m "reliability and not gpu" -s
+
 FUZZ_SECONDS ?= 600
-fuzz: $(DEV)
+fuzz: $(DEV)  ## Damaged and hostile files for every reader (fuzz/README.md); writes findings to build/fuzz
 	OMP_NUM_THREADS=1 nice $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) --json build/fuzz/summary.json
 
-# Known weaknesses of the pinned versions; in an environment of its own, so that the tested one stays as it is.
-audit: $(DEV)
+# In an environment of its own, so that pip-audit does not change the one that is tested.
+audit: $(DEV)  ## Known vulnerabilities of the pinned versions
 	$(BIN)/python -m venv build/audit
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
-# The figures of the README and the docs, measured anew on this machine.
-results: $(DEV)
+results: $(DEV)  ## Measure the figures in README.md and docs again on this machine
 	rm -rf build/results
 	$(BIN)/ltpll toy --out build/results
 	$(BIN)/ltpll toy --cosine --out build/results
@@ -63,20 +70,20 @@ results: $(DEV)
 	cp build/results/toy.png docs/toy.png
 	$(MAKE) docs
 
-docs: $(DEV)
+docs: $(DEV)  ## Update the generated parts of README.md and docs
 	$(BIN)/python tools/render_docs.py
 
-format: $(DEV)
+format: $(DEV)  ## Format the code and apply the linter's fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Versions resolved anew, as on a fresh machine; in an environment of its own, since pins that contradict each other cannot be installed.
-constraints:
+# In an environment of its own, since pins that contradict each other cannot be installed.
+constraints:  ## Resolve the pinned versions again, as on a new machine
 	$(PYTHON) -m venv build/constraints
 	build/constraints/bin/python -m pip install --quiet --disable-pip-version-check packaging
 	build/constraints/bin/python tools/constraints.py
 
-clean:
+clean:  ## Delete .venv, caches and everything that was built
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(CORE) $(DEV): pyproject.toml constraints.txt tools/install.py

@@ -12,26 +12,25 @@ from pathlib import Path
 
 import pytest
 
+from ltpll import __version__
 from ltpll.parts import describe_parts
 from support.commands import ltpll
-from support.processes import typed
+from support.fork_server import shared_fork_server
 
 
-def started(*arguments):
-    """A command in its own interpreter, as a shell starts it."""
-    return subprocess.run([sys.executable, "-m", "ltpll", *arguments], capture_output=True, text=True, check=False)
+def toy(*options, cwd):
+    """`ltpll toy` with a single seed and fewer epochs."""
+    return ltpll("toy", "--seeds", "1", *options, cwd=cwd, called=("short_study", 5))
 
 
 def test_without_arguments_it_prints_help():
-    result = started()
+    result = subprocess.run([sys.executable, "-m", "ltpll"], capture_output=True, text=True, check=False)  # as a shell starts it
     assert "demo" in result.stdout + result.stderr
     assert "toy" in result.stdout + result.stderr
 
 
 def test_version_is_that_of_the_package():
-    from ltpll import __version__
-
-    assert started("--version").stdout.strip() == f"ltpll {__version__}"
+    assert ltpll("--version").stdout.strip() == f"ltpll {__version__}"
 
 
 def test_list_shows_every_registered_part():
@@ -42,9 +41,9 @@ def test_list_shows_every_registered_part():
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A folder in which `ltpll toy --seeds 1` has run, and what it printed."""
+    """A folder in which `ltpll toy` has run, and what it printed."""
     folder = tmp_path_factory.mktemp("toy")
-    result = ltpll("toy", "--seeds", "1", "--workers", "0", cwd=folder)
+    result = toy("--workers", "0", cwd=folder)
     assert result.returncode == 0, result.stderr
     return folder, result.stdout
 
@@ -71,14 +70,14 @@ def test_toy_prints_a_table_and_draws_the_figure_whose_path_comes_last(finished)
 
 def test_a_second_call_trains_nothing_and_says_so(copied):
     before = stamps(copied)
-    result = ltpll("toy", "--seeds", "1", cwd=copied)
+    result = toy(cwd=copied)
     assert "3 of 3 runs were finished earlier" in result.stdout
     assert stamps(copied) == before
 
 
 def test_fresh_trains_again(copied):
     before = stamps(copied)
-    assert ltpll("toy", "--seeds", "1", "--fresh", "--workers", "0", cwd=copied).returncode == 0
+    assert toy("--fresh", "--workers", "0", cwd=copied).returncode == 0
     assert stamps(copied).keys() == before.keys()
     assert all(stamp > before[key] for key, stamp in stamps(copied).items())
 
@@ -90,7 +89,7 @@ def test_a_damaged_result_is_named_and_trained_again(copied):
     shown = ltpll("report", damaged.parent, "--out", "page.html", cwd=copied)
     assert shown.returncode == 2
     assert f"{damaged.parent} cannot be read (its file {damaged.name}" in shown.stderr
-    result = ltpll("toy", "--seeds", "1", "--workers", "0", cwd=copied)  # as that message says
+    result = toy("--workers", "0", cwd=copied)  # as that message says
     assert result.returncode == 0
     assert f"{damaged.parent.name} has lost or damaged files (result.json)" in result.stderr
     assert "2 of 3 runs were finished earlier" in result.stdout
@@ -127,18 +126,19 @@ def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file
 
 
 def test_an_interrupted_study_says_so_and_resumes(tmp_path):
-    arguments = [sys.executable, "-m", "ltpll", "toy", "--seeds", "1", "--workers", "1"]
-    process = typed(arguments, cwd=tmp_path)
+    server, log = shared_fork_server(), tmp_path / "log"
+    arguments = ["toy", "--seeds", "1", "--workers", "1", "--out", str(tmp_path)]
+    pid = server.start("interrupted_runs.short_study", 20, *arguments, log=log, environment={"COLUMNS": "100"})
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("done")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert "Interrupted" in stdout
-    assert "Traceback" not in stderr
+        time.sleep(0.01)
+    os.killpg(pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    status, printed = server.wait(pid)
+    assert status == 130, printed
+    assert "Interrupted" in printed
+    assert "Traceback" not in printed
     kept = len(list(tmp_path.rglob("done")))
     assert 1 <= kept < 3
-    again = ltpll("toy", "--seeds", "1", "--workers", "0", cwd=tmp_path)
+    again = ltpll("toy", "--seeds", "1", "--workers", "0", "--out", tmp_path, called=("short_study", 20))
     assert f"{kept} of 3 runs were finished earlier" in again.stdout
     assert again.returncode == 0

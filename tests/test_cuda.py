@@ -1,4 +1,4 @@
-"""The same training on a GPU: run wherever one is there, skipped elsewhere."""
+"""Training on a GPU: the same results as on a CPU, CUDA graphs, precision, and runs that are killed; `make gpu` runs these tests."""
 
 import gc
 import signal
@@ -26,10 +26,10 @@ from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
+from support.interrupted_runs import outcome
 from support.processes import environment_of_tests
-from support.survivors import outcome
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+pytestmark = pytest.mark.gpu
 
 
 def train(
@@ -180,8 +180,8 @@ KILLED = {"epochs": 15, "device": "cuda", "double": True}
 
 
 def run_in_a_process(root, *, killed_once=None):
-    """A run of tests/support/survivors.py in a process of its own, killed as soon as `killed_once` says so."""
-    code = f"from support import survivors; survivors.images_run({str(root)!r}, **{KILLED!r})"
+    """A run of support/interrupted_runs.py in a process of its own, killed as soon as `killed_once` says so."""
+    code = f"from support.interrupted_runs import images_run; images_run({str(root)!r}, **{KILLED!r})"
     process = subprocess.Popen([sys.executable, "-c", code], env=environment_of_tests())
     while process.poll() is None:
         if killed_once and killed_once():

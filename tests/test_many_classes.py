@@ -1,8 +1,6 @@
 """With thousands of classes nothing takes memory for every example and every class, measured in a process of its own."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
-from support.processes import environment_of_tests
+from support.fork_server import shared_fork_server
 
 MEASURED = """
 import json, sys
@@ -72,12 +70,14 @@ print(json.dumps({"stored": stored, "training": training}))
 
 
 @pytest.fixture(scope="module")
-def measured():
+def measured(tmp_path_factory):
     if not Path("/proc/self/status").exists():
         pytest.skip("this system does not say how much memory a process has")
-    result = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=False, env=environment_of_tests())
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    folder = tmp_path_factory.mktemp("memory")
+    log, errors = folder / "log", folder / "errors"
+    status, printed = shared_fork_server().call("interrupted_runs.execute", MEASURED, log=log, errors=errors)
+    assert status == 0, errors.read_text()
+    return json.loads(printed)
 
 
 def test_candidates_and_targets_of_inaturalists_size_take_less_than_120_mb_building_included(measured):

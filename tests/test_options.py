@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from ltpll.cli import app
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError, NotFiniteError
-from support.own_tables import feature_rows, write_csv
 from support.pictures import coloured_images
+from support.user_tables import feature_rows, write_csv
 
 WHOLE = st.sampled_from(["-1", "0", "1", "2", "7", "1.5", "many", "99999999999999999999", ""])
 SHORT = st.sampled_from(["-1", "0", "1", "2", "some", "1.5"])  # for what takes time
@@ -113,13 +113,13 @@ def place(tmp_path_factory):
     return folder
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(drawn=some(BOTH | OWN), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]), folds=st.sampled_from(["0", "1", "2", "-1", "x"]))
 def test_training_on_a_table_succeeds_or_fails_without_writing(place, drawn, epochs, folds):
     check(place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *flat(drawn)])
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(drawn=some(BOTH | BENCHMARK), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]))
 def test_training_a_benchmark_succeeds_or_fails_without_writing(place, drawn, epochs):
     root = [] if any(name == "--data-root" for name, _ in drawn) else ["--data-root", place / "data"]

@@ -1,7 +1,6 @@
 import math
 
 import numpy as np
-import ot
 import pytest
 import torch
 from hypothesis import given, settings
@@ -32,6 +31,8 @@ def test_rows_sum_to_one_and_classes_get_their_shares(seed):
 def test_it_agrees_with_pot(seed):
     g = np.random.default_rng(seed)
     scores, prior = g.normal(size=(30, 5)), g.dirichlet(np.ones(5) * 3)
+    import ot  # here, since it takes a second and only this test needs it
+
     theirs = 30 * ot.sinkhorn(np.full(30, 1 / 30), prior, -scores, reg=1.0, stopThr=1e-12, numItermax=10_000)
     ours = sinkhorn(torch.from_numpy(scores), torch.from_numpy(prior).float(), iterations=10_000, tolerance=1e-7)
     np.testing.assert_allclose(ours.numpy(), theirs, atol=2e-5)

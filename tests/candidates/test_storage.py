@@ -121,7 +121,7 @@ def assert_holds(candidates, sets, n_classes):
 
 
 @pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS.keys())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)  # for each of many builders
 @given(data=sets_of_labels())
 def test_sets_of_numbers_come_back_as_they_went_in(build, data):
     sets, n_classes = data
@@ -129,7 +129,7 @@ def test_sets_of_numbers_come_back_as_they_went_in(build, data):
 
 
 @pytest.mark.parametrize("build", NAMED_BUILDERS.values(), ids=NAMED_BUILDERS.keys())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)  # for each of many builders
 @given(data=sets_of_labels())
 def test_sets_of_names_come_back_with_the_names_in_the_order_given(build, data):
     sets, n_classes = data

@@ -12,7 +12,7 @@ import pytest
 
 from ltpll.cli.progress import ProgressBar
 from support.commands import ltpll_here as ltpll
-from support.own_tables import feature_rows, write_csv, write_trees
+from support.user_tables import feature_rows, write_csv, write_trees
 
 QUICK = ["--epochs", "12", "--folds", "3", "--side", "8", "--batch-size", "16", "--device", "cpu"]
 

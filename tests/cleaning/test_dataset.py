@@ -5,8 +5,8 @@ import pytest
 
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers.tables import Reading
-from support.own_tables import write_csv, write_trees
 from support.refusals import refusal
+from support.user_tables import write_csv, write_trees
 
 ROWS = [["a", "x|y", "1"], ["b", "y", "2"], ["c", "x", "3"]]
 

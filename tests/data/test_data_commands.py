@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
 
 import numpy as np
@@ -19,8 +18,8 @@ from ltpll.data.benchmarks import archives
 from ltpll.data.benchmarks.archives import PublishedArchive
 from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.errors import InputError
+from support.fork_server import shared_fork_server
 from support.image_archives import cifar10_files, tar_bytes
-from support.processes import typed
 
 
 @pytest.fixture
@@ -118,19 +117,20 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
             f"archives.PUBLISHED_ARCHIVES['cifar10'] = (archives.PublishedArchive({url!r}, '0' * 32),)\n"
             "commands.app()"
         )
-        arguments = [sys.executable, "-c", code, "prepare", "cifar10", "--data-root", str(tmp_path)]
-        process = typed(arguments, env={**os.environ, "NO_PROXY": "127.0.0.1"})
+        root, log = tmp_path / "data", tmp_path / "log"
+        arguments = ["interrupted_runs.execute", code, "prepare", "cifar10", "--data-root", str(root)]
+        pid = shared_fork_server().start(*arguments, log=log, environment={"NO_PROXY": "127.0.0.1"})
         server.settimeout(60)
         connection, _ = server.accept()
         with connection:
             connection.recv(4096)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n" + b"x" * 3_000_000)
             deadline = time.monotonic() + 30
-            while not any(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) and time.monotonic() < deadline:
+            while not any(path.stat().st_size for path in root.rglob("*") if path.is_file()) and time.monotonic() < deadline:
                 time.sleep(0.02)
-            process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert "Interrupted: nothing was changed" in stdout
-    assert "Traceback" not in stderr
-    assert list(tmp_path.iterdir()) == []
+            os.kill(pid, signal.SIGINT)
+            status, printed = shared_fork_server().wait(pid)
+    assert status == 130, printed
+    assert "Interrupted: nothing was changed" in printed
+    assert "Traceback" not in printed
+    assert list(root.iterdir()) == []

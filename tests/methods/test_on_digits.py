@@ -1,4 +1,4 @@
-"""A short real run of every system and every extra: handwritten digits, long-tailed and ambiguous."""
+"""Every method and every extra trains a network on handwritten digits, long-tailed and ambiguous."""
 
 import numpy as np
 import pytest
@@ -12,15 +12,17 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 
-SHORT = {"solar": {"ramp_epochs": 5}, "htc": {"ramp_epochs": 5}}
+SHORT = {"solar": {"ramp_epochs": 2}, "htc": {"ramp_epochs": 2}}
+N_CLASSES = 5  # the digits 0 to 4, 80 images of 0 and 16 of 4
 
 
-def accuracy_on_digits(method, rebalancer="none", extras=(), epochs=20, lr=0.05):
+def accuracy_on_digits(method, rebalancer="none", extras=(), epochs=8, lr=0.1, width=8):
     digits = load_digits_split(seed=0, test_per_class=50)
-    subset = long_tail_subset(digits.y_pool, 10, seed=0, largest=120)
-    x, y = digits.x_pool[subset], digits.y_pool[subset]
-    model = build_model("small-cnn", 0, n_classes=10, width=16)
-    context = {"n_features": model.head.in_features, "n_classes": 10, "class_frequencies": np.bincount(y)}
+    pool, test = digits.y_pool < N_CLASSES, digits.y_test < N_CLASSES
+    subset = long_tail_subset(digits.y_pool[pool], 5, seed=0, largest=80)
+    x, y = digits.x_pool[pool][subset], digits.y_pool[pool][subset]
+    model = build_model("small-cnn", 0, n_classes=N_CLASSES, width=width)
+    context = {"n_features": model.head.in_features, "n_classes": N_CLASSES, "class_frequencies": np.bincount(y)}
     trainer = PartialLabelTrainer(
         model,
         METHODS[method](**SHORT.get(method, {})),
@@ -28,18 +30,19 @@ def accuracy_on_digits(method, rebalancer="none", extras=(), epochs=20, lr=0.05)
         [EXTRAS[name]() for name in extras],
         views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3))),
         epochs=epochs,
-        batch_size=64,
+        batch_size=32,
         lr=lr,
         device="cpu",
     )
-    trainer.fit(x, uniform_candidates(y, 10, 0.3, seed=0), [Evaluate(digits.x_test, digits.y_test, y, every=epochs)])
+    truth = Evaluate(digits.x_test[test], digits.y_test[test], y, every=epochs)
+    trainer.fit(x, uniform_candidates(y, N_CLASSES, 0.3, seed=0), [truth])
     return trainer.history[-1]["test"]["balanced_accuracy"]
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_learns_digits(method):
-    options = {"epochs": 40, "lr": 0.2} if method == "lw" else {}  # its loss is bounded, and its gradients are small
-    assert accuracy_on_digits(method, **options) > 0.38  # chance is 0.1
+    options = {"epochs": 20, "lr": 0.4} if method == "lw" else {"epochs": 12}  # the loss of LW is bounded, so its gradients are small
+    assert accuracy_on_digits(method, width=16, **options) > 0.5  # chance is 0.2
 
 
 @pytest.mark.parametrize(
@@ -50,4 +53,5 @@ def test_every_method_learns_digits(method):
     ],
 )
 def test_every_extra_learns_digits(method, extra):
-    assert accuracy_on_digits(method, "records", (extra,), epochs=12) > 0.3
+    lr = 0.4 if method == "lw" else 0.1
+    assert accuracy_on_digits(method, "records", (extra,), lr=lr) > 0.35  # chance is 0.2

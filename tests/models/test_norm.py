@@ -8,7 +8,9 @@ from torch import nn
 from ltpll.models import norm_kernels
 from ltpll.models.conv_kernels import neighbourhoods
 from ltpll.models.norm import NormReLU
-from support.interpreter import DEVICE
+from support.kernel_device import DEVICE
+
+pytestmark = pytest.mark.kernels
 
 
 def inputs(channels, height, width, batch=3):

@@ -1,4 +1,4 @@
-"""`ltpll …` as it is typed, in a process of its own, forked since most commands take less time than importing torch."""
+"""The command line, called in the test's own process or in a forked child, since importing torch takes longer than most commands."""
 
 import subprocess
 import tempfile
@@ -7,12 +7,12 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from ltpll.errors import InputError
-from support.forks import shared_forks
+from support.fork_server import shared_fork_server
 
 
 def ltpll_here(*arguments, status=0):
-    """A command in this process; what the user would be told is returned."""
-    from ltpll.cli import app  # here, since how wide it prints is settled by the environment in which it is imported
+    """Run a command in this process and return what it prints, or the message of its error."""
+    from ltpll.cli import app  # not at the top: it reads the width of the terminal when it is imported
 
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if isinstance(result.exception, InputError):
@@ -25,12 +25,19 @@ def ltpll_here(*arguments, status=0):
     return result.output
 
 
-def ltpll(*arguments, cwd=None, **environment):
-    """What the command printed, and its exit status."""
+def ltpll(*arguments, cwd=None, called="command", **environment):
+    """Run a command in a child process, as `subprocess.run` does; `called` names the function of interrupted_runs that runs it."""
+    function, *first = called if isinstance(called, tuple) else (called,)
     arguments = [str(argument) for argument in arguments]
     with tempfile.TemporaryDirectory() as folder:
         printed, errors = Path(folder) / "stdout", Path(folder) / "stderr"
-        status, _ = shared_forks().call(
-            "survivors.command", *arguments, log=printed, errors=errors, cwd=cwd, environment={"COLUMNS": "100", **environment}
+        status, _ = shared_fork_server().call(
+            f"interrupted_runs.{function}",
+            *first,
+            *arguments,
+            log=printed,
+            errors=errors,
+            cwd=cwd,
+            environment={"COLUMNS": "100", **environment},
         )
         return subprocess.CompletedProcess(["ltpll", *arguments], status, printed.read_text(), errors.read_text())

@@ -7,7 +7,7 @@ import pytest
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
-from support.points import toy, trainer
+from support.toy_training import toy, trainer
 
 
 class Noting(Callback):

@@ -17,8 +17,8 @@ from ltpll.training import cpu_threads as threads
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.cpu_threads import CHANGE_GAIN, START_GAIN, Threads, faster, seconds_per_pass
-from support.points import assert_same, classifier, everything, toy, trainer
 from support.processes import environment_of_tests
+from support.toy_training import assert_same, classifier, everything, toy, trainer
 
 
 @pytest.fixture
@@ -268,9 +268,10 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.reliability
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one core has one thread")
 def test_beside_other_jobs_the_default_is_not_far_slower_than_one_thread():
-    """It was ten to thirty times slower, since threads waited for the one whose core another job had."""
+    """With all threads it was ten to thirty times slower: each waits for the one whose core is busy with another job."""
     environment = environment_of_tests()
     for name in (*threads.VARIABLES, "OMP_WAIT_POLICY"):
         environment.pop(name, None)

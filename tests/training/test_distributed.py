@@ -23,20 +23,17 @@ from ltpll.methods import METHODS
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.cuda_graphs import Runner
 from ltpll.training.distributed import World, _comes_from_a_loss
-from support.forks import shared_forks
+from support.distributed_worker import problem, state, trained_to_the_end, trainer
+from support.fork_server import shared_fork_server
 from support.pictures import coloured_images
 from support.processes import environment_of_tests, typed
 from support.refusals import refusal
-from support.worlds import problem, state, trained_to_the_end, trainer
-
-HERE = Path(__file__).parent
-
 
 SYNCHRONISED = {"images": True, "sync_batch_norm": True}
 CASES = {
     2: [
         *({"method": name, "rebalancer": "none" if METHODS[name].why_no_rebalancer else "records"} for name in sorted(METHODS)),
-        {"method": "lw", "rebalancer": "epoch-records"},
+        {"method": "lw", "rebalancer": "epoch-records", "epochs": 3},
         {"method": "proden", "rebalancer": "records", **SYNCHRONISED},
         {"method": "pico", "rebalancer": "records", **SYNCHRONISED},
         {"method": "solar", "rebalancer": "none", **SYNCHRONISED},
@@ -52,16 +49,18 @@ CASES = {
 }
 
 
-# The device of several processes, and how their steps run there.
-WHERE = [("cpu", "eager"), ("cuda", "eager"), ("cuda", "captured")]
+# The number of processes, their device, and how their steps run.
+WORLDS = [
+    pytest.param((size, device, engine), id=f"{size} on {device} {engine}", marks=[pytest.mark.gpu] if device == "cuda" else [])
+    for device, engine in [("cpu", "eager"), ("cuda", "eager"), ("cuda", "captured")]
+    for size in CASES
+]
 
 
-@pytest.fixture(scope="module", params=[(size, *where) for where in WHERE for size in CASES], ids=lambda of: "{} on {} {}".format(*of))
+@pytest.fixture(scope="module", params=WORLDS)
 def world(request, tmp_path_factory):
     """How many processes there were, on which device, and the folder in which they left what they trained: one case after the other."""
     (size, device, engine), folder = request.param, tmp_path_factory.mktemp("world")
-    if device == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device on this machine")
     how, cases = json.dumps({"device": device, "engine": engine}), json.dumps(CASES[size])
     arguments = [[str(folder), str(rank), str(size), how, cases] for rank in range(size)]
     found = in_forks(arguments, folder) if device == "cpu" else in_processes(arguments)
@@ -72,8 +71,8 @@ def world(request, tmp_path_factory):
 
 def in_forks(arguments, folder):
     """Exit statuses and what was printed; the processes need not import torch."""
-    forks = shared_forks()
-    started = [forks.start("worlds.main", *given, log=folder / f"log-{rank}") for rank, given in enumerate(arguments)]
+    forks = shared_fork_server()
+    started = [forks.start("distributed_worker.main", *given, log=folder / f"log-{rank}") for rank, given in enumerate(arguments)]
     return [forks.wait(pid) for pid in started]
 
 
@@ -81,7 +80,8 @@ def in_processes(arguments):
     """The same where a GPU is used, which a fork of another process cannot do."""
     environment = environment_of_tests(OMP_NUM_THREADS="1")
     how = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    processes = [subprocess.Popen([sys.executable, "-W", "ignore", str(HERE / "worlds.py"), *given], **how) for given in arguments]
+    command = [sys.executable, "-W", "ignore", "-m", "support.distributed_worker"]
+    processes = [subprocess.Popen([*command, *given], **how) for given in arguments]
     said = [process.communicate(timeout=120)[0] for process in processes]
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 
@@ -126,7 +126,7 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
     assert {(folder / f"{rank}.ended").read_text() for rank in range(size)} == {"143 1 1"}
     x, candidates, y = problem()
     truth = Evaluate(x, y, y)
-    how = {"extras": ["mixup"], "device": device, "engine": "eager"}
+    how = {"extras": ["mixup"], "device": device, "engine": "eager", "epochs": 3}
     whole = trainer("corr", "records", None, **how).fit(x, candidates, [truth])
     shutil.copy(folder / "left.safetensors", tmp_path)
     alone = trainer("corr", "records", None, **how)

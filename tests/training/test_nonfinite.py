@@ -13,8 +13,8 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.nonfinite import SkipNonFinite, StopOnNonFinite, _rows_not_finite, all_finite, record_is_finite
-from support.points import assert_same, classifier, everything, toy, trainer
 from support.refusals import refusal
+from support.toy_training import assert_same, classifier, everything, toy, trainer
 
 BAD = [math.nan, math.inf, -math.inf]
 

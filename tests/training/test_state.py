@@ -14,8 +14,8 @@ from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.checkpoint import has_checkpoint, read_checkpoint
-from support.points import assert_same, classifier, everything, toy, trainer
 from support.refusals import refusal
+from support.toy_training import assert_same, classifier, everything, toy, trainer
 
 
 def made():

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ltpll.data.readers.parquet_footer import column_chunks
-from support.forks import shared_forks
+from support.fork_server import shared_fork_server
 
 TABLE = pa.table(
     {
@@ -38,7 +38,7 @@ def test_chunks_are_those_that_pyarrow_finds(tmp_path, options):
 
 def test_files_with_any_byte_changed_are_read_or_refused_and_end_no_process(tmp_path):
     """pyarrow's own description of a column ends the process where statistics are damaged, so this is tried in another one."""
-    status, said = shared_forks().call("survivors.read_damaged_parquet", str(tmp_path), log=tmp_path / "log")
+    status, said = shared_fork_server().call("interrupted_runs.read_damaged_parquet", str(tmp_path), log=tmp_path / "log")
     assert status == 0, said
     refused, read = map(int, said.split())
     assert refused > 100

@@ -1,7 +1,6 @@
 """Grids on a CPU, shared between processes and with failing runs; killed runs are in tests/test_survival.py."""
 
 import json
-import sys
 
 import pytest
 from filelock import FileLock
@@ -11,8 +10,8 @@ from ltpll.errors import BusyError
 from ltpll.experiments.benchmark import Experiment, experiment_run, train
 from ltpll.experiments.paper.launch import launch
 from support.commands import ltpll
+from support.fork_server import shared_fork_server
 from support.pictures import coloured_images
-from support.processes import typed
 from support.refusals import refusal
 
 TINY = ["--set", "width=2", "--set", "batch_size=32", "--only", "dataset=cifar10 rho=50 q=0.3 method=proden", "--device", "cpu"]
@@ -33,8 +32,8 @@ def command(root, *arguments):
     return ["reproduce", "main", *TINY, "--data-root", str(root), *arguments]
 
 
-def call(root, *arguments, cwd):
-    return ltpll(*command(root, *arguments), cwd=cwd)
+def call(root, *arguments, cwd, **options):
+    return ltpll(*command(root, *arguments), cwd=cwd, **options)
 
 
 def results(folder):
@@ -47,12 +46,13 @@ def results(folder):
 
 
 def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):
-    processes = [typed([sys.executable, "-m", "ltpll", *command(root, "--epochs", "6")], cwd=tmp_path) for _ in range(2)]
-    outputs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
+    server, logs = shared_fork_server(), [tmp_path / "log 1", tmp_path / "log 2"]
+    launchers = [server.start("interrupted_runs.command", *command(root, "--epochs", "4"), log=log, cwd=tmp_path) for log in logs]
+    ended = [server.wait(pid) for pid in launchers]
+    assert [status for status, _ in ended] == [0, 0], ended
     assert len(results(tmp_path)) == 3
     for metrics in tmp_path.rglob("metrics.jsonl"):
-        assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
+        assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == [1, 2, 3, 4]
 
 
 def test_parallel_runs_give_the_same_records(root, tmp_path):
@@ -60,7 +60,7 @@ def test_parallel_runs_give_the_same_records(root, tmp_path):
     one.mkdir()
     two.mkdir()
     assert call(root, "--epochs", "2", cwd=one).returncode == 0
-    both = call(root, "--epochs", "2", "--per-gpu", "2", cwd=two)
+    both = call(root, "--epochs", "2", "--per-gpu", "2", cwd=two, called=("forking", "command"))
     assert both.returncode == 0, both.stderr
     assert results(one) == results(two)
 

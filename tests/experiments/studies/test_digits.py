@@ -1,5 +1,4 @@
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +9,25 @@ from ltpll.experiments.studies.runner import run_missing
 from ltpll.runs.run import Run
 from ltpll.runs.summary import rows
 from support.commands import ltpll
+from support.interrupted_runs import shortened
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    root = tmp_path_factory.mktemp("digits")
-    configs = [config for config in digits.configs(2) if config["method"] == "proden"]
-    runs = [Run(root / "digits", config) for config in configs]
+def trained(configs, root):
+    """The runs with PRODEN among these."""
+    runs = [Run(root, config) for config in configs if config["method"] == "proden"]
     run_missing(runs, digits.train, workers=0)
     return runs
 
 
 @pytest.fixture(scope="module")
-def records(runs):
-    return [run.result() for run in runs]
+def records(tmp_path_factory):
+    """Records of one seed."""
+    return [run.result() for run in trained(digits.configs(1), tmp_path_factory.mktemp("digits"))]
 
 
-def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of_its_page(runs, tmp_path):
-    shutil.copytree(runs[0].root, tmp_path / "ltpll-runs" / "digits")
-    result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path)
+def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of_its_page(tmp_path):
+    trained(shortened(digits.configs, 2)(1), tmp_path / "ltpll-runs" / "digits")
+    result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path, called=("short_study", 2))
     assert result.returncode == 0, result.stderr
     assert "2 of 4 runs were finished earlier" in result.stdout
     for row in ("proden", "proden + oracle-la-posthoc", "proden + records", "corr", "corr + oracle-la-posthoc", "corr + records"):
@@ -59,7 +58,8 @@ def test_records_recovers_more_labels_than_no_rebalancing_and_lifts_the_rarer_cl
     assert table["records"].last("balanced_accuracy").mean > table["none"].last("balanced_accuracy").mean
 
 
-def test_subset_candidates_and_training_have_separate_seeds(records):
+def test_subset_candidates_and_training_have_separate_seeds(tmp_path):
+    records = [run.result() for run in trained(shortened(digits.configs, 1)(2), tmp_path)]
     seeds = [seed for record in records for seed in record["seeds"].values()]
     assert len(set(seeds)) == 6  # three for each of the two seeds, shared by both rebalancers
     assert records[0]["seeds"] == records[1]["seeds"]

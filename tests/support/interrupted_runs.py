@@ -1,6 +1,7 @@
-"""Small trainings for children that are killed, and ways to be killed at a chosen moment."""
+"""Small trainings for child processes, and ways to interrupt them at a chosen moment."""
 
 import json
+import multiprocessing
 import os
 import resource
 import shutil
@@ -20,6 +21,7 @@ from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments import benchmark as experiment
 from ltpll.experiments.benchmark import Experiment, experiment_run
+from ltpll.experiments.studies import digits, toy
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -31,12 +33,12 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.pictures import coloured_images
 
-# Everything by which content comes to lie on the disk under a name, or is gone.
+# The calls that create, rename, delete or flush files.
 OPERATIONS = ("replace", "rename", "unlink", "rmdir", "mkdir", "fsync")
 
 
 def points_run(root, *, epochs=2, fresh=False, **options):
-    """A recorded training of points on the plane with a checkpoint after every epoch: a hundredth of a second, and all of a run's files."""
+    """A recorded training of points on the plane: it writes every file of a run and a checkpoint per epoch in a hundredth of a second."""
     torch.set_num_threads(1)
     x, y = four_squares([10, 20, 40, 80], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
@@ -61,7 +63,7 @@ def points_run(root, *, epochs=2, fresh=False, **options):
 
 
 def read_damaged_parquet(folder):
-    """Read a table with every byte changed in turn; print how many of them were refused, and how many were read all the same."""
+    """Read a table with one bit flipped in each byte in turn; print how many of these files were refused and how many were read."""
     path = Path(folder) / "t.parquet"
     pq.write_table(pa.table({"candidates": [["a"], ["a", "b"], ["b"]], "x": [1.0, 2.0, 3.0], "note": ["p", "q", "r"]}), path)
     whole = path.read_bytes()
@@ -76,7 +78,7 @@ def read_damaged_parquet(folder):
 
 
 def images_run(root, epochs=4, device="cpu", double=False, **options):
-    """The same of a small image experiment: a ResNet with batch norm, image views, RECORDS and mixup."""
+    """A recorded image experiment: a ResNet with batch norm, image views, RECORDS and mixup."""
     torch.set_num_threads(1)
     experiment.CHECKPOINT_SECONDS = 0.0
     settings = {"data": "cifar10", "imbalance": 2, "ambiguity": 0.2, "width": 2, "epochs": epochs, "batch_size": 16, "lr": 0.05}
@@ -90,7 +92,7 @@ def images_run(root, epochs=4, device="cpu", double=False, **options):
 
 
 def command(*arguments):
-    """What `ltpll` does with these arguments."""
+    """Run `ltpll` with these arguments."""
     from ltpll.cli import main
 
     torch.set_num_threads(1)
@@ -98,13 +100,40 @@ def command(*arguments):
     main()
 
 
-# ---- ways to die -----------------------------------------------------------------------------------------------------
+def execute(code, *arguments):
+    """Run a script, given as text."""
+    sys.argv = ["-c", *arguments]
+    exec(code, {"__name__": "__main__"})
+
+
+def short_study(epochs, *arguments):
+    """Run `ltpll` with these arguments, in a process group of its own as a shell does, with fewer epochs in each run of a study."""
+    os.setsid()
+    for study in (toy, digits):
+        study.configs = shortened(study.configs, epochs)
+    forking("command", *arguments)
+
+
+def shortened(configs, epochs):
+    """The function `configs` of a study, with another number of epochs."""
+    return lambda *given, **options: [config | {"epochs": epochs} for config in configs(*given, **options)]
+
+
+def forking(function, *arguments):
+    """Call a function of this module whose workers are forked from this process rather than from a server that imports torch first."""
+    get_context = multiprocessing.get_context
+    multiprocessing.get_context = lambda method: get_context("fork")
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))  # as in a process from that server
+    globals()[function](*arguments)
+
+
+# ---- interruptions ---------------------------------------------------------------------------------------------------
 
 
 def killed_at(moment, function, *arguments, torn=False, count=None, **options):
-    """Call a function of this module, killed just before its `moment`-th disk operation (0: never).
+    """Call a function of this module, and kill this process just before its `moment`-th disk operation (0: never).
 
-    With `torn`, a file whose content was about to be made safe has lost its last half. How many operations there were goes into `count`.
+    With `torn`, a file that was about to be flushed loses its second half. The file `count` receives the number of operations.
     """
     seen = 0
 
@@ -129,14 +158,14 @@ def killed_at(moment, function, *arguments, torn=False, count=None, **options):
 
 def _changes_something(name, what, *_, dir_fd=None):
     if name == "fsync":
-        return not stat.S_ISDIR(os.fstat(what).st_mode)  # the moment after a file has got its name is the moment before the next
+        return not stat.S_ISDIR(os.fstat(what).st_mode)  # flushing a folder counts with the rename before it
     if name in ("mkdir", "unlink") and dir_fd is None:
         return Path(what).exists() == (name == "unlink")
     return True
 
 
 def signalled_at(step, number, function, *arguments, **options):
-    """Call a function of this module, with a signal to this process in the middle of its `step`-th training step."""
+    """Call a function of this module, and send this process a signal in the middle of its `step`-th training step."""
     seen, original = 0, PartialLabelTrainer.step
 
     def watched(self, *given):
@@ -157,9 +186,9 @@ def short_of_room(size, function, *arguments, **options):
 
 
 def on_small_disk(folder, size, copy, function, *arguments, **options):
-    """Call a function of this module with a file system of `size` bytes in `folder`, which is copied elsewhere afterwards.
+    """Call a function of this module with a file system of `size` bytes mounted at `folder`, and copy the folder afterwards.
 
-    Exits with 77 where that is not allowed.
+    Exits with 77 if mounting is not allowed.
     """
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, check=False)
     if made.returncode:
@@ -172,7 +201,7 @@ def on_small_disk(folder, size, copy, function, *arguments, **options):
 
 
 def without_privileges(function, *arguments, **options):
-    """Call a function of this module as somebody whom permissions bind."""
+    """Call a function of this module as a user without root's privileges."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
@@ -180,11 +209,11 @@ def without_privileges(function, *arguments, **options):
     globals()[function](*arguments, **options)
 
 
-# ---- what must not differ --------------------------------------------------------------------------------------------
+# ---- comparison ------------------------------------------------------------------------------------------------------
 
 
 def outcome(root):
-    """Everything that a finished run leaves but times: its result, its log and, bit for bit, its last checkpoint."""
+    """What a finished run leaves, times excluded: its result, its log and every bit of its last checkpoint."""
     (marker,) = Path(root).rglob("done")
     folder = marker.parent
     result = json.loads((folder / "result.json").read_text())

@@ -1,4 +1,4 @@
-"""What each process of a small world does; started by tests/test_distributed.py, each in a process of its own."""
+"""What each process of a distributed training does in tests/training/test_distributed.py, which starts several of them."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, 
     views = ImageViews("paper", (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)) if images else Views(weak=(Jitter(0.05),), strong=(Jitter(0.2, 0.1),))
     if poisoned:
         views = Views(weak=(Jitter(0.05), poison))
-    options = {"epochs": 3, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, "device": "cpu", **more}
+    options = {"epochs": 2, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, "device": "cpu", **more}
     return PartialLabelTrainer(
         model,
         METHODS.create(method),
@@ -104,7 +104,7 @@ def leave_and_go_on(world, folder, how):
     """The last process is told to end in the first step of the second epoch; the training goes on here, and in one process elsewhere."""
     x, candidates, y = problem()
     checkpoint = folder / "checkpoint.safetensors"
-    first = trainer("corr", "records", world, extras=["mixup"], **how)
+    first = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
     original = first.step
 
     def step(index, views):
@@ -128,7 +128,7 @@ def leave_and_go_on(world, folder, how):
     world.wait()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", CheckpointWarning)
-        again = trainer("corr", "records", world, extras=["mixup"], **how)
+        again = trainer("corr", "records", world, extras=["mixup"], epochs=3, **how)
         again.fit(x, candidates, [Evaluate(x, y, y), Checkpoint(checkpoint)])
     assert any(issubclass(one.category, CheckpointWarning) for one in warned) == world.first
     torch.save(state(again), folder / f"again-{world.rank}.pt")
@@ -137,7 +137,7 @@ def leave_and_go_on(world, folder, how):
 def lose_one(world, folder, how):
     """The last process is killed in the middle of a training; the others say what they hear of it, and after how many seconds."""
     x, candidates, _ = problem()
-    training = trainer("proden", "records", world, **how)
+    training = trainer("proden", "records", world, epochs=3, **how)
     train_epoch, died = training.train_epoch, folder / "died"
 
     def hear(lost=True):

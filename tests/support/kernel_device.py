@@ -1,4 +1,4 @@
-"""Where tests of Triton kernels run: on a GPU, or in Triton's interpreter (`conftest.py`)."""
+"""The device on which Triton kernels are tested: a GPU, or the CPU with Triton's interpreter (tests/conftest.py)."""
 
 import pytest
 import torch

@@ -1,6 +1,7 @@
-"""Children that can be killed by the dozen: forked from a process that has imported everything, since importing torch takes seconds."""
+"""A server that has imported torch and forks a child per call, so that tests can start and kill many processes cheaply."""
 
 import functools
+import gc
 import importlib
 import json
 import os
@@ -12,22 +13,37 @@ from pathlib import Path
 
 from support.processes import environment_of_tests
 
-# Not ltpll.cli: how wide it prints is settled by the environment in which it is imported.
-PRELOADED = ("torch._dynamo", "ltpll.estimator", "ltpll.experiments.paper.launch", "sklearn.metrics", "typer", "rich.progress", "survivors")
+# Not ltpll.cli: it reads the width of the terminal from the environment when it is imported.
+PRELOADED = (
+    "torch._dynamo",
+    "sklearn.metrics",
+    "matplotlib.backends.backend_agg",
+    "pydantic",
+    "typer.rich_utils",
+    "rich.markdown",
+    "rich.progress",
+    "ltpll.estimator",
+    "ltpll.analysis.describe",
+    "ltpll.experiments.paper.launch",
+    "ltpll.experiments.plotting",
+    "ltpll.experiments.studies.digits",
+    "ltpll.experiments.studies.toy",
+    "support.interrupted_runs",
+)
 
 
-class Forks:
-    """`start("module.function", …)` calls a function in a child and gives its process id, `wait` its exit status and what it printed.
+class ForkServer:
+    """Calls functions of the modules in tests/support, each in a child process.
 
-    The status of a child that a signal ended is minus the signal's number, as in `subprocess`.
+    `start("module.function", …)` returns the process id of the child, `wait` its exit status and what it printed. If a signal ended the
+    child, the status is minus the number of the signal, as in `subprocess`.
     """
 
     def __init__(self):
-        # The children sum floats alike only if as many threads share the work.
-        # And a commit that is stated need not be looked up by three more processes.
+        # One thread, since sums of floats depend on the number of threads; a given commit, since looking it up takes three processes.
         environment = environment_of_tests(OMP_NUM_THREADS="1", LTPLL_COMMIT="tested")
         self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+            [sys.executable, "-m", "support.fork_server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
         )
         self._logs = {}
 
@@ -57,15 +73,17 @@ class Forks:
 
 
 @functools.cache
-def shared_forks():
-    """One for all tests of this process; it ends with them, since its input then ends."""
-    return Forks()
+def shared_fork_server():
+    """The server that all tests of this process share; it ends when its standard input is closed, together with this process."""
+    return ForkServer()
 
 
 def _serve():
     replies = os.fdopen(os.dup(1), "w")
     for name in PRELOADED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # collections in the children would otherwise touch, and so copy, every page
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
@@ -77,19 +95,19 @@ def _serve():
                 _child(**request)
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
-    os._exit(0)  # without taking torch down first, which takes longer than a child
+    os._exit(0)  # skip the teardown of torch, which takes longer than a child
 
 
 def _child(function, arguments, options, log, errors, cwd, environment):
     status = 1
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # even where the tests run in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in the background
         for path, descriptor in ((log, 1), (errors, 2)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), descriptor)
         os.chdir(cwd)
         os.environ.update(environment)
         module, name = function.rsplit(".", 1)
-        getattr(importlib.import_module(module), name)(*arguments, **options)
+        getattr(importlib.import_module(f"support.{module}"), name)(*arguments, **options)
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
