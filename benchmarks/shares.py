@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import random_images
+from ltpll.experiments.engine_speed import noise_images
 from ltpll.runs.environment import environment
 from ltpll.training.distributed import World
 
@@ -43,7 +43,7 @@ def main() -> None:
     dist.init_process_group("nccl")
     several = SelfMessaging(0, 1, dist.new_group(backend="gloo"))
     experiment = Experiment("noise", method="corr", rebalancer="records", precision="bfloat16", epochs=100)
-    problem = draw_problem(experiment, random_images(500, 100, 10))
+    problem = draw_problem(experiment, noise_images(500, 100, 10))
     rows: list[dict[str, Any]] = []
     for size in options.rows:
         for engine in ("captured", "eager"):

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import random_images
+from ltpll.experiments.engine_speed import noise_images
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -55,7 +55,7 @@ def main() -> None:
 def trained() -> PartialLabelTrainer:
     """A trainer whose CUDA graphs are recorded."""
     experiment = Experiment("noise", precision="bfloat16")
-    problem = draw_problem(experiment, random_images(500, 100, 100))
+    problem = draw_problem(experiment, noise_images(500, 100, 100))
     trainer = build_trainer(experiment, problem, device="cuda")
     trainer.prepare(problem.x, problem.candidates)
     for _ in range(3):

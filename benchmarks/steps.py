@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import end_to_end_speed, random_images, time_milliseconds
+from ltpll.experiments.engine_speed import end_to_end_speed, noise_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
 
@@ -67,7 +67,7 @@ def main() -> None:
 
 def measure(variant: Variant, epochs: int) -> tuple[dict[str, Any], PartialLabelTrainer]:
     experiment = Experiment("noise", precision=variant.precision)
-    problem = draw_problem(experiment, random_images(500, 100, 10_000))
+    problem = draw_problem(experiment, noise_images(500, 100, 10_000))
     with settings(variant):
         trainer = build_trainer(experiment, problem, device="cuda", engine=variant.engine)
         if not variant.low_weights and variant.engine == "captured":

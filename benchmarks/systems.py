@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import random_images, time_milliseconds
+from ltpll.experiments.engine_speed import noise_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.validation import chosen_device
 
@@ -61,7 +61,7 @@ def measure(method: str, rebalancer: str, extras: tuple[str, ...], width: int, d
     experiment = Experiment(
         "noise", method=method, rebalancer=rebalancer, extras=extras, ambiguity=0.5, width=width, precision="bfloat16", epochs=10
     )
-    problem = draw_problem(experiment, random_images(1000, 10, 10))
+    problem = draw_problem(experiment, noise_images(1000, 10, 10))
     trainer = build_trainer(experiment, problem, device=device)
     on_cuda = trainer.device.type == "cuda"
     if on_cuda:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.benchmarks.archives import LocalArchive, md5_of
+from ltpll.data.benchmarks.archives import LocalArchive, md5_of_file
 from ltpll.data.benchmarks.image_sets import ImageSet, write_image_set
 from ltpll.errors import InputError
 
@@ -72,7 +72,7 @@ def main() -> None:
     try:
         for path in arguments.packs:
             image_set = read_pack(path)
-            folder = write_image_set(image_set, arguments.data_root, [LocalArchive(path, md5_of(path))])
+            folder = write_image_set(image_set, arguments.data_root, [LocalArchive(path, md5_of_file(path))])
             print(f"{image_set.name}: {len(image_set.y_train)} training and {len(image_set.y_test)} test images in {folder}")
     except InputError as error:
         sys.exit(f"error: {error}")

@@ -386,11 +386,11 @@ def run_image_set(case: bytes, folder: Path) -> None:
 
 def run_own(case: bytes, folder: Path) -> None:
     """Read the folder of a finished run, make its tables and its page, and restore how its table was read."""
-    from ltpll.cleaning.prediction import source_like
+    from ltpll.cleaning.prediction import source_for_new_table
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.report.cleaning_page import page_contents, render_cleaning_page
-    from ltpll.runs.checksums import MARKER, marker_of
+    from ltpll.runs.checksums import MARKER, marker_text
 
     home = folder / "run"
     home.mkdir(exist_ok=True)
@@ -398,10 +398,10 @@ def run_own(case: bytes, folder: Path) -> None:
     for name, content in files.items():
         (home / name).write_bytes(content)
     (home / "config.json").write_text('{"experiment": "own"}')
-    (home / MARKER).write_bytes(marker_of(home, files))  # whoever forges files can forge their checksums too
+    (home / MARKER).write_bytes(marker_text(home, files))  # whoever forges files can forge their checksums too
     found = read_cleaned(home)
     if case[:1] == b"\1":
-        source_like(found.record, Path("t.csv"), None, None, "stop")
+        source_for_new_table(found.record, Path("t.csv"), None, None, "stop")
         return
     cleaned_columns(found)
     class_columns(found)

@@ -16,7 +16,7 @@ from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import random_images
+from ltpll.experiments.engine_speed import noise_images
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
@@ -122,7 +122,7 @@ def test_systems_train_images_in_bfloat16_and_replayed(method, extras):
     """Passes beyond the first go through the same low weights; the losses are those of exact steps, as far as that precision goes."""
     rebalancer = "none" if method in ("solar", "htc") else "records"
     experiment = Experiment("noise", imbalance=10, batch_size=64, width=32, epochs=6, method=method, rebalancer=rebalancer, extras=extras)
-    problem = draw_problem(experiment, random_images(40, 10, 50))
+    problem = draw_problem(experiment, noise_images(40, 10, 50))
     losses = []
     for precision, engine in (("float32", "eager"), ("bfloat16", "captured")):
         trainer = build_trainer(replace(experiment, precision=precision), problem, device="cuda", engine=engine)
@@ -391,14 +391,14 @@ def test_a_resnet_with_our_kernels_is_one_without(training, exact, monkeypatch):
 @pytest.mark.parametrize("engine", ["captured", "compiled"])
 def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
     experiment = Experiment("noise", imbalance=10, batch_size=64, lr=0.003, width=32)
-    problem = draw_problem(experiment, random_images(20, 10, 10))
+    problem = draw_problem(experiment, noise_images(20, 10, 10))
     losses = []
     for precision, how in (("float32", "eager"), ("bfloat16", engine)):
         trainer = build_trainer(replace(experiment, precision=precision), problem, device="cuda", engine=how)
         trainer.prepare(problem.x, problem.candidates)
         rows = torch.arange(64, device="cuda")
         views = trainer.views.draw(trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0))
-        trainer.epoch = 1  # with targets refined
+        trainer.state.epoch = 1  # with targets refined
         losses.append([float(trainer._runner.step(rows, views)) for _ in range(12)])
     assert losses[0][-1] < 0.7 * losses[0][0]
     assert losses[1] == pytest.approx(losses[0], rel=0.03)
@@ -407,7 +407,7 @@ def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
 def test_a_replayed_image_training_is_an_eager_one_with_the_same_draws():
     """In float32: views, steps and the learning rate of every epoch, with kernels of ours in both."""
     experiment = Experiment("noise", imbalance=10, batch_size=64, width=16, epochs=6)
-    problem = draw_problem(experiment, random_images(40, 10, 50))
+    problem = draw_problem(experiment, noise_images(40, 10, 50))
     losses = []
     for engine in ("eager", "captured"):
         trainer = build_trainer(experiment, problem, device="cuda", engine=engine)

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from ltpll.cli.probe import tsne
 from ltpll.cli.reproduce import reproduce
-from ltpll.cli.studies import toy
+from ltpll.cli.toy import toy
 from ltpll.errors import required_by
 from support.refusals import refusal
 

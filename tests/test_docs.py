@@ -29,13 +29,17 @@ def test_the_readmes_table_is_cleaned_and_learned(tmp_path, monkeypatch):
     pd.DataFrame(columns).to_csv(tmp_path / "animals.csv", index=False)
     monkeypatch.chdir(tmp_path)
     space: dict = {}
-    exec(compile(python_blocks("README.md")[0], "README.md", "exec"), space)
+    table_example, parts_example, *_ = python_blocks("README.md")
+    exec(compile(table_example, "README.md", "exec"), space)
     assert np.mean(space["table"]["label"] == names[y]) > 0.9
     assert np.mean(space["predicted"] == names[y]) > 0.9
+    space |= {"features": space["features"][::4], "table": space["table"][::4]}
+    exec(compile(parts_example.replace("CORR()", "CORR(), steps=20"), "README.md", "exec"), space)
+    assert space["search"].best_params_["rebalancer__momentum"] in (0.9, 0.99)
 
 
 def test_the_readmes_examples_run_and_learn():
-    _, trainer_example, loop_example, method_example = python_blocks("README.md")
+    *_, trainer_example, loop_example, method_example = python_blocks("README.md")
     space: dict = {}
     exec(compile(trainer_example, "README.md", "exec"), space)
     y = space["y"]

@@ -14,7 +14,7 @@ PACKAGE = Path(ltpll.__file__).parent
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
     ["errors"],
-    ["files", "processes", "rng", "trial_kernels"],
+    ["files", "formatting", "processes", "rng", "trial_kernels"],
     ["triton_support", "validation"],
     ["candidates"],
     ["targets"],

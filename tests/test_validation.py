@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ltpll.validation import as_inputs, as_labels, at_least, chosen_device, in_range
+from ltpll.validation import as_inputs, as_labels, chosen_device, in_range, whole_number
 from support.refusals import refusal
 
 GRID = np.arange(12.0).reshape(4, 3) / 8  # exact in every float type
@@ -152,14 +152,14 @@ def test_labels_that_are_no_list_of_class_numbers_are_refused(y):
 
 @pytest.mark.parametrize(("value", "least"), [(1, 1), (5, 1), (0, 0), (3.0, 2), (np.int64(4), 4)])
 def test_a_whole_number_that_is_large_enough_is_kept(value, least):
-    result = at_least(value, least, "epochs")
+    result = whole_number(value, least, "epochs")
     assert type(result) is int
     assert result == value
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "3", "three", None, float("nan"), float("inf"), 2**70])
 def test_what_is_no_whole_number_or_too_small_is_refused_by_name(value):
-    assert refusal(lambda: at_least(value, 1, "epochs")) == f"epochs is {value!r}: it must be a whole number of at least 1."
+    assert refusal(lambda: whole_number(value, 1, "epochs")) == f"epochs is {value!r}: it must be a whole number of at least 1."
 
 
 @pytest.mark.parametrize("value", [0, -0.0, -1, "0.1", None, float("nan"), float("inf"), 2.5, True])

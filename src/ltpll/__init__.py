@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from ltpll.models import build_model as build_model
     from ltpll.models import split_head as split_head
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
+    from ltpll.runs.run import Run as Run
     from ltpll.targets import initial_targets as initial_targets
+    from ltpll.training.callbacks import Callback as Callback
+    from ltpll.training.callbacks import Checkpoint as Checkpoint
+    from ltpll.training.callbacks import Progress as Progress
     from ltpll.training.trainer import PartialLabelTrainer as PartialLabelTrainer
     from ltpll.views import Views as Views
 
@@ -38,9 +42,12 @@ __version__ = "0.1.0"
 # Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do not need it.
 _HOMES = {
     "Batch": "interfaces",
+    "Callback": "training.callbacks",
     "Candidates": "candidates",
+    "Checkpoint": "training.callbacks",
     "Classifier": "models",
     "EXTRAS": "extras",
+    "Evaluate": "evaluation.during_training",
     "Extra": "interfaces",
     "InputError": "errors",
     "InputWarning": "errors",
@@ -51,11 +58,12 @@ _HOMES = {
     "Outputs": "interfaces",
     "PartialLabelClassifier": "estimator",
     "PartialLabelTrainer": "training.trainer",
+    "Progress": "training.callbacks",
     "REBALANCERS": "rebalancers",
     "Rebalancer": "interfaces",
+    "Run": "runs.run",
     "Shots": "evaluation.metrics",
     "Step": "interfaces",
-    "Evaluate": "evaluation.during_training",
     "Views": "views",
     "approximated_accuracy": "evaluation.scorers",
     "best_epoch": "evaluation.during_training",

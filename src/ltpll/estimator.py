@@ -32,9 +32,9 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
 from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import OnEpoch
-from ltpll.training.checkpoint import check_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
+from ltpll.training.checkpoint import check_state_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs, at_least, chosen_device, rows_at_once
+from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, whole_number
 from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
@@ -237,7 +237,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             seed=seed,
             device=self.device,
             precision=self.precision,  # type: ignore[arg-type]
-            chunk=rows_at_once(x) if x.ndim == 2 else 4096,
+            chunk=rows_per_chunk(x) if x.ndim == 2 else 4096,
             on_nan=self.on_nan,  # type: ignore[arg-type]
             threads=self.threads,  # type: ignore[arg-type]
         )
@@ -246,9 +246,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """The number of epochs and the batch size that `fit` uses for n rows."""
         # About 32 steps per epoch for small tables; larger batches, which keep the processor busy, for large ones.
         chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), 16), 512)
-        batch_size = chosen if self.batch_size == "auto" else at_least(self.batch_size, 1, "batch_size")
+        batch_size = chosen if self.batch_size == "auto" else whole_number(self.batch_size, 1, "batch_size")
         epochs = min(max(math.ceil(self.steps * batch_size / n), 10), 500) if self.epochs == "auto" else self.epochs
-        return Schedule(at_least(epochs, 1, "epochs"), batch_size)
+        return Schedule(whole_number(epochs, 1, "epochs"), batch_size)
 
     def _model(self, shape: tuple[int, ...], n_classes: int, seed: int) -> nn.Module:
         if isinstance(self.model, nn.Module):
@@ -423,7 +423,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.feature_names_in_ = np.asarray(names, dtype=object)
         try:
             with torch.device("meta"):  # without memory first, because a damaged file may describe huge parts
-                check_fits(self._built(), tensors)
+                check_state_fits(self._built(), tensors)
             self._restore(tensors, policy, chosen_device(device))
         except InputError:
             raise

@@ -30,13 +30,13 @@ def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> No
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise cannot_write_error(path, error) from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def cannot_write(path: Path, error: OSError) -> InputError:
+def cannot_write_error(path: Path, error: OSError) -> InputError:
     return InputError(f"{path} cannot be written ({error.strerror or error}): free some space or choose another place, then try again.")
 
 
@@ -47,7 +47,7 @@ def check_writable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(bytes(PROBE))
     except OSError as error:
-        raise cannot_write(folder, error) from error
+        raise cannot_write_error(folder, error) from error
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)

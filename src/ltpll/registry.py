@@ -16,7 +16,7 @@ from ltpll.errors import InputError, InputWarning, UnknownNameError, first_line,
 T = TypeVar("T")
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """The error for an unknown name, with the closest known name and the list of all of them."""
     names = sorted(known)
     guess = get_close_matches(str(name), names, n=1)
@@ -30,7 +30,7 @@ def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in inspect.signature(cls).parameters.items() if p.kind in named}
 
 
-def check_options(what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()) -> None:
+def _check_options(what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()) -> None:
     """Refuse an option that is not known; the message lists the known ones, without those that are `unlisted`."""
     unknown = sorted(set(options) - set(known))
     if unknown:
@@ -66,7 +66,7 @@ class Configurable:
             InputError: If there is no such option, or its value is refused; nothing is changed then.
         """
         options = self.get_params()
-        check_options(type(self).__name__, params, options)
+        _check_options(type(self).__name__, params, options)
         new = type(self)(**{**options, **params})
         vars(self).clear()
         vars(self).update(vars(new))
@@ -130,7 +130,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Construct an object from `options`, and from those facts in `context` that its constructor has a parameter for."""
         cls = self[name]
         parameters = named_parameters(cls)
-        check_options(f"The {self.kind} {shown(name)}", options, parameters, unlisted=context or ())
+        _check_options(f"The {self.kind} {shown(name)}", options, parameters, unlisted=context or ())
         offered = {key: value for key, value in (context or {}).items() if key in parameters}
         arguments = {**offered, **options}
         missing = [key for key, p in parameters.items() if p.default is p.empty and key not in arguments]
@@ -158,7 +158,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         try:
             return self._classes[name]
         except (KeyError, TypeError):  # a TypeError for what cannot be a key
-            raise unknown_name(self.kind, name, self._classes) from None
+            raise unknown_name_error(self.kind, name, self._classes) from None
 
     def __iter__(self) -> Iterator[str]:
         self._load_plugins()

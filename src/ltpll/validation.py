@@ -16,7 +16,7 @@ from ltpll.errors import InputError, shown
 CHUNK_VALUES = 1 << 19  # limits the memory of checks and sums, whose temporary arrays are as large as their input
 
 
-def rows_at_once(inputs: Tensor, values: int = CHUNK_VALUES) -> int:
+def rows_per_chunk(inputs: Tensor, values: int = CHUNK_VALUES) -> int:
     """The number of rows of `inputs` that hold at most this number of values."""
     return max(1, values // max(inputs[:1].numel(), 1))
 
@@ -33,7 +33,7 @@ def as_inputs(x: Any, what: str) -> Tensor:
         return inputs  # images stay 8-bit until their views are drawn
     inputs = inputs.float()
     bad = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    for rows in torch.arange(len(inputs), device=inputs.device).split(rows_at_once(inputs)):
+    for rows in torch.arange(len(inputs), device=inputs.device).split(rows_per_chunk(inputs)):
         bad[rows] = ~torch.isfinite(inputs[rows[0] : rows[-1] + 1]).flatten(1).all(1)
     if bool(bad.any()):
         n = int(bad.sum())
@@ -86,7 +86,7 @@ def in_range(value: float, name: str, least: float, most: float = math.inf, *, a
     return float(value)
 
 
-def at_least(value: Any, least: int, name: str) -> int:
+def whole_number(value: Any, least: int, name: str) -> int:
     """Check that a setting is a whole number of at least `least`."""
     whole = isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and float(value).is_integer())
     if not whole or value < least or value >= 2**63:

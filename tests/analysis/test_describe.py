@@ -12,7 +12,16 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from ltpll.analysis.bound import ambiguity_degree
-from ltpll.analysis.describe import Evidence, ambiguity_bounds, co_occurrence, describe, expected_repetition, judge, pairs, wrong_label_rate
+from ltpll.analysis.describe import (
+    Evidence,
+    ambiguity_bounds,
+    choose_regime,
+    co_occurrence,
+    describe,
+    expected_repetition,
+    pairs,
+    wrong_label_rate,
+)
 from ltpll.analysis.distinct_sets import distinct_sets
 from ltpll.analysis.set_priors import average_prior, em_deviation, em_prior
 from ltpll.candidates import Candidates
@@ -324,7 +333,7 @@ def test_uniform_sets_of_one_size_are_no_sign_of_co_occurrence_since_em_is_right
     ],
 )
 def test_what_is_made_of_the_evidence(speak, error, expected):
-    verdict = judge([Evidence("", 0, 0, 0, one) for one in speak.split(", ")], error)
+    verdict = choose_regime([Evidence("", 0, 0, 0, one) for one in speak.split(", ")], error)
     assert (verdict.regime, verdict.trust, verdict.certainty) == expected
     assert not verdict.because.endswith(".")
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from ltpll.blocks.selection import folded_beta, lowest_in_class, mean_over, partners_among
+from ltpll.blocks.selection import lowest_losses_per_class, masked_mean, mixup_partners, mixup_weights
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -17,7 +17,7 @@ def test_each_class_gives_its_quota_of_lowest_losses(seed):
         members = sorted((i for i in range(40) if labels[i] == k), key=lambda i: (float(losses[i]), i))
         for i in members[: int(quotas[k])]:
             expected[i] = True
-    assert lowest_in_class(losses, labels, quotas).tolist() == expected
+    assert lowest_losses_per_class(losses, labels, quotas).tolist() == expected
 
 
 @pytest.mark.parametrize("n_chosen", [0, 1, 7, 20])
@@ -25,7 +25,7 @@ def test_partners_are_a_permutation_of_the_chosen_and_everyone_else_is_alone(n_c
     g = torch.Generator().manual_seed(n_chosen)
     chosen = torch.zeros(20, dtype=torch.bool)
     chosen[torch.randperm(20, generator=g)[:n_chosen]] = True
-    partner = partners_among(chosen, g)
+    partner = mixup_partners(chosen, g)
     assert sorted(partner[chosen].tolist()) == chosen.nonzero().flatten().tolist()
     assert partner[~chosen].tolist() == (~chosen).nonzero().flatten().tolist()
 
@@ -33,7 +33,7 @@ def test_partners_are_a_permutation_of_the_chosen_and_everyone_else_is_alone(n_c
 def test_every_chosen_example_is_as_likely_a_partner_as_any_other():
     g = torch.Generator().manual_seed(0)
     chosen = torch.tensor([True, False, True, True, False, True])
-    drawn = np.asarray([partners_among(chosen, g).tolist() for _ in range(4000)])
+    drawn = np.asarray([mixup_partners(chosen, g).tolist() for _ in range(4000)])
     counts = np.stack([np.bincount(drawn[:, i], minlength=6) for i in (0, 2, 3, 5)])
     assert not counts[:, [1, 4]].any()
     assert stats.chisquare(counts[:, [0, 2, 3, 5]].ravel()).pvalue > 1e-3
@@ -41,7 +41,7 @@ def test_every_chosen_example_is_as_likely_a_partner_as_any_other():
 
 def test_the_share_follows_a_folded_beta_distribution():
     g = torch.Generator().manual_seed(0)
-    draws = np.asarray([float(folded_beta(4, g)) for _ in range(4000)])
+    draws = np.asarray([float(mixup_weights(4, g)) for _ in range(4000)])
     folded = lambda x: stats.beta(4, 4).cdf(x) - stats.beta(4, 4).cdf(1 - x)  # noqa: E731
     assert draws.min() >= 0.5
     assert stats.kstest(draws, folded).pvalue > 1e-3
@@ -49,8 +49,8 @@ def test_the_share_follows_a_folded_beta_distribution():
 
 def test_a_mean_over_chosen_values_ignores_the_others_even_if_they_are_infinite():
     values = torch.tensor([1.0, torch.inf, 3.0], requires_grad=True)
-    mean = mean_over(values, torch.tensor([True, False, True]))
+    mean = masked_mean(values, torch.tensor([True, False, True]))
     mean.backward()
     assert float(mean.detach()) == 2.0
     assert values.grad.tolist() == [0.5, 0.0, 0.5]
-    assert float(mean_over(values.detach(), torch.zeros(3, dtype=torch.bool))) == 0.0
+    assert float(masked_mean(values.detach(), torch.zeros(3, dtype=torch.bool))) == 0.0

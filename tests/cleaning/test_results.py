@@ -11,10 +11,10 @@ from ltpll.cleaning.results import (
     CleanedTable,
     StoredVotes,
     annotator_columns,
-    chosen_instead,
     class_columns,
     cleaned_columns,
     confusion_pairs,
+    labels_chosen_instead,
 )
 
 CLASSES = ["ant", "bee", "cat", "dog"]
@@ -77,7 +77,7 @@ def test_confusions_are_counted_as_a_loop_counts_them(run):
     expected = Counter((mine, k) for one, mine in zip(sets, cleaned.labels.label.tolist(), strict=True) for k in one if k != mine)
     pairs, counts = confusion_pairs(cleaned)
     assert {tuple(pair): n for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True)} == expected
-    best, times = chosen_instead(cleaned)
+    best, times = labels_chosen_instead(cleaned)
     for k in range(4):
         most = max((n for (_, other), n in expected.items() if other == k), default=0)
         assert times[k] == most

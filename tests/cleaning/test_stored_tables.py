@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fuzz.seeds import own_files
-from ltpll.cleaning.prediction import source_like
+from ltpll.cleaning.prediction import source_for_new_table
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.report.cleaning_page import page_contents, render_cleaning_page
-from ltpll.runs.checksums import MARKER, marker_of
+from ltpll.runs.checksums import MARKER, marker_text
 from support.refusals import refusal
 
 
@@ -27,7 +27,7 @@ def run(tmp_path):
 
 def sealed(run):
     """With the checksums of whatever its files hold now."""
-    (run / MARKER).write_bytes(marker_of(run, [path.name for path in run.iterdir() if path.name != MARKER]))
+    (run / MARKER).write_bytes(marker_text(run, [path.name for path in run.iterdir() if path.name != MARKER]))
     return run
 
 
@@ -137,4 +137,4 @@ def test_a_table_that_would_fill_the_memory_is_not_read(run):
 def test_a_record_that_does_not_say_how_its_table_was_read_is_refused(run, reading):
     change_record(run, "source", "reading", value=reading)
     record = read_cleaned(run).record
-    assert "how its table was read" in refusal(lambda: source_like(record, run / "t.csv", None, None, "stop"))
+    assert "how its table was read" in refusal(lambda: source_for_new_table(record, run / "t.csv", None, None, "stop"))

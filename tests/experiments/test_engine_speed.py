@@ -1,12 +1,12 @@
 import pytest
 
 from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import _forward_flops, bench_engine, random_images
+from ltpll.experiments.engine_speed import _forward_flops, bench_engine, noise_images
 
 
 def test_the_benchmark_measures_every_part_of_a_step_consistently():
     experiment = Experiment("noise", imbalance=2, ambiguity=0.3, width=1, batch_size=8, epochs=100)
-    images = random_images(12, 4, 16)
+    images = noise_images(12, 4, 16)
     found = bench_engine(experiment, device="cpu", engine="eager", images=images, epochs=1, measure_every=1)
     parts = found["milliseconds_per_step"]
     assert set(parts) == {"views", "forward", "backward", "loss", "rebalancer and targets", "optimizer", "evaluation of the test set"}
@@ -21,6 +21,6 @@ def test_the_benchmark_measures_every_part_of_a_step_consistently():
 
 def test_the_cost_of_a_view_is_that_of_a_resnet18_at_32_pixels():
     experiment = Experiment("noise", imbalance=1, ambiguity=0.3, width=64, batch_size=2, epochs=100, method="proden")
-    problem = draw_problem(experiment, random_images(1, 2, 2))
+    problem = draw_problem(experiment, noise_images(1, 2, 2))
     forward = _forward_flops(build_trainer(experiment, problem, device="cpu"), problem)
     assert 3 * forward == pytest.approx(3.34e9, rel=0.01)  # 556 million multiply-adds forward, two operations each, times three

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
-from ltpll.experiments.benchmark import Experiment, experiment_run, train
-from ltpll.experiments.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, reopened, top_accuracies
+from ltpll.experiments.benchmark import Experiment, experiment_run, reopen_trainer, train
+from ltpll.experiments.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, top_accuracies
 from ltpll.runs.run import Run
 from ltpll.runs.schema import Kind
 from support.commands import ltpll
@@ -70,7 +70,7 @@ def test_rows_are_balanced_and_too_many_are_refused():
 
 def test_a_reopened_run_predicts_what_its_record_says(trained):
     _, run = trained
-    trainer = reopened(Run.open(run.folder), coloured_images(), "cpu")
+    trainer = reopen_trainer(Run.open(run.folder), coloured_images(), "cpu")
     assert trainer.epoch == 3
     own = coloured_images()
     predicted = trainer.predict(torch.from_numpy(own.x_test).permute(0, 3, 1, 2))
@@ -126,7 +126,7 @@ def test_a_folder_without_config_or_checkpoint_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"experiment": "own", "data": "cifar10"}')
     assert "it is a run on a table, not a benchmark run" in refusal(opened, InputError)
     (tmp_path / "config.json").write_text('{"experiment": "images", "data": "cifar10"}')
-    assert "no checkpoint" in refusal(lambda: reopened(opened(), coloured_images(), "cpu"), InputError)
+    assert "no checkpoint" in refusal(lambda: reopen_trainer(opened(), coloured_images(), "cpu"), InputError)
 
 
 @pytest.fixture(scope="module")

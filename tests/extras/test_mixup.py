@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ltpll.blocks.selection import folded_beta
+from ltpll.blocks.selection import mixup_weights
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.interfaces import Batch
@@ -22,7 +22,7 @@ def test_inputs_and_targets_are_blended_with_one_share_and_one_partner_for_all_v
     own = EXTRAS["mixup"]().inputs(batch, torch.Generator().manual_seed(3))
     # The same draws, taken from the same generator state, give the truth for each example in a plain loop.
     g = torch.Generator().manual_seed(3)
-    share = folded_beta(4, g)
+    share = mixup_weights(4, g)
     partner = torch.randperm(len(batch.targets), generator=g).tolist()
     for i, j in enumerate(partner):
         for view, mixed in zip(batch.views, own.views, strict=True):

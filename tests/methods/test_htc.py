@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ltpll.blocks.selection import folded_beta, partners_among
+from ltpll.blocks.selection import mixup_partners, mixup_weights
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
@@ -56,7 +56,7 @@ def test_a_step_is_the_published_formula_written_out():
         for k in range(N_CLASSES):
             members = sorted((i for i in range(n) if int(labels[i].argmax()) == k), key=lambda i: losses[i])
             chosen += members[: max(1, math.ceil(n * float(prior[k]) * share))]
-        lam, partner = folded_beta(4, g), partners_among(torch.tensor([i in chosen for i in range(n)]), g)
+        lam, partner = mixup_weights(4, g), mixup_partners(torch.tensor([i in chosen for i in range(n)]), g)
         blends.append((chosen, lam * weak_features + (1 - lam) * weak_features[partner], lam * labels + (1 - lam) * labels[partner]))
     for (chosen, blend, mixed), of, logits, other, labels in (
         (blends[0], p.head, weak, strong, p.targets),

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from ltpll.blocks.selection import folded_beta, partners_among
+from ltpll.blocks.selection import mixup_partners, mixup_weights
 from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
@@ -67,8 +67,8 @@ def test_a_step_is_the_published_formula_written_out():
 
     # Blends: the same draws from a generator in the same state.
     g = torch.Generator().manual_seed(0)
-    lam = folded_beta(4, g)
-    partner = partners_among(torch.tensor([i in chosen for i in range(n)]), g)
+    lam = mixup_weights(4, g)
+    partner = mixup_partners(torch.tensor([i in chosen for i in range(n)]), g)
     blended = p.head(lam * p.outputs.features[0] + (1 - lam) * p.outputs.features[0][partner])
     relied = 0.0
     for i in chosen:

@@ -10,7 +10,7 @@ from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
-from ltpll.runs.recording import record_training, rounded, snapshots
+from ltpll.runs.recording import record_snapshots, record_training, round_floats
 from ltpll.runs.run import Run
 from ltpll.runs.schema import check_record
 from ltpll.training import state as resuming
@@ -162,7 +162,7 @@ def test_seconds_and_speed_come_from_the_epochs(tmp_path):
 
 
 def test_rounding_keeps_structure_and_everything_but_floats():
-    assert rounded({"a": [0.12345678, 1, None, "x"], "b": (True, {"c": 2.0})}) == {
+    assert round_floats({"a": [0.12345678, 1, None, "x"], "b": (True, {"c": 2.0})}) == {
         "a": [0.123457, 1, None, "x"],
         "b": [True, {"c": 2.0}],
     }
@@ -187,10 +187,10 @@ def test_snapshots_are_evenly_spread_and_end_with_the_last():
     history = [
         {"epoch": epoch, "loss": 1.0} | ({"test": {"mean_prediction": [epoch / 100]}} if epoch % 2 == 0 else {}) for epoch in range(1, 41)
     ]
-    kept = snapshots(history, ["test"])
+    kept = record_snapshots(history, ["test"])
     assert kept["epoch"] == [4, 10, 14, 20, 24, 30, 34, 40]
     assert kept["mean_prediction"]["test"] == [[epoch / 100] for epoch in kept["epoch"]]
-    assert snapshots(history[:5], ["test"])["epoch"] == [2, 4]
+    assert record_snapshots(history[:5], ["test"])["epoch"] == [2, 4]
 
 
 def test_a_finished_run_that_has_lost_its_result_gets_the_same_from_its_checkpoint(tmp_path):

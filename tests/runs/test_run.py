@@ -21,7 +21,7 @@ import ltpll
 from ltpll.errors import BusyError, InputWarning
 from ltpll.runs.checksums import damaged_files
 from ltpll.runs.environment import _commit, code_fingerprint, environment
-from ltpll.runs.run import Run, config_hash, finished_in, read_result, results_under
+from ltpll.runs.run import Run, config_hash, finished_runs, read_result, results_under
 from ltpll.runs.schema import Kind
 from support.refusals import refusal
 
@@ -338,11 +338,11 @@ def test_a_run_of_an_earlier_version_without_checksums_is_not_read(tmp_path):
 
 def test_a_damaged_run_counts_as_missing_where_runs_are_collected_and_is_refused_where_they_are_shown(tmp_path):
     run = finished_run(tmp_path)
-    assert [record["key"] for record in finished_in(tmp_path)] == [run.key]
+    assert [record["key"] for record in finished_runs(tmp_path)] == [run.key]
     (run.folder / "result.json").unlink()
-    assert "its file result.json is missing" in refusal(lambda: finished_in(tmp_path))
+    assert "its file result.json is missing" in refusal(lambda: finished_runs(tmp_path))
     with pytest.warns(InputWarning, match="its file result.json is missing"):
-        assert finished_in(tmp_path, skip_damaged=True) == []
+        assert finished_runs(tmp_path, skip_damaged=True) == []
 
 
 @pytest.mark.parametrize(("name", "advice"), [("", "delete the folder"), ("mine", "--fresh")])
@@ -400,7 +400,7 @@ def test_a_finished_run_is_opened_whatever_its_folder_is_called(tmp_path, folder
     assert opened.done
     assert opened.result() == expected == read_result(place) == read_result(place / "result.json")
     assert [record["loss"] for record in opened.records()] == [0.5, 0.25]
-    assert [record["key"] for record in finished_in(place.parent)] == [run.key]
+    assert [record["key"] for record in finished_runs(place.parent)] == [run.key]
 
 
 def test_the_folder_of_a_run_is_opened_from_within(tmp_path, monkeypatch):
@@ -458,7 +458,7 @@ def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_pa
         run = Run(tmp_path, config)
         run.start()
         run.finish({})
-        for read in (run.result, lambda run=run: read_result(run.folder), lambda: finished_in(tmp_path)):
+        for read in (run.result, lambda run=run: read_result(run.folder), lambda: finished_runs(tmp_path)):
             assert lacking in refusal(read)
         run.forget()
     other = Run(tmp_path, {"mine": 1})  # of a program that we do not know

@@ -6,7 +6,7 @@ import pytest
 
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
-from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress, in_words
+from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
 from support.toy_training import toy, trainer
 
 
@@ -91,11 +91,6 @@ def test_progress_prints_no_more_often_than_it_was_asked_to(monkeypatch):
         progress.update(epoch)
     assert len(lines) == 10
     assert lines[-1].startswith("epoch 100/100")
-
-
-@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (119, "119 s"), (121, "2 min"), (7199, "120 min"), (9000, "2.5 h")])
-def test_durations_have_a_fitting_unit(seconds, words):
-    assert in_words(seconds) == words
 
 
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"min_seconds": -1.0}, {"min_seconds": math.nan}])

@@ -12,7 +12,7 @@ from ltpll.methods.proden import PRODEN
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import read_checkpoint
-from ltpll.training.nonfinite import SkipNonFinite, StopOnNonFinite, all_finite, finite_throughout, rows_not_finite
+from ltpll.training.nonfinite import SkipNonFinite, StopOnNonFinite, _rows_not_finite, all_finite, record_is_finite
 from support.refusals import refusal
 from support.toy_training import assert_same, classifier, everything, toy, trainer
 
@@ -26,7 +26,7 @@ def test_rows_with_a_number_that_is_not_finite_are_found_and_large_ones_are_not(
     parts[part][2, 1] = value
     copies = [each.clone() for each in parts]
     expected = [not all(math.isfinite(v) for part in parts for v in part[row].tolist()) for row in range(5)]
-    assert rows_not_finite(parts).tolist() == expected
+    assert _rows_not_finite(parts).tolist() == expected
     for each, copy in zip(parts, copies, strict=True):
         torch.testing.assert_close(each, copy, equal_nan=True, rtol=0, atol=0)  # they are only looked at
 
@@ -42,7 +42,7 @@ def test_tensors_are_finite_only_if_every_number_is(value):
 @pytest.mark.parametrize("value", [*BAD, 1.0])
 def test_a_record_is_finite_only_if_every_number_in_it_is(value):
     record = {"epoch": 3, "test": {"accuracy": 0.5, "top5": None, "per_class": [0.1, (2, [value])]}, "name": "nan"}
-    assert finite_throughout(record) == math.isfinite(value)
+    assert record_is_finite(record) == math.isfinite(value)
 
 
 def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():

@@ -34,7 +34,7 @@ def generator():
 def test_resampled_crops_equal_matrix_products_within_a_level_of_rounding(size):
     x = images(12, size)
     box = resize.resized_crop(12, size, DEVICE, generator())
-    ours, theirs = kernels.resample(x, box).int(), resize.resample(x, box).int()
+    ours, theirs = kernels.resample_on_gpu(x, box).int(), resize.resample(x, box).int()
     assert (ours - theirs).abs().max() <= 1
     assert (ours != theirs).float().mean() < 0.002
 
@@ -43,14 +43,14 @@ def test_resampled_crops_equal_matrix_products_within_a_level_of_rounding(size):
 def test_padded_crops_are_the_same(size):
     x = images(12, size)
     box = resize.padded_crop(12, size, DEVICE, generator())
-    torch.testing.assert_close(kernels.shift(x, box), resize.shift(x, box), rtol=0, atol=0)
+    torch.testing.assert_close(kernels.shift_on_gpu(x, box), resize.shift(x, box), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_colours_are_the_same_within_a_level_of_rounding(size):
     x = images(12, size).contiguous()
     drawn = colours.random_colours(12, DEVICE, generator(), grey_rate=0.2)
-    ours, theirs = kernels.recolour(x, drawn).int(), colours.recolour(x, drawn).int()
+    ours, theirs = kernels.recolour_on_gpu(x, drawn).int(), colours.recolour(x, drawn).int()
     assert (ours - theirs).abs().max() <= 2
     assert (ours != theirs).float().mean() < 0.002
 
@@ -63,13 +63,13 @@ def test_an_operation_is_the_same(operation, size):
     drawn = operations.random_operations(1, 400, DEVICE, generator())
     chosen = (drawn.which[0] == number).nonzero().flatten()[:4]
     drawn = operations.Operations(drawn.which[:, chosen], drawn.magnitude[:, chosen])
-    torch.testing.assert_close(kernels.operate(x, drawn), operations.operate(x, drawn), rtol=0, atol=0)
+    torch.testing.assert_close(kernels.operate_on_gpu(x, drawn), operations.operate(x, drawn), rtol=0, atol=0)
 
 
 def test_rounds_of_operations_follow_one_another():
     x = images(16, (16, 16)).contiguous()
     drawn = operations.random_operations(3, 16, DEVICE, generator())
-    torch.testing.assert_close(kernels.operate(x, drawn), operations.operate(x, drawn), rtol=0, atol=0)
+    torch.testing.assert_close(kernels.operate_on_gpu(x, drawn), operations.operate(x, drawn), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
@@ -80,10 +80,10 @@ def test_holes_and_normalising_are_the_same(layout):
     for given in (hole, None):
         expected = (x if given is None else cut_out(x, given)).float()
         expected = expected * torch.tensor(scale, device=DEVICE).view(3, 1, 1) + torch.tensor(offset, device=DEVICE).view(3, 1, 1)
-        out = kernels.cut_out_and_normalise(x, given, scale, offset, torch.float32, layout)
+        out = kernels.cut_out_and_normalise_on_gpu(x, given, scale, offset, torch.float32, layout)
         assert out.is_contiguous(memory_format=layout)
         torch.testing.assert_close(out, expected)
-        low = kernels.cut_out_and_normalise(x, given, scale, offset, torch.bfloat16, layout)
+        low = kernels.cut_out_and_normalise_on_gpu(x, given, scale, offset, torch.bfloat16, layout)
         torch.testing.assert_close(low, expected.to(torch.bfloat16), atol=0.01, rtol=0.01)
 
 

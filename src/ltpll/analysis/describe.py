@@ -153,7 +153,7 @@ def describe(candidates: Candidates, labels: Sequence[int] | None = None, *, mos
         recurring=float(sets.counts[sets.counts > 1].sum()) / n,
         recurring_if_independent=recurring,
         evidence=evidence,
-        verdict=judge(evidence, em.random_error, all_known=bool((sets.sizes == 1).all())),
+        verdict=choose_regime(evidence, em.random_error, all_known=bool((sets.sizes == 1).all())),
         em=em,
         em_gap=gap,
         average=_estimate(sets, average_prior(sets), truth),
@@ -298,7 +298,7 @@ def _surplus(found: Pairs) -> Evidence:
     return Evidence("pairs above chance", found.n_above, 0.0, 0.0, "not independent" if found.n_above else "independent")
 
 
-def judge(evidence: Sequence[Evidence], random_error: float | None, *, all_known: bool = False) -> Verdict:
+def choose_regime(evidence: Sequence[Evidence], random_error: float | None, *, all_known: bool = False) -> Verdict:
     """Distinct sets and the fit decide; sizes and pairs only lower the certainty, since EM is correct for uniform sets of any size."""
     if all_known:
         return Verdict("known", "average", "sure", "every set has a single label, so both estimates equal the class counts")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def lowest_in_class(losses: Tensor, labels: Tensor, quotas: Tensor) -> Tensor:
+def lowest_losses_per_class(losses: Tensor, labels: Tensor, quotas: Tensor) -> Tensor:
     """Which examples, (batch,), have one of the `quotas[k]` lowest losses among those with label k; the earlier one wins a tie."""
     order = torch.arange(len(losses), device=losses.device)
     same = labels[:, None] == labels[None, :]
@@ -15,7 +15,7 @@ def lowest_in_class(losses: Tensor, labels: Tensor, quotas: Tensor) -> Tensor:
     return before < quotas[labels]
 
 
-def partners_among(chosen: Tensor, generator: torch.Generator) -> Tensor:
+def mixup_partners(chosen: Tensor, generator: torch.Generator) -> Tensor:
     """A random partner for each chosen example, by a permutation of the chosen ones; all others are their own partners."""
     everyone = torch.arange(len(chosen), device=chosen.device)
     draws = torch.rand(len(chosen), generator=generator, device=chosen.device)
@@ -25,7 +25,7 @@ def partners_among(chosen: Tensor, generator: torch.Generator) -> Tensor:
     return torch.where(chosen, shuffled[place.clamp_min(0)], everyone)
 
 
-def folded_beta(alpha: int, generator: torch.Generator) -> Tensor:
+def mixup_weights(alpha: int, generator: torch.Generator) -> Tensor:
     """max(λ, 1 − λ) with λ ~ Beta(α, α): the share of the first example in a blend."""
     # The median of 2α − 1 uniform numbers has this distribution; torch's Beta does not take a generator.
     share = torch.rand(2 * alpha - 1, generator=generator, device=generator.device).median()
@@ -37,6 +37,6 @@ def blend(values: Tensor, partner: Tensor, share: Tensor) -> Tensor:
     return share * values + (1 - share) * values[partner]
 
 
-def mean_over(values: Tensor, chosen: Tensor) -> Tensor:
+def masked_mean(values: Tensor, chosen: Tensor) -> Tensor:
     """The mean of the chosen values; 0 if none are chosen."""
     return torch.where(chosen, values, 0.0).sum() / chosen.sum().clamp_min(1)

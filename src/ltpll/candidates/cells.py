@@ -37,7 +37,7 @@ def row_at(position: int, indptr: npt.NDArray[Any]) -> int:
     return int(np.searchsorted(indptr, position, side="right") - 1)
 
 
-def number_names(
+def names_to_numbers(
     indptr: npt.NDArray[Any], codes: npt.NDArray[Any], names: Sequence[Any], classes: Sequence[Hashable], row: RowName
 ) -> FlatSets:
     """Turn positions in `names` into positions in `classes`."""
@@ -46,11 +46,11 @@ def number_names(
     unknown = np.flatnonzero(numbers < 0)
     if len(unknown):
         first = int(unknown[0])
-        raise InputError(f"{row(row_at(first, indptr))} has the candidate {unknown_class(names[codes[first]], classes)}.")
+        raise InputError(f"{row(row_at(first, indptr))} has the candidate {unknown_class_error(names[codes[first]], classes)}.")
     return FlatSets(indptr, numbers, len(classes), tuple(classes))
 
 
-def unknown_class(name: Any, classes: Sequence[Any]) -> str:
+def unknown_class_error(name: Any, classes: Sequence[Any]) -> str:
     """The end of a sentence about a name that is not one of the classes."""
     guess = get_close_matches(str(name), [str(known) for known in classes], n=1)
     hint = f" (did you mean {shown(guess[0])}?)" if guess else ""
@@ -61,7 +61,7 @@ def unknown_class(name: Any, classes: Sequence[Any]) -> str:
 # ---- one cell ---------------------------------------------------------------------------------------------------------
 
 
-def cell_names(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> list[str]:
+def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> list[str]:
     """The names in the cell of row i; `TextSets.add_cells` does the same for many cells at once."""
     cell = cell.strip()
     if not (cell.startswith("[") and cell.endswith("]")):
@@ -76,7 +76,7 @@ def cell_names(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> l
     return [label.strip() if isinstance(label, str) else str(int(label) if label == label // 1 else label) for label in labels]
 
 
-def holds_set(cell: str) -> bool:
+def cell_holds_set(cell: str) -> bool:
     """Whether a cell is written as a set rather than as a single name; `[0, 10]` may be an interval that is a class."""
     if SEPARATOR in cell or not cell.lstrip().startswith("["):
         return SEPARATOR in cell
@@ -163,7 +163,7 @@ class TextSets(CollectedSets):
             self.add_lists(parts.flatten(), pc.list_value_length(parts).to_numpy())
             return
         rows = cells.to_pylist()
-        found = _json_lists(rows) or [cell_names(cell, self.separator, first + i, self.row) for i, cell in enumerate(rows)]
+        found = _json_lists(rows) or [parse_cell(cell, self.separator, first + i, self.row) for i, cell in enumerate(rows)]
         sizes = np.asarray([len(names) for names in found])
         self._has_lists = True
         self.add_lists(
@@ -187,7 +187,7 @@ class TextSets(CollectedSets):
             self._check_separator(indptr, codes, set(classes or ()))
         names = self.names.names
         chosen = order([name for name in names if name]) if classes is None else classes
-        return number_names(indptr, codes, names, chosen, self.row)
+        return names_to_numbers(indptr, codes, names, chosen, self.row)
 
     def _check_separator(self, indptr: npt.NDArray[Any], codes: npt.NDArray[Any], classes: set[str]) -> None:
         """Refuse cells such as `cat;dog` that were probably meant to be split, and warn about cells that may have been.

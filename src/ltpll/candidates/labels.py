@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import holds_set
+from ltpll.candidates.cells import cell_holds_set
 from ltpll.errors import InputError, shown
 
 COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
@@ -54,7 +54,7 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None) -> Labels:
     is_text = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"
     rows = y.tolist() if module == "pandas" or is_text else y if isinstance(y, (list, tuple)) else ()
     known = set(classes or ())
-    if any(isinstance(row, COLLECTIONS) or (isinstance(row, str) and row not in known and holds_set(row)) for row in rows):
+    if any(isinstance(row, COLLECTIONS) or (isinstance(row, str) and row not in known and cell_holds_set(row)) for row in rows):
         return _with_names(y if module == "pandas" else rows, classes)
     array = np.asarray(rows if module == "pandas" else y)
     if array.ndim == 2:

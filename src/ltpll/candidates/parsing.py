@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ltpll.candidates.cells import PLAIN_ROW, FlatSets, TextSets, as_texts, cell_names, number_names, row_at
+from ltpll.candidates.cells import PLAIN_ROW, FlatSets, TextSets, as_texts, names_to_numbers, parse_cell, row_at
 from ltpll.errors import InputError, shown
 
 CLASS_LIMIT = 1_000_000  # a number in a small file can ask for billions
@@ -29,7 +29,7 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
     n_rows, n_columns = matrix.shape
     if n_classes is not None and n_classes != n_columns:
         raise InputError(f"n_classes is {n_classes}, but the candidate matrix has {n_columns} columns: give only one of the two.")
-    names = None if classes is None else distinct_names(classes)
+    names = None if classes is None else check_class_names(classes)
     if names is not None and len(names) != n_columns:
         raise InputError(f"There are {len(names)} class names for {n_columns} columns of the candidate matrix: give one name per column.")
     if hasattr(matrix, "tocsr"):
@@ -70,26 +70,26 @@ def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | 
             "use names everywhere, or give the list of classes."
         )
     codes = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-    names = tuple(sorted(codes)) if classes is None else distinct_names(classes)
+    names = tuple(sorted(codes)) if classes is None else check_class_names(classes)
     flat = np.fromiter(map(codes.__getitem__, labels), dtype=np.int64, count=len(labels))
-    return _checked(number_names(indptr, flat, list(codes), names, PLAIN_ROW), n_classes)
+    return _checked(names_to_numbers(indptr, flat, list(codes), names, PLAIN_ROW), n_classes)
 
 
 def read_cells(cells: Sequence[Any], separator: str, classes: Sequence[Hashable] | None, n_classes: int | None) -> FlatSets:
     """Read one string such as `cat|dog` per row; a row may also be a collection of names."""
     sets = TextSets(separator)
-    missing = next((i for i, cell in enumerate(cells) if is_missing(cell)), None)
+    missing = next((i for i, cell in enumerate(cells) if is_missing_value(cell)), None)
     if missing is not None:
-        raise InputError(no_candidates(f"Row {missing}"))
+        raise InputError(no_candidates_error(f"Row {missing}"))
     if not cells or not all(isinstance(cell, str) for cell in cells):
-        rows = [cell_names(cell, separator, i) if isinstance(cell, str) else cell for i, cell in enumerate(cells)]
+        rows = [parse_cell(cell, separator, i) if isinstance(cell, str) else cell for i, cell in enumerate(cells)]
         return read_sets(rows, classes, n_classes)
     for first in range(0, len(cells), CELLS_AT_ONCE):
         sets.add_cells(as_texts(cells[first : first + CELLS_AT_ONCE], range(first, len(cells))), first)
-    return _checked(sets.flat(None if classes is None else distinct_names(classes)), n_classes)
+    return _checked(sets.flat(None if classes is None else check_class_names(classes)), n_classes)
 
 
-def is_missing(cell: Any) -> bool:
+def is_missing_value(cell: Any) -> bool:
     return cell is None or (isinstance(cell, float) and cell != cell)
 
 
@@ -106,7 +106,7 @@ def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
         raise InputError(f"Row {i} is {shown(row)}, not a set or list of labels: a known label is a list of one.") from None
 
 
-def no_candidates(row: str, n: int = 1) -> str:
+def no_candidates_error(row: str, n: int = 1) -> str:
     more = f" ({n} such rows)" if n > 1 else ""
     return f"{row} has no candidate label{more}: drop the row, or list every class if nothing is known about it."
 
@@ -121,7 +121,7 @@ def _check_binary(values: npt.NDArray[Any], row_of: Callable[[int], int]) -> Non
         )
 
 
-def distinct_names(classes: Sequence[Any]) -> tuple[Any, ...]:
+def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
     """The class names as a tuple, refused if one occurs twice."""
     names = tuple(classes)
     if len(set(names)) != len(names):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
-from ltpll.candidates.parsing import CLASS_LIMIT, is_missing, no_candidates, read_cells, read_matrix, read_sets
+from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, no_candidates_error, read_cells, read_matrix, read_sets
 from ltpll.errors import InputError, InputWarning, shown
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Candidates:
             raise InputError("There are no rows: candidates need at least one example.")
         empty = np.flatnonzero(np.diff(indptr) == 0)
         if len(empty):
-            raise InputError(no_candidates(row(int(empty[0])), len(empty)))
+            raise InputError(no_candidates_error(row(int(empty[0])), len(empty)))
         wrong = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
         if len(wrong):
             raise InputError(
@@ -381,4 +381,4 @@ class Candidates:
 
 def _all_strings(cells: Sequence[Any]) -> bool:
     """Whether there are strings, and nothing else but missing values."""
-    return any(isinstance(cell, str) for cell in cells) and all(isinstance(cell, str) or is_missing(cell) for cell in cells)
+    return any(isinstance(cell, str) for cell in cells) and all(isinstance(cell, str) or is_missing_value(cell) for cell in cells)

@@ -15,9 +15,10 @@ from ltpll.candidates import Candidates
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
 from ltpll.data.readers.pictures import read_pictures
-from ltpll.data.readers.streaming import TABLE_SUFFIXES, listed
+from ltpll.data.readers.streaming import TABLE_SUFFIXES
 from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError, shown
+from ltpll.formatting import format_names
 from ltpll.validation import as_inputs
 
 TRAINING, HELD_OUT = ("train", "training"), ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
@@ -149,7 +150,7 @@ def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[n
         rows = np.asarray([position.get(name, -1) for name in table.ids.tolist()])
         missing = np.flatnonzero(rows < 0)
         if len(missing):
-            names = listed([str(table.ids[i]) for i in missing])
+            names = format_names([str(table.ids[i]) for i in missing])
             raise InputError(f"{path} lacks the features of {len(missing)} of {len(table)} examples ({names}): add rows with these ids.")
         return as_inputs(other.features[rows], "given").numpy(), other.feature_names, other.left_out
     array = _array(path)
@@ -168,7 +169,7 @@ def _array(path: Path) -> npt.NDArray[Any]:
 
     def choose(names: Sequence[str]) -> str:
         if len(names) != 1 and "features" not in names:
-            raise InputError(f"{path} holds the arrays {listed(names)}: call the one to train on 'features'.")
+            raise InputError(f"{path} holds the arrays {format_names(names)}: call the one to train on 'features'.")
         return "features" if "features" in names else names[0]
 
     return read_array(path, choose)

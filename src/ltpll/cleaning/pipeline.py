@@ -19,7 +19,7 @@ from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
-from ltpll.runs.recording import CHECKPOINT_SECONDS, circumstances, locked_for_training, rounded, train_logged
+from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, round_floats, train_logged, training_conditions
 from ltpll.runs.run import Record, Run
 from ltpll.training.callbacks import Progress
 from ltpll.training.compatibility import check_data
@@ -182,14 +182,14 @@ def train_table_run(
             store_pictures(run.folder, source.images, examples.table, cleaned)
         run.finish(
             {
-                **circumstances(run, trainer),
+                **training_conditions(run, trainer),
                 "processes": trainer.world.size,
                 "classes": [str(name) for name in examples.candidates.classes],
-                "class_prior": rounded(classifier.class_prior_.tolist()),
+                "class_prior": round_floats(classifier.class_prior_.tolist()),
                 "rows": {"all": len(examples), "trained": len(trained), "held_out": len(held_out)},
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
-                "last": rounded(trainer.history[-1]),
+                "last": round_floats(trainer.history[-1]),
                 "curves": _curves(trainer.history),
             }
         )
@@ -239,5 +239,5 @@ def _curves(history: list[Record]) -> Record:
                 columns[name] = [record["test"][name] for record in measured]
         if all("target_recovery" in record for record in measured):
             columns["target_recovery"] = [record["target_recovery"] for record in measured]
-    compact: Record = rounded(columns)
+    compact: Record = round_floats(columns)
     return compact

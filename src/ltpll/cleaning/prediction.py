@@ -11,7 +11,7 @@ import torch
 
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.pipeline import CLASSIFIER
-from ltpll.cleaning.results import Columns, rounded
+from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.cleaning.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.data.readers.tables import Reading
 from ltpll.errors import InputError
@@ -20,7 +20,7 @@ from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 
 
-def source_like(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
+def source_for_new_table(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
     """A source of new examples that are read in the same way, and with the same classes, as the examples of the run with this record."""
     before = record["source"]
     if (images is None) != (before["images"] is None):
@@ -63,7 +63,7 @@ def prediction_columns(run: Path, record: Record, examples: Examples, *, probabi
     Args:
         run: The run folder.
         record: The record of the run.
-        examples: The new examples, read from `source_like`.
+        examples: The new examples, read from `source_for_new_table`.
         probabilities: Whether to add a column of probabilities for each class.
         device: "cpu", "cuda" or "auto".
 
@@ -89,14 +89,14 @@ def prediction_columns(run: Path, record: Record, examples: Examples, *, probabi
         columns["path"] = examples.table.paths
     columns |= {
         "label": names[numbers[:, 0]],
-        "confidence": rounded(shares[:, 0]),
+        "confidence": rounded_column(shares[:, 0]),
         "runner_up": names[numbers[:, 1]],
-        "margin": rounded(shares[:, 0] - shares[:, 1]),
+        "margin": rounded_column(shares[:, 0] - shares[:, 1]),
     }
     if sets is not None:
         columns |= {"in_set": inside == numbers[:, 0], "label_in_set": names[inside]}
     if probabilities:
-        columns |= {f"p({name})": rounded(every[:, c]) for c, name in enumerate(names.tolist())}
+        columns |= {f"p({name})": rounded_column(every[:, c]) for c, name in enumerate(names.tolist())}
     return columns
 
 

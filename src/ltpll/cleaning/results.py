@@ -98,7 +98,7 @@ class CleanedTable:
         return [separator.join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
 
 
-def sets_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
+def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
     """The candidate sets of a table, and the true labels if all of them are known."""
     from ltpll.candidates import Candidates  # imports torch, which reports do without
 
@@ -135,13 +135,13 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
     columns |= {
         "candidates": table.sets(separator),
         "label": names[cleaned.label],
-        "confidence": rounded(cleaned.confidence),
+        "confidence": rounded_column(cleaned.confidence),
         "runner_up": _where(~alone, names[cleaned.runner_up]),
-        "margin": rounded(cleaned.margin),
+        "margin": rounded_column(cleaned.margin),
         "set_size": table.sizes,
         "issue": issue,
         "suggestion": _where(issue, names[cleaned.outside]),
-        "suspicion": rounded(cleaned.suspicion),
+        "suspicion": rounded_column(cleaned.suspicion),
         "judged_by": cleaned.judged_by,
     }
     if any(label is not None for label in table.true.tolist()):
@@ -158,22 +158,22 @@ def class_columns(table: CleanedTable) -> Columns:
     candidate = np.bincount(table.candidates, minlength=n)
     chosen = np.bincount(cleaned.label, minlength=n)
     confidence = np.bincount(cleaned.label, weights=cleaned.confidence, minlength=n)
-    instead, times = chosen_instead(table)
+    instead, times = labels_chosen_instead(table)
     with np.errstate(invalid="ignore", divide="ignore"):
         return {
             "class": table.classes,
-            "estimated_prior": rounded(np.asarray(table.record["class_prior"])),
+            "estimated_prior": rounded_column(np.asarray(table.record["class_prior"])),
             "candidate_in": candidate,
             "label_of": chosen,
-            "distractor_rate": rounded(1 - chosen / candidate),
-            "mean_confidence": rounded(confidence / chosen),
+            "distractor_rate": rounded_column(1 - chosen / candidate),
+            "mean_confidence": rounded_column(confidence / chosen),
             "suggested_for": np.bincount(cleaned.outside[cleaned.issue], minlength=n),
             "most_often_instead": [None if other < 0 else table.classes[other] for other in instead.tolist()],
             "times_instead": times,
         }
 
 
-def chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
+def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
     """For each class, the label most often chosen from sets that hold it (−1: no other is ever chosen), and how often."""
     n = len(table.classes)
     pairs, counts = confusion_pairs(table)
@@ -220,8 +220,8 @@ def annotator_columns(table: CleanedTable) -> Columns:
         "annotator": names,
         "examples": np.bincount(annotator, minlength=len(names)),
         "labels": np.bincount(who, minlength=len(names)),
-        "agreement": rounded(mean(agrees, np.ones(len(pairs), dtype=bool))),
-        "shared_with_others": rounded(mean(shared, labelled_by_others)),
+        "agreement": rounded_column(mean(agrees, np.ones(len(pairs), dtype=bool))),
+        "shared_with_others": rounded_column(mean(shared, labelled_by_others)),
     }
 
 
@@ -232,5 +232,5 @@ def _where(chosen: Flags, values: npt.NDArray[np.object_]) -> npt.NDArray[np.obj
     return kept
 
 
-def rounded(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def rounded_column(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values.astype(np.float64).round(4)

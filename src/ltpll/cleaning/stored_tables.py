@@ -16,7 +16,7 @@ from ltpll.data.writers import write_table
 from ltpll.errors import InputError, first_line
 from ltpll.runs.checksums import checksums, read_checked, unreadable_run
 from ltpll.runs.run import Run
-from ltpll.runs.schema import Kind, is_whole
+from ltpll.runs.schema import Kind, is_whole_number
 
 if TYPE_CHECKING:
     from ltpll.data.readers.tables import LabelTable
@@ -155,14 +155,14 @@ def _check(table: CleanedTable) -> None:
         raise ValueError("some examples have no id")
     if not all(text is None or isinstance(text, str) for column in optional for text in column.tolist()):
         raise ValueError("its paths or splits are not text")
-    if not all(label is None or (is_whole(label) and 0 <= label < n_classes) for label in table.true.tolist()):
+    if not all(label is None or (is_whole_number(label) and 0 <= label < n_classes) for label in table.true.tolist()):
         raise ValueError("its true labels are not classes")
     if table.votes is not None:
         _check_range(table.votes.rows, 0, n, "row")
         _check_range(table.votes.labels, 0, n_classes, "label")
         if not len(table.votes.rows) or not all(isinstance(name, str) for name in table.votes.annotators.tolist()):
             raise ValueError("its votes have no annotators")
-    if not all(is_whole(row) and isinstance(picture, bytes) for row, picture in table.pictures.items()):
+    if not all(is_whole_number(row) and isinstance(picture, bytes) for row, picture in table.pictures.items()):
         raise ValueError("its pictures are not stored as bytes")
 
 

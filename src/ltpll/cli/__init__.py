@@ -16,13 +16,15 @@ from ltpll.cli.bound import bound
 from ltpll.cli.clean import clean
 from ltpll.cli.console import console, print_error, print_note
 from ltpll.cli.data import app as data_commands
+from ltpll.cli.demo import demo
 from ltpll.cli.export import export
+from ltpll.cli.list_parts import list_parts
 from ltpll.cli.options import ExperimentCommand
 from ltpll.cli.predict import predict
 from ltpll.cli.probe import probe, tsne
 from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
-from ltpll.cli.studies import demo, list_parts, toy
+from ltpll.cli.toy import toy
 from ltpll.cli.train import TrainCommand, train
 from ltpll.errors import InputError, InputWarning
 from ltpll.training.signals import Terminated, exit_on_sigterm

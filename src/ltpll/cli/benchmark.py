@@ -12,7 +12,7 @@ from ltpll.cli.config_file import read_config
 from ltpll.cli.console import console, print_line
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError
-from ltpll.registry import unknown_name
+from ltpll.registry import unknown_name_error
 from ltpll.runs.run import Record, Run
 from ltpll.runs.schema import check_record
 
@@ -94,7 +94,7 @@ def _image_set(name: Any) -> str:
     if name not in IMAGE_SETS and Path(name).expanduser().is_file():
         raise InputError(f"{name} is a file, and `ltpll benchmark` is for image sets ({', '.join(IMAGE_SETS)}): use `ltpll train {name}`.")
     if name not in IMAGE_SETS:
-        raise unknown_name("image set", name, IMAGE_SETS)
+        raise unknown_name_error("image set", name, IMAGE_SETS)
     return str(name)
 
 

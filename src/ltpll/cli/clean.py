@@ -22,9 +22,9 @@ def clean(
     """
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.data.writers import check_output, write_table
+    from ltpll.data.writers import check_output_table, write_table
 
-    check_output(out)
+    check_output_table(out)
     cleaned = read_cleaned(run)
     beside = {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("classes", "annotators")}
     check_outputs([out, *beside.values()], {"the table of the run": Path(cleaned.record["source"]["table"])})

@@ -47,7 +47,7 @@ def prepare(
 
 
 @app.command("list")
-def list_sets(
+def data_list(
     root: DataRoot = None,
     verify: Annotated[bool, data_option("--verify", help="Verify the checksum of every file.")] = False,
 ) -> None:

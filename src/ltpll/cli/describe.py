@@ -41,7 +41,7 @@ def describe(
     `ltpll benchmark` does.
     """
     from ltpll.analysis.describe import describe as describe_sets
-    from ltpll.cleaning.results import sets_of
+    from ltpll.cleaning.results import candidates_of
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.benchmarks.image_sets import IMAGE_SETS
     from ltpll.data.readers.tables import Reading, read_candidates
@@ -61,7 +61,7 @@ def describe(
     labels: list[int] | None = None
     config = {"experiment": "images", "data": source, **settings} if source in IMAGE_SETS else read_result(path)["config"] if is_run else {}
     if config.get("experiment") == "own":
-        candidates, labels = sets_of(read_cleaned(path if path.is_dir() else path.parent))
+        candidates, labels = candidates_of(read_cleaned(path if path.is_dir() else path.parent))
     elif config:
         drawn = redraw_candidates(config, root)
         candidates, labels = drawn.candidates, drawn.labels

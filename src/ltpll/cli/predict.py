@@ -9,7 +9,7 @@ import typer
 
 from ltpll.cli.console import print_line
 from ltpll.cli.options import Device, OwnRun, data_option, output_option
-from ltpll.cli.tables import check_outputs, read_table_of
+from ltpll.cli.tables import check_outputs, read_source
 
 
 def predict(
@@ -23,14 +23,14 @@ def predict(
     device: Device = "auto",
 ) -> None:
     """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of the table."""
-    from ltpll.cleaning.prediction import prediction_columns, source_like
-    from ltpll.data.writers import check_output, write_table
+    from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
+    from ltpll.data.writers import check_output_table, write_table
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
 
-    check_output(out)
+    check_output_table(out)
     check_outputs([out], {"the table to predict": table, "the file of features": features})
     record = Run.open(run, Kind.TABLE).result()
-    examples = read_table_of(source_like(record, table, images, features, on_error), needs_candidates=False)
+    examples = read_source(source_for_new_table(record, table, images, features, on_error), needs_candidates=False)
     write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device))
     print_line(f"Wrote {len(examples):,} predictions to {out}")

@@ -31,8 +31,8 @@ def probe(
     from rich.table import Table
 
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.benchmark import Experiment
-    from ltpll.experiments.probe import ProbeRecipe, reopened, write_probe
+    from ltpll.experiments.benchmark import Experiment, reopen_trainer
+    from ltpll.experiments.probe import ProbeRecipe, write_probe
     from ltpll.experiments.probe import probe as probe_features
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
@@ -41,7 +41,7 @@ def probe(
     sizes = [_parse_shots(word) for word in shots.split()]
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
-    trainer = reopened(run, images, str(chosen_device(device)))
+    trainer = reopen_trainer(run, images, str(chosen_device(device)))
     columns = (TextColumn("linear classifiers"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=epochs * len(sizes))
@@ -69,9 +69,8 @@ def tsne(
 ) -> None:
     """Draw a t-SNE plot of the features of test examples, coloured by class."""
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.benchmark import Experiment
+    from ltpll.experiments.benchmark import Experiment, reopen_trainer
     from ltpll.experiments.plotting import require_matplotlib
-    from ltpll.experiments.probe import reopened
     from ltpll.experiments.tsne import draw_tsne
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
@@ -81,7 +80,7 @@ def tsne(
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
     path = out or run.folder / "tsne.png"
-    draw_tsne(reopened(run, images, str(chosen_device(device))), images, path, most=most, seed=seed)
+    draw_tsne(reopen_trainer(run, images, str(chosen_device(device))), images, path, most=most, seed=seed)
     print_line(f"Picture: {path.resolve()}")
 
 

@@ -9,8 +9,8 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
-from ltpll.runs.run import Record, Run, check_not_of_run, finished_in, read_result
-from ltpll.runs.schema import Kind, check_record, kind_of
+from ltpll.runs.run import Record, Run, check_not_of_run, finished_runs, read_result
+from ltpll.runs.schema import Kind, check_record, kind_of_run
 
 Option = typer.Option
 
@@ -47,13 +47,13 @@ def report(
 
 
 def _is_table_run(path: Path) -> bool:
-    return (path / "config.json").exists() and kind_of(Run.open(path).config) is Kind.TABLE
+    return (path / "config.json").exists() and kind_of_run(Run.open(path).config) is Kind.TABLE
 
 
 def _records(path: Path) -> list[Record]:
     if not path.is_dir() or (path / "config.json").exists():
         return [read_result(path)]
-    found = finished_in(path)
+    found = finished_runs(path)
     if not found:
         raise InputError(f"There are no finished runs in {path}: give a run folder, or a folder of runs.")
     return found

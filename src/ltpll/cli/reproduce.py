@@ -13,6 +13,7 @@ from rich.table import Table
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import DataRoot, Device, hardware_option, output_option, training_option
 from ltpll.errors import InputError
+from ltpll.formatting import format_duration
 from ltpll.runs.run import Run
 
 
@@ -46,7 +47,7 @@ def reproduce(
     from ltpll.experiments.paper.catalog import ITEMS, find_item
     from ltpll.experiments.paper.duration import Pace
     from ltpll.experiments.paper.figures import PLOTTERS
-    from ltpll.experiments.paper.grid import Finished, experiments, parse_choice
+    from ltpll.experiments.paper.grid import Finished, experiments, parse_settings
     from ltpll.experiments.plotting import require_matplotlib
     from ltpll.runs.environment import environment
     from ltpll.validation import chosen_device
@@ -54,7 +55,7 @@ def reproduce(
     if launcher not in ("local", "ray"):
         raise InputError(f"There is no launcher {launcher!r}: choose local or ray.")
     place = str(chosen_device(device))
-    changes = parse_choice(" ".join(change or ()))
+    changes = parse_settings(" ".join(change or ()))
     if epochs is not None:
         changes["epochs"] = epochs
     folders = [out, *(results or ())]
@@ -63,7 +64,7 @@ def reproduce(
             raise InputError(f"There is no results folder {folder}.")
     finished = Finished.under(*folders)
     pace = Pace.of(finished, environment(place)["hardware"])
-    chosen = parse_choice(only)
+    chosen = parse_settings(only)
     if show or name is None:
         _show_list(ITEMS.values(), lambda item: experiments(item, seeds, changes, chosen), finished, pace)
         return
@@ -162,7 +163,7 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
             table.add_row(item.name, "–", "–", f"{item.where}: {item.title} ({item.instead})")
             continue
         left = pace.seconds(missing) if missing else 0.0
-        table.add_row(item.name, f"{len(runs) - len(missing)}/{len(runs)}", _duration(left), f"{item.where}: {item.title}")
+        table.add_row(item.name, f"{len(runs) - len(missing)}/{len(runs)}", format_duration(left), f"{item.where}: {item.title}")
     console.print(table)
     console.print("Items share runs; rows whose method is not implemented are not counted.")
     if pace.speed is not None:
@@ -181,7 +182,7 @@ def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any
     for number, column in enumerate(item.columns):
         for line, cells in zip(item.lines, compared, strict=True):
             cell = cells[number]
-            if cell.last is None and not (cell.unbuilt and not chosen):
+            if cell.last is None and not (cell.missing_parts and not chosen):
                 continue
             difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
             colour = "" if cell.difference is None else "[green]" if abs(cell.difference) <= LARGE_DIFFERENCE else "[yellow]"
@@ -204,12 +205,4 @@ def _name(experiment: Any) -> str:
 
 def _left(missing: Sequence[Any], pace: Any) -> str:
     seconds = pace.seconds(missing)
-    return f", about {_duration(seconds)} left on {pace.hardware}" if seconds else ""
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f", about {format_duration(seconds)} left on {pace.hardware}" if seconds else ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 8
 
 
-def read_table_of(source: TableSource, *, needs_candidates: bool = True) -> Examples:
+def read_source(source: TableSource, *, needs_candidates: bool = True) -> Examples:
     """Read the examples of a source, and print which pictures were skipped."""
     from ltpll.cleaning.dataset import read_examples
     from ltpll.cli.progress import reading_progress

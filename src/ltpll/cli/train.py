@@ -10,9 +10,10 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
-from ltpll.cli.tables import MOST_SHOWN, read_table_of
+from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
+from ltpll.formatting import format_names
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def train(
     settings = TrainingSettings.from_mapping(configured | options)
     out = out or Path("ltpll-runs") / path.stem
     with torchrun_processes(device) as (world, own_device):
-        examples = read_table_of(source)
+        examples = read_source(source)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         world.wait()  # every process has to check the folder before the first one writes to it
@@ -168,7 +169,6 @@ def _refuse_image_set(name: str) -> None:
 
 
 def _print_examples(examples: Examples) -> None:
-    from ltpll.data.readers.streaming import listed
 
     sets, training = examples.candidates, int(examples.training().sum())
     shape = " × ".join(map(str, examples.x.shape[1:]))
@@ -184,7 +184,7 @@ def _print_examples(examples: Examples) -> None:
         facts.append(f"{len(examples.table.votes.names):,} annotators")
     print_line(", ".join(facts) + ".")
     if examples.table.left_out:
-        names = listed([shown(name) for name in examples.table.left_out], MOST_SHOWN)
+        names = format_names([shown(name) for name in examples.table.left_out], MOST_SHOWN)
         print_line(f"Columns of text are ignored: {names}.")
 
 

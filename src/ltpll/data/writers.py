@@ -37,7 +37,7 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
     Example:
         >>> write_table(Path("labels.csv"), {"id": ["a", "b"], "label": ["cat", "dog"]})
     """
-    check_output(path)
+    check_output_table(path)
     table = _as_arrow(path, columns)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
@@ -58,7 +58,7 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
             temporary.unlink(missing_ok=True)
 
 
-def check_output(path: Path) -> None:
+def check_output_table(path: Path) -> None:
     """Refuse a path to which no table can be written; call this before computing the results."""
     if path.suffix.lower() not in TABLE_SUFFIXES:
         raise InputError(f"{path} must end in {', '.join(TABLE_SUFFIXES)}, which determines the format.")

@@ -13,9 +13,9 @@ from ltpll.errors import InputError
 from ltpll.evaluation.metrics import RunningEvaluation, Shots, prior_distance, target_recovery
 from ltpll.interfaces import Rebalancer
 from ltpll.training.callbacks import Callback
-from ltpll.training.nonfinite import finite_throughout, not_finite
+from ltpll.training.nonfinite import not_finite_error, record_is_finite
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs, as_labels, at_least
+from ltpll.validation import as_inputs, as_labels, whole_number
 
 
 class Evaluate(Callback):
@@ -49,7 +49,7 @@ class Evaluate(Callback):
         self.x_test = as_inputs(x_test, "test")
         self.y_test = y_test
         self.y_train = y_train
-        self.every = at_least(every, 1, "every")
+        self.every = whole_number(every, 1, "every")
         self.shots = shots or Shots()
         self.posthoc = dict(posthoc or {})
 
@@ -94,9 +94,9 @@ class Evaluate(Callback):
             record["mean_target_distance"] = prior_distance(mean_target, true_prior)
             if prior is not None:
                 record["prior_distance"] = prior_distance(prior, true_prior)
-        if not finite_throughout(record):
+        if not record_is_finite(record):
             # Weights can be finite but so large that no prediction is.
-            raise not_finite("The network's predictions of test examples are", trainer.epoch, None, (), trainer.lr)
+            raise not_finite_error("The network's predictions of test examples are", trainer.epoch, None, (), trainer.lr)
         return record
 
     @torch.no_grad()

@@ -326,3 +326,15 @@ def train(
 def experiment_run(root: Path, experiment: Experiment) -> Run:
     """The run of an experiment, in a folder under `root` that is named after the config's hash."""
     return Run(root, experiment.config())
+
+
+def reopen_trainer(run: Run, images: ImageSet, device: str) -> PartialLabelTrainer:
+    """The trainer of a run as its checkpoint left it."""
+    if not (run.folder / "checkpoint.safetensors").exists():
+        raise InputError(f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one.")
+    experiment = Experiment.from_config(run.config)
+    problem = draw_problem(experiment, images)
+    trainer = build_trainer(experiment, problem, device=device, engine="eager")
+    trainer.prepare(problem.x, problem.candidates)
+    trainer.load(run.folder / "checkpoint.safetensors")
+    return trainer

@@ -21,7 +21,7 @@ from ltpll.runs.run import Record
 from ltpll.training.trainer import PartialLabelTrainer
 
 
-def random_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32) -> ImageSet:
+def noise_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32) -> ImageSet:
     """Noise in the shape of CIFAR; speed does not depend on the content of images."""
     rng = np.random.default_rng(0)
 
@@ -37,7 +37,7 @@ def noise_experiment(method: str, rebalancer: str, *, width: int, per_class: int
     on_cuda = device.startswith("cuda")
     precision = "bfloat16" if on_cuda else "float32"
     experiment = Experiment("noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision=precision)
-    return experiment, random_images(per_class, 100, 10_000 if on_cuda else 200)
+    return experiment, noise_images(per_class, 100, 10_000 if on_cuda else 200)
 
 
 def bench_engine(experiment: Experiment, *, device: str, engine: str, images: ImageSet, epochs: int, measure_every: int) -> Record:

@@ -16,22 +16,9 @@ from torch import Tensor, nn
 from ltpll.data.benchmarks.image_sets import ImageSet
 from ltpll.errors import InputError
 from ltpll.evaluation.metrics import evaluate
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.files import write_atomically
 from ltpll.runs.run import Run
 from ltpll.training.trainer import PartialLabelTrainer
-
-
-def reopened(run: Run, images: ImageSet, device: str) -> PartialLabelTrainer:
-    """The trainer of a run as its checkpoint left it."""
-    if not (run.folder / "checkpoint.safetensors").exists():
-        raise InputError(f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one.")
-    experiment = Experiment.from_config(run.config)
-    problem = draw_problem(experiment, images)
-    trainer = build_trainer(experiment, problem, device=device, engine="eager")
-    trainer.prepare(problem.x, problem.candidates)
-    trainer.load(run.folder / "checkpoint.safetensors")
-    return trainer
 
 
 def image_features(trainer: PartialLabelTrainer, x: npt.NDArray[np.uint8]) -> Tensor:
@@ -102,7 +89,7 @@ def probe(
     """Train linear classifiers on a run's features with balanced labels, and test them.
 
     Args:
-        trainer: The trainer of a finished run, see `reopened`.
+        trainer: The trainer of a finished run, see `reopen_trainer`.
         images: The image set that the run was trained on.
         shots: The number of training examples per class, one entry per classifier; None uses as many as the smallest class has.
         seed: Draws the examples, the initial weights and the order of the batches.
@@ -117,7 +104,7 @@ def probe(
 
     Example:
         images = load_image_set("cifar100")
-        probe(reopened(run, images, "cuda"), images, [None, 100, 50])
+        probe(reopen_trainer(run, images, "cuda"), images, [None, 100, 50])
     """
     n_classes = len(images.classes)
     x_test = image_features(trainer, images.x_test)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ltpll.blocks.selection import blend, folded_beta
+from ltpll.blocks.selection import blend, mixup_weights
 from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
@@ -38,7 +38,7 @@ class Mixup(Extra):
         return epoch >= self.first_epoch
 
     def inputs(self, batch: Batch, generator: torch.Generator) -> Batch:
-        share = folded_beta(int(self.alpha), generator)
+        share = mixup_weights(int(self.alpha), generator)
         partner = torch.randperm(len(batch.targets), generator=generator, device=generator.device)
         return Batch(
             views=tuple(blend(view, partner, share) for view in batch.views),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ltpll.inference.forward import ForwardPass
 from ltpll.interfaces import Method, Outputs, Rebalancer, linear_head
-from ltpll.validation import as_inputs, rows_at_once
+from ltpll.validation import as_inputs, rows_per_chunk
 from ltpll.views import ViewSource
 
 Array = npt.ArrayLike | Tensor
@@ -22,7 +22,7 @@ MAX_LOGITS = 2**21  # per forward pass: 2048 examples of 1024 classes, 256 of 81
 
 def prediction_batch_size(inputs: Tensor, n_classes: int) -> int:
     """The number of examples per forward pass that keeps inputs and logits within the limits above."""
-    return min(MAX_ROWS, rows_at_once(inputs, MAX_INPUT_VALUES), max(1, MAX_LOGITS // n_classes))
+    return min(MAX_ROWS, rows_per_chunk(inputs, MAX_INPUT_VALUES), max(1, MAX_LOGITS // n_classes))
 
 
 class Predictor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, leaky_relu, normalize
 
-from ltpll.blocks.selection import blend, folded_beta, lowest_in_class, mean_over, partners_among
+from ltpll.blocks.selection import blend, lowest_losses_per_class, masked_mean, mixup_partners, mixup_weights
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.targets import restricted_softmax
@@ -112,8 +112,8 @@ class HTC(Method):
         blended = (of_blends.logits[0], self.tail(of_blends.features[1]))
         loss = self.fusing * cross_entropy(self._fused(weak.detach(), tail_weak.detach()), step.batch.targets)
         for branch, reliable, mixed, mixed_labels in zip((head, tail), chosen, blended, labels, strict=True):
-            on_reliable = mean_over(cross_entropy(mixed, mixed_labels, reduction="none"), reliable)
-            on_reliable = on_reliable + mean_over(cross_entropy(branch.strong, branch.labels, reduction="none"), reliable)
+            on_reliable = masked_mean(cross_entropy(mixed, mixed_labels, reduction="none"), reliable)
+            on_reliable = on_reliable + masked_mean(cross_entropy(branch.strong, branch.labels, reduction="none"), reliable)
             loss = loss + cross_entropy(branch.weak, step.batch.targets) + self.strength * on_reliable
         return loss
 
@@ -122,8 +122,8 @@ class HTC(Method):
         """Which examples are reliable for a head, their blends with each other, and the labels of the blends."""
         losses = cross_entropy(branch.weak, branch.labels, reduction="none")
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
-        chosen = lowest_in_class(losses, branch.labels.argmax(1), quotas) & self.relies
-        share, partner = folded_beta(MIXUP_ALPHA, step.generator), partners_among(chosen, step.generator)
+        chosen = lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies
+        share, partner = mixup_weights(MIXUP_ALPHA, step.generator), mixup_partners(chosen, step.generator)
         return chosen, blend(step.batch.views[0], partner, share), blend(branch.labels, partner, share)
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ltpll.blocks.contrastive import Queue
-from ltpll.blocks.selection import blend, folded_beta, lowest_in_class, mean_over, partners_among
+from ltpll.blocks.selection import blend, lowest_losses_per_class, masked_mean, mixup_partners, mixup_weights
 from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
@@ -143,17 +143,17 @@ class SoLar(Method):
         losses = cross_entropy(logits, labels, reduction="none")
         quotas = torch.ceil(len(labels) * self.prior * self.share).clamp_min(1)
         certain = (labels * torch.softmax(logits, dim=1)).sum(1) > self.confident
-        return (lowest_in_class(losses, labels.argmax(1), quotas) | certain) & self.relies
+        return (lowest_losses_per_class(losses, labels.argmax(1), quotas) | certain) & self.relies
 
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits
         assigned = self.assign_labels(weak.detach(), step.batch.candidates)
         chosen = self.reliable(weak.detach(), assigned)
-        share, partner = folded_beta(MIXUP_ALPHA, step.generator), partners_among(chosen, step.generator)
+        share, partner = mixup_weights(MIXUP_ALPHA, step.generator), mixup_partners(chosen, step.generator)
         blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]
         on_reliable = [(weak, assigned), (strong, assigned), (blended, blend(assigned, partner, share))]
-        with_labels = sum(mean_over(cross_entropy(z, labels, reduction="none"), chosen) for z, labels in on_reliable)
-        with_targets = mean_over(cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen)
+        with_labels = sum(masked_mean(cross_entropy(z, labels, reduction="none"), chosen) for z, labels in on_reliable)
+        with_targets = masked_mean(cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen)
         return self.strength * with_labels + (1 - self.strength) * with_targets
 
     # ---- prediction -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from ltpll.models.classifier import Classifier, split_head
 from ltpll.models.cnn import small_cnn
 from ltpll.models.mlp import mlp
 from ltpll.models.resnet import resnet18
-from ltpll.registry import unknown_name
+from ltpll.registry import unknown_name_error
 
 MODELS: Mapping[str, Callable[..., Classifier]] = {"mlp": mlp, "small-cnn": small_cnn, "resnet18": resnet18}
 
@@ -33,7 +33,7 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
         >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4, hidden=(32,))
     """
     if name not in MODELS:
-        raise unknown_name("model", name, MODELS)
+        raise unknown_name_error("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # unlike torch.manual_seed, this does not touch GPUs
         try:

@@ -13,7 +13,7 @@ from ltpll.errors import InputError, InputWarning
 from ltpll.interfaces import Rebalancer
 
 
-def checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
+def _checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
     """log(n_c / N) of class counts or shares; a class without examples counts as the rarest class that has some."""
     if class_frequencies is None:
         raise InputError(
@@ -55,7 +55,7 @@ class OracleLA(Rebalancer):
     def __init__(self, class_frequencies: Any) -> None:
         super().__init__()
         self.class_frequencies = class_frequencies
-        self.register_buffer("log_frequencies", checked_log_frequencies(class_frequencies, self.name))
+        self.register_buffer("log_frequencies", _checked_log_frequencies(class_frequencies, self.name))
 
     def log_prior(self, head: nn.Linear) -> Tensor:
         return self.log_frequencies

@@ -68,7 +68,7 @@ class Plot:
         return {"y": self.y, "x": self.x, "unit": self.unit, "log": self.log, "uniform": self.uniform, "series": series}
 
 
-def plots_of(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
+def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
     """All plots that the records have data for."""
     trained = [row for row in found if row.key == "test"]  # a post-hoc row has the targets of the run it comes from
     estimating = [row for row in trained if any("prior" in record["last"] for record in row.records)]

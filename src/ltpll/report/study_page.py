@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError, required_by
+from ltpll.formatting import format_duration
 from ltpll.report import templates
-from ltpll.report.plots import plots_of
+from ltpll.report.plots import study_plots
 from ltpll.runs.schema import Record, check_record
 from ltpll.runs.summary import NOT_SETTING, Comparison, Row, difference, rows
 
@@ -29,7 +30,7 @@ def write_page(
     """Write the page that `render_page` renders.
 
     Example:
-        >>> write_page(Path("page.html"), finished_in(Path("ltpll-runs/images")), title="My runs", intro=[])
+        >>> write_page(Path("page.html"), finished_runs(Path("ltpll-runs/images")), title="My runs", intro=[])
     """
     templates.write(path, render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons))
 
@@ -124,7 +125,7 @@ def _part(number: int, setting: dict[str, str], records: Sequence[Record], class
         "groups": _summary(found),
         "oracle": any("oracle" in row.rebalancer + row.posthoc for row in found),
         "labels": [row.label for row in found],
-        "plots": plots_of(found, _class_names(records, classes)),
+        "plots": study_plots(found, _class_names(records, classes)),
         "runs": [_run(record) for row in found if row.key == "test" for record in sorted(row.records, key=_seed)],
     }
 
@@ -147,17 +148,12 @@ def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
     seconds = sum(record.get("seconds", 0) for record in records)
     facts = [
         ("Seeds", f"{len({_seed(record) for record in records})}"),
-        ("Runs", f"{len(records)}, {_duration(seconds)} of training in total"),
+        ("Runs", f"{len(records)}, {format_duration(seconds)} of training in total"),
         ("Hardware", distinct("hardware") or distinct("device")),
         ("Versions", ", ".join(f"{name} {distinct(name)}" for name in sorted(versions, key=lambda name: (name != "ltpll", name)))),
         ("Commit", distinct("commit")),
     ]
     return [(name, value) for name, value in facts if value]
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
 def _shots(records: Sequence[Record]) -> dict[str, str]:

@@ -19,7 +19,7 @@ def unreadable_run(folder: Path, problem: str, advice: str) -> InputError:
     return InputError(f"The run {folder} cannot be read ({problem}): {advice}.")
 
 
-def marker_of(folder: Path, names: Iterable[str]) -> bytes:
+def marker_text(folder: Path, names: Iterable[str]) -> bytes:
     """The content of a marker for some files of a folder; `sha256sum --check done` reads it too."""
     return "".join(f"{_digest((folder / name).read_bytes())}  {name}\n" for name in sorted(names)).encode()
 

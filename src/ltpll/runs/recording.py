@@ -64,13 +64,13 @@ def record_training(
     before_done()
     run.finish(
         {
-            **circumstances(run, trainer),
+            **training_conditions(run, trainer),
             "posthoc": others,
             "shots": {"many": evaluate.shots.many, "few": evaluate.shots.few},
-            "last": rounded(trainer.history[-1]),
-            "best": {row: rounded(dict(best_epoch(trainer.history, row))) for row in rows},
-            "curves": curves(trainer.history, rows),
-            "snapshots": snapshots(trainer.history, rows),
+            "last": round_floats(trainer.history[-1]),
+            "best": {row: round_floats(dict(best_epoch(trainer.history, row))) for row in rows},
+            "curves": record_curves(trainer.history, rows),
+            "snapshots": record_snapshots(trainer.history, rows),
             "skipped": sum(record.get("skipped", 0) for record in trainer.history),
             **facts,
         }
@@ -132,7 +132,7 @@ class RunLog(Callback):
             self.run.log(logged, durable=self.durable)
 
 
-def circumstances(run: Run, trainer: PartialLabelTrainer) -> Record:
+def training_conditions(run: Run, trainer: PartialLabelTrainer) -> Record:
     """The hardware, the software and the speed of a training."""
     seconds = [record["seconds"] for record in run.records()]
     return {
@@ -143,7 +143,7 @@ def circumstances(run: Run, trainer: PartialLabelTrainer) -> Record:
     }
 
 
-def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
+def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
     """The figures over epochs that plots need, as columns."""
     measured = [record for record in history if "test" in record]
     columns: Record = {
@@ -154,16 +154,16 @@ def curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
     for name in ("target_recovery", "mean_target_distance", "prior_distance"):
         if all(name in record for record in measured):
             columns[name] = [record[name] for record in measured]
-    compact: Record = rounded(columns)
+    compact: Record = round_floats(columns)
     return compact
 
 
-def snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
+def record_snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
     """The mean prediction on the test set at a few evenly spaced epochs; all of them would make records large."""
     measured = [record for record in history if "mean_prediction" in record.get("test", {})]
     n = min(SNAPSHOTS, len(measured))
     chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
-    compact: Record = rounded(
+    compact: Record = round_floats(
         {
             "epoch": [record["epoch"] for record in chosen],
             "mean_prediction": {row: [record[row]["mean_prediction"] for record in chosen] for row in rows},
@@ -172,12 +172,12 @@ def snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
     return compact
 
 
-def rounded(value: Any) -> Any:
+def round_floats(value: Any) -> Any:
     """Round floats to six decimals, so that records stay small and readable."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
+        return {key: round_floats(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [rounded(item) for item in value]
+        return [round_floats(item) for item in value]
     return value

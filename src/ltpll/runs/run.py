@@ -18,9 +18,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ltpll.errors import BusyError, InputError, InputWarning, first_line
-from ltpll.files import cannot_write, parse_json, remove_leftovers, write_atomically
-from ltpll.runs.checksums import MARKER, checksums, damaged_files, marker_of, read_checked, unreadable_run
-from ltpll.runs.schema import Kind, kind_of, problem_of_record
+from ltpll.files import cannot_write_error, parse_json, remove_leftovers, write_atomically
+from ltpll.runs.checksums import MARKER, checksums, damaged_files, marker_text, read_checked, unreadable_run
+from ltpll.runs.schema import Kind, kind_of_run, record_problem
 from ltpll.runs.schema import Record as Record
 
 FORMAT = "ltpll-run-1"
@@ -88,7 +88,7 @@ class Run:
         """
         folder = Path(folder)
         config = _read_config(folder)
-        found = kind_of(config)
+        found = kind_of_run(config)
         if kind is not None and found is not kind:
             wanted = "that `ltpll train TABLE --out RUN` wrote" if kind is Kind.TABLE else f"of {kind}"
             raise unreadable_run(folder, f"it is {found or 'a run of another kind'}, not {kind}", f"give a folder {wanted}")
@@ -222,7 +222,7 @@ class Run:
                     file.flush()
                     os.fsync(file.fileno())
         except OSError as error:
-            raise cannot_write(self._stream, error) from error
+            raise cannot_write_error(self._stream, error) from error
 
     def records(self) -> list[Record]:
         """The records logged so far, one per epoch."""
@@ -263,7 +263,7 @@ class Run:
         """Write the record, which is `result` with the config and its key, then the marker with the checksums of all files read again."""
         write_atomically(self.folder / "result.json", _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
         names = [name for name in CHECKED if (self.folder / name).exists()]
-        write_atomically(self.folder / MARKER, marker_of(self.folder, names))
+        write_atomically(self.folder / MARKER, marker_text(self.folder, names))
 
     def result(self) -> Record:
         """The record of a finished run, checked against its checksum and, if the config says what kind of run it is, its schema.
@@ -273,7 +273,7 @@ class Run:
         """
         if not (self.folder / MARKER).exists():
             raise unreadable_run(self.folder, "it is not finished", "rerun the command that started it")
-        return _read_record(self.folder / "result.json", kind_of(self.config))
+        return _read_record(self.folder / "result.json", kind_of_run(self.config))
 
 
 def read_result(path: str | Path, kind: Kind | None = None) -> Record:
@@ -294,7 +294,7 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
     return _read_record(path, kind) if is_file else Run.open(path, kind).result()
 
 
-def finished_in(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
+def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
     """The records of all finished runs in a folder, and of all result files that lie directly in it.
 
     With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.
@@ -366,7 +366,7 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
         raise unreadable("is not a result file of this program")
     if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
         raise unreadable("has no config or no key")
-    problem = problem_of_record(record, kind or kind_of(record["config"]))
+    problem = record_problem(record, kind or kind_of_run(record["config"]))
     if problem is not None:
         raise unreadable(f"has {problem}")
     return record

@@ -23,7 +23,7 @@ class Kind(StrEnum):
     STUDY = "a run of a study"
 
 
-def kind_of(config: Mapping[str, Any]) -> Kind | None:
+def kind_of_run(config: Mapping[str, Any]) -> Kind | None:
     """The kind of run that a config describes; None for a run of somebody else's program, whose record may hold anything."""
     if config.get("experiment") in ("own", "images"):
         return Kind.TABLE if config["experiment"] == "own" else Kind.BENCHMARK
@@ -46,16 +46,16 @@ def check_record(record: Record) -> None:
     if not isinstance(config, dict):
         problem: str | None = "no config"
     else:
-        problem = f"the config of {Kind.TABLE}" if kind_of(config) is Kind.TABLE else _benchmark_problem(record)
+        problem = f"the config of {Kind.TABLE}" if kind_of_run(config) is Kind.TABLE else _benchmark_problem(record)
     if problem is not None:
         raise InputError(f"The record {shown(record.get('key', 'without a key'))} has {problem}: leave the run out, or run it again.")
 
 
-def problem_of_record(record: Record, kind: Kind | None) -> str | None:
+def record_problem(record: Record, kind: Kind | None) -> str | None:
     """What is wrong with the record of a run of some kind, as the object of "it has"; None if nothing is wrong."""
     if kind is None:
         return None
-    if kind_of(record["config"]) is not kind:
+    if kind_of_run(record["config"]) is not kind:
         return f"a config that is not that of {kind}"
     return _table_problem(record) if kind is Kind.TABLE else _benchmark_problem(record)
 
@@ -69,10 +69,10 @@ def _benchmark_problem(record: Record) -> str | None:
         return "no last epoch or no best epoch"
     if not isinstance(config.get("method"), str) or not isinstance(config.get("rebalancer"), str):
         return "no method or no rebalancer in its config"
-    if not is_whole(config.get("seed")) or not are_texts(config.get("extras", [])):
+    if not is_whole_number(config.get("seed")) or not _are_texts(config.get("extras", [])):
         return "no seed, or extras that are not names, in its config"
     posthoc = record.get("posthoc", [])
-    if not are_texts(posthoc):
+    if not _are_texts(posthoc):
         return "post-hoc rows that are not names"
     for row in ("test", *posthoc):
         if (problem := _row_problem(last.get(row), best.get(row), row)) is not None:
@@ -86,7 +86,7 @@ def _benchmark_problem(record: Record) -> str | None:
         (record, "class_counts"),
         *((last[row], "mean_prediction") for row in ("test", *posthoc)),
     ):
-        if where.get(name) is not None and not are_figures(where[name], n_classes, missing=name == "mean_prediction"):
+        if where.get(name) is not None and not _are_figures(where[name], n_classes, missing=name == "mean_prediction"):
             return f"no number for each of its {n_classes} classes in {name}"
     counts = record.get("class_counts")
     if counts and (min(counts) < 0 or sum(counts) <= 0):
@@ -99,34 +99,34 @@ def _benchmark_problem(record: Record) -> str | None:
 def _row_problem(last: Any, best: Any, row: str) -> str | None:
     if not isinstance(last, dict) or not isinstance(best, dict) or not isinstance(best.get(row), dict):
         return "no figures"
-    if not is_number(last.get("balanced_accuracy")) or not is_number(best[row].get("balanced_accuracy")):
+    if not _is_number(last.get("balanced_accuracy")) or not _is_number(best[row].get("balanced_accuracy")):
         return "no balanced accuracy"
-    if not all(group in last and (last[group] is None or is_number(last[group])) for group in GROUPS):
+    if not all(group in last and (last[group] is None or _is_number(last[group])) for group in GROUPS):
         return "no figures for the groups many, medium and few"
-    if not isinstance(last.get("per_class"), list) or not last["per_class"] or not are_figures(last["per_class"], None, missing=True):
+    if not isinstance(last.get("per_class"), list) or not last["per_class"] or not _are_figures(last["per_class"], None, missing=True):
         return "no figures for the classes"
     return None
 
 
 def _optional_problem(record: Record, last: Record, rows: Sequence[str]) -> str | None:
     """What is wrong with entries that may be missing."""
-    if last.get("target_recovery") is not None and not is_number(last["target_recovery"]):
+    if last.get("target_recovery") is not None and not _is_number(last["target_recovery"]):
         return "a target recovery that is not a number"
-    if not is_number(record.get("seconds", 0)):
+    if not _is_number(record.get("seconds", 0)):
         return "seconds that are not a number"
     if not isinstance(record.get("environment", {}), dict):
         return "an environment that is not a mapping"
     shots = record.get("shots")
-    if shots and not (isinstance(shots, dict) and is_number(shots.get("many")) and is_number(shots.get("few"))):
+    if shots and not (isinstance(shots, dict) and _is_number(shots.get("many")) and _is_number(shots.get("few"))):
         return "bounds of many and few that are not numbers"
     curves = record.get("curves", {})
     if not isinstance(curves, dict) or not isinstance(curves.get("accuracy", {}), dict):
         return "curves that are not a mapping"
     epochs = curves.get("epoch", [])
-    if not isinstance(epochs, list) or not all(is_whole(epoch) for epoch in epochs):
+    if not isinstance(epochs, list) or not all(is_whole_number(epoch) for epoch in epochs):
         return "curves without epochs"
     lines = [curves.get(name) for name in BENCHMARK_CURVES] + [curves.get("accuracy", {}).get(row) for row in rows]
-    if not all(line is None or are_figures(line, len(epochs), missing=True) for line in lines):
+    if not all(line is None or _are_figures(line, len(epochs), missing=True) for line in lines):
         return "a curve without a number for each epoch"
     return None
 
@@ -141,33 +141,33 @@ def _table_problem(record: Record) -> str | None:
         return f"no {missing}"
     config, source, rows, last, curves = (record[name] for name in ("config", "source", "rows", "last", "curves"))
     classes = record.get("classes")
-    if not are_texts(classes) or not classes or not are_figures(record.get("class_prior"), len(classes), missing=False):
+    if not _are_texts(classes) or not classes or not _are_figures(record.get("class_prior"), len(classes), missing=False):
         return "no classes, or no prior for each of them"
-    if not all(isinstance(config.get(name), str) for name in ("method", "rebalancer")) or not are_texts(config.get("extras")):
+    if not all(isinstance(config.get(name), str) for name in ("method", "rebalancer")) or not _are_texts(config.get("extras")):
         return "no method, rebalancer and extras"
-    if not all(is_whole(rows.get(name)) for name in ("all", "trained", "held_out")) or not isinstance(record.get("skipped"), list):
+    if not all(is_whole_number(rows.get(name)) for name in ("all", "trained", "held_out")) or not isinstance(record.get("skipped"), list):
         return "no numbers of rows"
     if not isinstance(source.get("table"), str) or not isinstance(source.get("reading"), dict):
         return "no path of its table, or no account of how it was read"
-    if not are_texts(source.get("feature_names")) or not is_whole(source.get("side")):
+    if not _are_texts(source.get("feature_names")) or not is_whole_number(source.get("side")):
         return "no feature names, or no size of pictures"
     if not all(source.get(name, "") is None or isinstance(source.get(name), str) for name in ("images", "features")):
         return "paths of pictures or features that are not text"
     test = last.get("test", {})
-    if not isinstance(test, dict) or not all(is_number(test.get(name, 0)) for name in TABLE_CURVES):
+    if not isinstance(test, dict) or not all(_is_number(test.get(name, 0)) for name in TABLE_CURVES):
         return "held-out figures that are not numbers"
     if (test and "covering_rate" not in test) or ("accuracy" in test) != ("balanced_accuracy" in test):
         return "only some of the held-out figures"
-    if not is_number(last.get("target_recovery", 0)):
+    if not _is_number(last.get("target_recovery", 0)):
         return "a target recovery that is not a number"
     epochs, measured = curves.get("epoch"), curves.get("measured", [])
     for numbers in (epochs, measured):
-        if not isinstance(numbers, list) or not all(is_whole(epoch) and epoch >= 0 for epoch in numbers):
+        if not isinstance(numbers, list) or not all(is_whole_number(epoch) and epoch >= 0 for epoch in numbers):
             return "curves without epochs"
-    if not epochs or not are_figures(curves.get("loss"), len(epochs), missing=False):
+    if not epochs or not _are_figures(curves.get("loss"), len(epochs), missing=False):
         return "no loss for each epoch"
     lines = [curves[name] for name in TABLE_CURVES if name in curves]
-    if not all(measured and are_figures(line, len(measured), missing=False) for line in lines):
+    if not all(measured and _are_figures(line, len(measured), missing=False) for line in lines):
         return "a curve without a number for each epoch"
     return None
 
@@ -175,20 +175,20 @@ def _table_problem(record: Record) -> str | None:
 # ---- values -----------------------------------------------------------------------------------------------------------
 
 
-def is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e100 and math.isfinite(value)
 
 
-def is_whole(value: Any) -> bool:
+def is_whole_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def are_texts(values: Any) -> bool:
+def _are_texts(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def are_figures(values: Any, n: int | None, *, missing: bool) -> bool:
+def _are_figures(values: Any, n: int | None, *, missing: bool) -> bool:
     """Whether this is a list of n numbers (None: of any length); with `missing`, entries may be None."""
     if not isinstance(values, list) or (n is not None and len(values) != n):
         return False
-    return all(is_number(value) or (missing and value is None) for value in values)
+    return all(_is_number(value) or (missing and value is None) for value in values)

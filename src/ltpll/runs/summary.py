@@ -92,7 +92,7 @@ def rows(records: Sequence[Record]) -> list[Row]:
         InputError: Two runs differ in nothing, not even in their seed.
 
     Example:
-        >>> for row in rows(finished_in(Path("ltpll-runs/images"))):
+        >>> for row in rows(finished_runs(Path("ltpll-runs/images"))):
         ...     print(row.label, row.last("balanced_accuracy").percent())
     """
     groups: dict[tuple[str, str, tuple[str, ...], str], list[Record]] = {}

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ltpll.files import check_writable
+from ltpll.formatting import format_duration
 from ltpll.training.checkpoint import has_checkpoint
-from ltpll.validation import at_least, in_range
+from ltpll.validation import in_range, whole_number
 
 if TYPE_CHECKING:
     from ltpll.training.trainer import PartialLabelTrainer
@@ -77,7 +78,7 @@ class Checkpoint(Callback):
 
     def __init__(self, path: Path | str, every: int = 1, min_seconds: float = 0.0) -> None:
         self.path = Path(path)
-        self.every = at_least(every, 1, "every")
+        self.every = whole_number(every, 1, "every")
         self.min_seconds = in_range(min_seconds, "min_seconds", 0)
         self._saved_at, self._saved = -math.inf, (-1, -1)
 
@@ -171,7 +172,7 @@ class Progress(Callback):
             self._done_at_start, self._started = done, now  # the first steps, and the first epoch, include compilation
         elif done > self._done_at_start:
             pace = (now - self._started) / (done - self._done_at_start)
-            figures["left"] = f"{in_words((self.epochs - done + self.later_epochs) * pace)} left"
+            figures["left"] = f"{format_duration((self.epochs - done + self.later_epochs) * pace)} left"
             if self._views_per_epoch:
                 figures["speed"] = f"{self._views_per_epoch / max(pace, 1e-9):,.0f} views/s"
         self.show(done)
@@ -191,10 +192,3 @@ class Progress(Callback):
 
     def close(self) -> None:
         """Called when nothing follows; closing twice does no harm."""
-
-
-def in_words(seconds: float) -> str:
-    """A duration in the largest fitting unit: 40 s, 12 min, 3.5 h."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -158,7 +158,7 @@ def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor
     return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
 
 
-def check_fits(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor]) -> None:
+def check_state_fits(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor]) -> None:
     """Raise a ValueError if names and shapes differ from those of the modules, which may be on the device "meta" and need no memory."""
     expected = {key: value.shape for name, module in modules.items() for key, value in with_prefix(name, module.state_dict()).items()}
     for key, shape in expected.items():

@@ -11,7 +11,7 @@ from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning
 from ltpll.interfaces import Method, Rebalancer
 from ltpll.rebalancers.none import NoRebalancing
-from ltpll.validation import rows_at_once
+from ltpll.validation import rows_per_chunk
 from ltpll.views import Views, ViewSource
 
 
@@ -46,5 +46,5 @@ def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
     if sets.n_classes != head.out_features:
         raise InputError(f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}.")
     sets.check_learnable()
-    if all(bool((part == inputs[:1]).all()) for part in inputs.split(rows_at_once(inputs))):
+    if all(bool((part == inputs[:1]).all()) for part in inputs.split(rows_per_chunk(inputs))):
         raise InputError(f"All {len(inputs)} rows of the features are identical: nothing can be learned from them.")

@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from ltpll.validation import at_least
+from ltpll.validation import whole_number
 
 AT_IMPORT = torch.get_num_threads()  # torch's default, unless the user has already changed it
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -34,7 +34,7 @@ def faster(seconds: Mapping[int, float], current: int, gain: float) -> int:
     return best if seconds[current] > gain * seconds[best] else current
 
 
-def chosen_by_user() -> bool:
+def _chosen_by_user() -> bool:
     """Whether an environment variable or `torch.set_num_threads` has already chosen the number of threads."""
     return any(os.environ.get(name) for name in VARIABLES) or torch.get_num_threads() != AT_IMPORT
 
@@ -71,7 +71,7 @@ class Threads:
     """Chooses the number of threads of a training: the given number, or one or all of them, whichever is faster."""
 
     def __init__(self, wanted: int | Literal["auto"] = "auto") -> None:
-        self._wanted = None if wanted == "auto" else at_least(wanted, 1, "threads")
+        self._wanted = None if wanted == "auto" else whole_number(wanted, 1, "threads")
         self.number = 0
         """The number in use or last used, possibly by the process that wrote the checkpoint; 0 before training."""
 
@@ -79,7 +79,7 @@ class Threads:
     def restored(self) -> Iterator[None]:
         """Restore torch's number of threads, which belongs to the whole process, at the end of the block."""
         self._before, self._chosen, self._next = torch.get_num_threads(), self._wanted, -math.inf
-        if self._before == 1 or chosen_by_user():
+        if self._before == 1 or _chosen_by_user():
             self._chosen = self._wanted or self._before
         try:
             yield

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ltpll.errors import InputError
 from ltpll.interfaces import Outputs
-from ltpll.training.peer_failure import Lifeline, give_up
+from ltpll.training.peer_failure import Lifeline, exit_after_loss
 from ltpll.training.signals import DelayedSignals
 
 STEP_TIMEOUT = 25.0  # seconds that a process waits within a step for another; steps are far shorter
@@ -309,7 +309,7 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
     except BaseException as error:
         if size > 1 and _comes_from_a_loss(error):
             if lifeline is None:
-                give_up(rank, size, say)
+                exit_after_loss(rank, size, say)
             lifeline.end()
         if lifeline is not None:
             lifeline.fail()

@@ -16,13 +16,13 @@ StepFunction = Callable[[Tensor, Sequence[Tensor]], Tensor]
 """A training step: takes row numbers and their views, returns the loss."""
 
 
-def rows_not_finite(parts: Sequence[Tensor]) -> Tensor:
+def _rows_not_finite(parts: Sequence[Tensor]) -> Tensor:
     """Return which rows, (batch,), have a non-finite number in one of the (batch, …) parts."""
     # Zero times a non-finite number is NaN, and so is any sum with it: fewer kernels than testing each number.
     return torch.cat([*parts], dim=1).mul_(0).sum(1) != 0
 
 
-def not_finite(what: str, epoch: int, step: int | None, rows: Sequence[int], lr: float) -> NotFiniteError:
+def not_finite_error(what: str, epoch: int, step: int | None, rows: Sequence[int], lr: float) -> NotFiniteError:
     """Return the error that says where a non-finite number was found; epochs and steps count from 1."""
     where = f"epoch {epoch}" + ("" if step is None else f", step {step}")
     listed = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
@@ -43,12 +43,12 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
     return not sums or bool((torch.stack([each.float() for each in sums]) == 0).all())
 
 
-def finite_throughout(value: Any) -> bool:
+def record_is_finite(value: Any) -> bool:
     """Return whether all numbers in a record of plain values are finite."""
     if isinstance(value, Mapping):
-        return all(map(finite_throughout, value.values()))
+        return all(map(record_is_finite, value.values()))
     if isinstance(value, (list, tuple)):
-        return all(map(finite_throughout, value))
+        return all(map(record_is_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
 
 
@@ -83,7 +83,7 @@ class StopOnNonFinite:
 
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
         """Called once per step, before the backward pass, with the batch's rows and (batch, …) tensors that must be finite."""
-        bad = rows_not_finite(parts)
+        bad = _rows_not_finite(parts)
         if self.checks_every_step:
             self.rows[index] = bad
             return
@@ -106,7 +106,7 @@ class StopOnNonFinite:
         rows = torch.nonzero(self.rows).flatten().tolist()
         what = "The network's logits, or the targets refined from them, are" if rows else "The loss is"
         # A loss alone does not tell which rows of the batch it comes from.
-        raise not_finite(what, epoch, step, rows or ([] if index is None else index.tolist()), self.lr)
+        raise not_finite_error(what, epoch, step, rows or ([] if index is None else index.tolist()), self.lr)
 
 
 class SkipNonFinite:
@@ -155,7 +155,7 @@ class SkipNonFinite:
 
     def observe(self, index: Tensor, parts: Sequence[Tensor], loss: Tensor) -> None:
         """Called once per step, before the backward pass, with the batch's rows and (batch, …) tensors that must be finite."""
-        self._bad.copy_((rows_not_finite(parts).any() | ~torch.isfinite(loss.detach())).float())
+        self._bad.copy_((_rows_not_finite(parts).any() | ~torch.isfinite(loss.detach())).float())
 
     @torch.no_grad()
     def _block_update(self, *_: Any) -> None:

@@ -70,7 +70,7 @@ class Lifeline:
             self._gone.wait(GRACE)
             time.sleep(MOMENT)
         finally:  # also if torchrun terminates it meanwhile
-            give_up(*self._who, self._say, self._failed)
+            exit_after_loss(*self._who, self._say, self._failed)
 
     def _tell(self, word: bytes) -> None:
         for end in self._ends:
@@ -94,10 +94,10 @@ class Lifeline:
         self._gone.set()
         time.sleep(GRACE)
         if not self._left:
-            give_up(*self._who, self._say, self._failed)
+            exit_after_loss(*self._who, self._say, self._failed)
 
 
-def give_up(rank: int, size: int, say: Callable[[str], None], failed: bool = False) -> NoReturn:
+def exit_after_loss(rank: int, size: int, say: Callable[[str], None], failed: bool = False) -> NoReturn:
     """Report that another process is lost, and exit immediately.
 
     Nothing is cleaned up: work on the GPU that waits for the lost process blocks forever, even when Python shuts down.

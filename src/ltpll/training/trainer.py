@@ -30,11 +30,11 @@ from ltpll.training.compatibility import check_data, check_parts
 from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
-from ltpll.training.nonfinite import nonfinite_policy, not_finite
+from ltpll.training.nonfinite import nonfinite_policy, not_finite_error
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
 from ltpll.training.sync_batch_norm import synchronise_batch_norm
-from ltpll.validation import as_inputs, at_least, chosen_device, in_range
+from ltpll.validation import as_inputs, chosen_device, in_range, whole_number
 from ltpll.views import Views, ViewSource
 
 
@@ -110,12 +110,12 @@ class PartialLabelTrainer:
         self.device = chosen_device(device)
         self.world = world or current_world()
         self.engine = chosen_engine(engine, self.device, self.world)
-        self.epochs = at_least(epochs, 1, "epochs")
-        self.batch_size = at_least(batch_size, 1, "batch_size")
-        self.warmup_epochs = at_least(warmup_epochs, 0, "warmup_epochs")
+        self.epochs = whole_number(epochs, 1, "epochs")
+        self.batch_size = whole_number(batch_size, 1, "batch_size")
+        self.warmup_epochs = whole_number(warmup_epochs, 0, "warmup_epochs")
         self.lr = in_range(lr, "lr", 0, above=True)
         self.final_lr_factor = in_range(final_lr_factor, "final_lr_factor", 0, 1)
-        self.chunk = at_least(chunk, 1, "chunk")
+        self.chunk = whole_number(chunk, 1, "chunk")
         self.drop_last = drop_last
         self.seed = self.world.agreed(seed)
         self.threads = Threads(threads)
@@ -366,7 +366,7 @@ class PartialLabelTrainer:
     def _mean_loss(self) -> dict[str, Any]:
         n_steps, skipped = self.state.batches.step, int(self.state.n_skipped)
         if skipped == n_steps:
-            raise not_finite(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
+            raise not_finite_error(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
         loss = float(self.state.loss_sum) / (n_steps - skipped)
         return {"loss": loss, "skipped": skipped} if self._nonfinite.counts_skipped else {"loss": loss}
 
@@ -488,7 +488,7 @@ class PartialLabelTrainer:
 
     def _check_finite(self) -> None:
         if not self.state.is_finite():
-            raise not_finite("The weights, momenta or targets are", self.epoch + (self.step_of_epoch > 0), None, (), self.lr)
+            raise not_finite_error("The weights, momenta or targets are", self.epoch + (self.step_of_epoch > 0), None, (), self.lr)
 
     # ---- prediction -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ltpll.views.randaugment import enhance, grey, on_rows, to_uint8
+from ltpll.views.pixels import enhance, grey, on_rows, to_uint8
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE, NOTHING = range(5)
 

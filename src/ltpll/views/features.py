@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ltpll.interfaces import ViewKind
-from ltpll.validation import rows_at_once
+from ltpll.validation import rows_per_chunk
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class FeatureViews:
         shape = (-1,) + (1,) * (x.ndim - 2)
         # Accumulated in place: a list of small results between large temporary arrays would fragment memory.
         mean = torch.zeros(x.shape[1], dtype=torch.float64)
-        for part in x.split(rows_at_once(x)):
+        for part in x.split(rows_per_chunk(x)):
             mean += part.sum(others, dtype=torch.float64) / n
         spread = torch.zeros_like(mean)
-        for part in x.split(rows_at_once(x)):
+        for part in x.split(rows_per_chunk(x)):
             # Around the mean: a difference of sums would lose a small deviation beside a large mean.
             spread += (part - mean.view(shape)).square_().sum(others)
         std = (spread / n).sqrt()

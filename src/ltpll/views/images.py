@@ -135,14 +135,14 @@ class ImageViews:
         """The same with the kernels for a GPU."""
         from ltpll.views import kernels
 
-        cut = kernels.resample if VIEW_POLICIES[self.policy].cut is resample else kernels.shift
+        cut = kernels.resample_on_gpu if VIEW_POLICIES[self.policy].cut is resample else kernels.shift_on_gpu
         x = cut(x, draws.box)
         if draws.colours is not None:
-            x = kernels.recolour(x, draws.colours)
+            x = kernels.recolour_on_gpu(x, draws.colours)
         if draws.operations is not None:
-            x = kernels.operate(x, draws.operations)
+            x = kernels.operate_on_gpu(x, draws.operations)
         scale, offset = self._scale_and_offset()
-        return kernels.cut_out_and_normalise(x, draws.hole, scale, offset, self.dtype, self._layout)
+        return kernels.cut_out_and_normalise_on_gpu(x, draws.hole, scale, offset, self.dtype, self._layout)
 
     def _normalise(self, x: Tensor) -> Tensor:
         scale, offset = (per_channel(numbers, x.device) for numbers in self._scale_and_offset())

@@ -75,14 +75,14 @@ def _shift(x, top, left, flip, y, rows, columns, s_image, s_channel, s_row, s_co
         tl.store(y + (image.to(tl.int64) * 3 + channel) * rows * columns + pixel, value, mask=inside)
 
 
-def resample(x: Tensor, box: CropBox) -> Tensor:
+def resample_on_gpu(x: Tensor, box: CropBox) -> Tensor:
     y = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
     boxes = (box.top, box.left, box.height, box.width, box.flip)
     _resample[(len(x),)](x, *boxes, y, *x.shape[2:], *x.stride(), **_launch(x))
     return y
 
 
-def shift(x: Tensor, box: CropBox) -> Tensor:
+def shift_on_gpu(x: Tensor, box: CropBox) -> Tensor:
     y = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
     _shift[(len(x),)](x, box.top, box.left, box.flip, y, *x.shape[2:], *x.stride(), **_launch(x))
     return y
@@ -150,7 +150,7 @@ def _recolour(x, order, amount, takes_colour, y, batch, pixels, BLOCK: tl.conste
     tl.store(y + plane + 2 * pixels, blue.to(tl.uint8), mask=inside)
 
 
-def recolour(x: Tensor, colours: Colours) -> Tensor:
+def recolour_on_gpu(x: Tensor, colours: Colours) -> Tensor:
     y = torch.empty_like(x)
     order, amount = (each.contiguous() for each in (colours.order, colours.amount))
     _recolour[(len(x),)](x, order, amount, colours.grey, y, len(x), x.shape[2] * x.shape[3], **_launch(x))
@@ -259,7 +259,7 @@ def _operate(x, which, magnitude, table, matrix, y, batch, rows, columns, BLOCK:
             tl.store(out + channel * pixels, same, mask=inside)
 
 
-def operate(x: Tensor, operations: Operations) -> Tensor:
+def operate_on_gpu(x: Tensor, operations: Operations) -> Tensor:
     batch, _, rows, columns = x.shape
     table = torch.empty(batch, 768, dtype=torch.uint8, device=x.device)
     which, magnitude = (each.contiguous() for each in operations)
@@ -300,7 +300,7 @@ def _cut_out_and_normalise(
     tl.store(out + 2 * t_channel, (blue * scale_2 + offset_2).to(y.dtype.element_ty), mask=inside)
 
 
-def cut_out_and_normalise(
+def cut_out_and_normalise_on_gpu(
     x: Tensor, hole: Hole | None, scale: list[float], offset: list[float], dtype: torch.dtype, layout: torch.memory_format
 ) -> Tensor:
     """The images as normalised floats, with their holes if there are any."""

@@ -7,11 +7,12 @@ lookup tables of 256 values per channel, blends with a simpler image, bit operat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from ltpll.views.pixels import blend_, enhance, on_rows, to_uint8
 
 # Ordered so that operations with the same kind of magnitude are adjacent.
 OPERATIONS = (
@@ -48,47 +49,25 @@ def random_operations(rounds: int, batch: int, device: torch.device, generator: 
 def operate(x: Tensor, operations: Operations) -> Tensor:
     """Apply all rounds of operations."""
     for which, magnitude in zip(*operations, strict=True):
-        x = on_rows((which == AUTOCONTRAST) | (which == EQUALIZE), tabulated, x, x, which)
+        x = on_rows((which == AUTOCONTRAST) | (which == EQUALIZE), _tabulated, x, x, which)
         x = on_rows((which >= BRIGHTNESS) & (which <= COLOUR), enhance, x, x, which - BRIGHTNESS, magnitude)
-        x = on_rows((which == POSTERIZE) | (which == SOLARIZE), bitwise, x, x, which, magnitude)
-        x = on_rows(which == SHARPNESS, sharpness, x, x, magnitude)
-        x = on_rows(which >= ROTATE, moved, x, x, which, magnitude)
+        x = on_rows((which == POSTERIZE) | (which == SOLARIZE), _bitwise, x, x, which, magnitude)
+        x = on_rows(which == SHARPNESS, _sharpness, x, x, magnitude)
+        x = on_rows(which >= ROTATE, _moved, x, x, which, magnitude)
     return x
-
-
-def on_rows(active: Tensor, function: Callable[..., Tensor], otherwise: Tensor, *arguments: Tensor) -> Tensor:
-    """The result of a function for the active rows of a batch, and `otherwise` for the other rows.
-
-    On a GPU all rows are computed, because looking up the active ones would force a synchronisation and could not be captured in a CUDA
-    graph. On a CPU only the active rows are computed. The results are the same.
-    """
-    if active.device.type == "cpu" and not torch.compiler.is_compiling():
-        rows = active.nonzero().squeeze(1)
-        if not len(rows):
-            return otherwise
-        result = function(*(each.index_select(0, rows) for each in arguments)).contiguous()
-        if otherwise[0].nbytes % 8:
-            return otherwise.index_copy(0, rows, result)
-        # As 64-bit words, because torch copies rows of bytes one value at a time.
-        return _words(otherwise.contiguous()).index_copy(0, rows, _words(result)).view(otherwise.dtype).view(otherwise.shape)
-    return torch.where(active.view(-1, *[1] * (otherwise.ndim - 1)), function(*arguments), otherwise)
-
-
-def _words(x: Tensor) -> Tensor:
-    return x.view(len(x), -1).view(torch.int64)
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------
 
 
-def tabulated(x: Tensor, which: Tensor) -> Tensor:
+def _tabulated(x: Tensor, which: Tensor) -> Tensor:
     """Autocontrast and equalize, by lookup tables."""
-    table = on_rows(which == AUTOCONTRAST, autocontrast_table, torch.empty(*x.shape[:2], 256, dtype=torch.uint8, device=x.device), x)
-    table = on_rows(which == EQUALIZE, equalize_table, table, x)
+    table = on_rows(which == AUTOCONTRAST, _autocontrast_table, torch.empty(*x.shape[:2], 256, dtype=torch.uint8, device=x.device), x)
+    table = on_rows(which == EQUALIZE, _equalize_table, table, x)
     return table.flatten(0, 1).gather(1, x.flatten(2).flatten(0, 1).long()).view(x.shape)
 
 
-def autocontrast_table(x: Tensor) -> Tensor:
+def _autocontrast_table(x: Tensor) -> Tensor:
     """Tables that stretch the values of each channel to the range 0 to 255, (batch, 3, 256) uint8."""
     level = torch.arange(256, device=x.device, dtype=torch.float64)
     # In double precision, as in Pillow: where the exact result is an integer, rounding errors decide.
@@ -98,7 +77,7 @@ def autocontrast_table(x: Tensor) -> Tensor:
     return to_uint8(torch.where(high > low, (level * scale + -low * scale).clamp_(0, 255), level))
 
 
-def equalize_table(x: Tensor) -> Tensor:
+def _equalize_table(x: Tensor) -> Tensor:
     """Tables that equalise the histogram of each channel, (batch, 3, 256) uint8."""
     batch, channels, rows, columns = x.shape
     values = x.flatten(2).flatten(0, 1).long()
@@ -115,42 +94,7 @@ def equalize_table(x: Tensor) -> Tensor:
 # ---- blends -----------------------------------------------------------------------------------------------------------
 
 
-def to_uint8(values: Tensor) -> Tensor:
-    """Truncate values from 0 to 255; via int16, because a CPU converts float to uint8 much more slowly."""
-    return values.to(torch.int16).to(torch.uint8)
-
-
-def blend_(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
-    """Interpolate from the simple image (factor 0) to x (factor 1) and beyond, in place in x, as floats from 0 to 255.
-
-    Rounded down, this is the result of Pillow.
-    """
-    return x.sub_(simple).mul_(factor).add_(simple).clamp_(0, 255)
-
-
-def grey(pixels: Tensor) -> Tensor:
-    """The brightness of each pixel of float images, (batch, rows, columns), as integers; the weights are multiples of 2⁻¹⁶, hence exact."""
-    red, green, blue = pixels.unbind(1)
-    return (red * (19595 / 65536)).add_(green, alpha=38470 / 65536).add_(blue, alpha=7471 / 65536).add_(0.5).floor_()
-
-
-def mean_level(levels: Tensor) -> Tensor:
-    """The rounded mean of each (rows, columns) of integers, (batch,) float."""
-    pixels = levels.shape[1] * levels.shape[2]
-    total = levels.sum((1, 2)).long()  # exact in float32 up to 2²⁴: 256 × 256 pixels
-    return ((2 * total + pixels) // (2 * pixels)).float()
-
-
-def enhance(x: Tensor, against: Tensor, factor: Tensor) -> Tensor:
-    """A blend with black (0: brightness), with the mean brightness (1: contrast) or with the greyscale image (2: colour)."""
-    pixels = x.float()
-    brightness = grey(pixels)
-    offset = torch.where(against == 1, mean_level(brightness), 0.0)
-    simple = brightness.mul_((against == 2).float().view(-1, 1, 1)).add_(offset.view(-1, 1, 1))
-    return to_uint8(blend_(simple[:, None], pixels, factor.view(-1, 1, 1, 1)))
-
-
-def sharpness(x: Tensor, factor: Tensor) -> Tensor:
+def _sharpness(x: Tensor, factor: Tensor) -> Tensor:
     """A blend with the smoothed image; the outermost pixels stay unchanged."""
     pixels = x.float()
     row = pixels[:, :, :, :-2] + pixels[:, :, :, 1:-1] + pixels[:, :, :, 2:]
@@ -163,7 +107,7 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 # ---- bits -------------------------------------------------------------------------------------------------------------
 
 
-def bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
+def _bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
     """Posterize keeps the first bits of each value; solarize inverts all bits of values above a threshold (255 − x)."""
     kept = torch.where(which == POSTERIZE, 256 - torch.exp2(8 - magnitude), 255.0).to(torch.uint8)
     threshold = torch.where(which == SOLARIZE, magnitude.ceil(), 256.0).to(torch.int16)
@@ -174,7 +118,7 @@ def bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
 # ---- movements --------------------------------------------------------------------------------------------------------
 
 
-def moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
+def _moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
     """The geometric operations, with nearest-neighbour sampling; black outside of the image."""
     batch, channels, rows, columns = x.shape
     column, row = torch.arange(columns, device=x.device), torch.arange(rows, device=x.device)[:, None]

@@ -17,7 +17,7 @@ import threading
 import pytest
 
 from ltpll.data.benchmarks import archives
-from ltpll.data.benchmarks.archives import PublishedArchive, download, find_or_download, md5_of, read_members
+from ltpll.data.benchmarks.archives import PublishedArchive, download, find_or_download, md5_of_file, read_members
 from ltpll.errors import InputError
 from support.image_archives import tar_bytes
 from support.refusals import refusal
@@ -176,7 +176,7 @@ def test_a_path_without_a_file_is_named(tmp_path, there):
     path = tmp_path / "nothing"
     if there:
         path.mkdir()
-    assert f"The archive {path} cannot be read: " in refusal(lambda: md5_of(path))
+    assert f"The archive {path} cannot be read: " in refusal(lambda: md5_of_file(path))
     assert f"The archive {path} cannot be read: " in refusal(lambda: everything(path, "x"))
 
 

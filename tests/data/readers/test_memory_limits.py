@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers import memory_limits as expansion
-from ltpll.data.readers.memory_limits import ALWAYS, RATIO, in_units, too_much
+from ltpll.data.readers.memory_limits import ALWAYS, RATIO, expansion_problem
 from ltpll.data.readers.tables import Reading, read_candidates, read_table
 from support.refusals import refusal
 
@@ -137,15 +137,15 @@ def test_honest_compressed_files_are_read(tmp_path):
 
 def test_what_is_small_or_nearly_as_large_as_its_file_may_expand(monkeypatch):
     monkeypatch.setattr(expansion, "available_memory", lambda: None)
-    assert too_much(0, ALWAYS) is None
-    assert too_much(ALWAYS, RATIO * ALWAYS) is None
-    assert "more than 100 times" in too_much(1 << 20, ALWAYS + 1)
+    assert expansion_problem(0, ALWAYS) is None
+    assert expansion_problem(ALWAYS, RATIO * ALWAYS) is None
+    assert "more than 100 times" in expansion_problem(1 << 20, ALWAYS + 1)
 
 
 def test_what_does_not_fit_into_memory_is_refused_whatever_its_ratio(monkeypatch):
     monkeypatch.setattr(expansion, "available_memory", lambda: 3 * GIB)
-    assert too_much(GIB, GIB) is None
-    assert too_much(2 * GIB, 2 * GIB) == "that would take 4.0 GiB of memory, but only 3.0 GiB are available"
+    assert expansion_problem(GIB, GIB) is None
+    assert expansion_problem(2 * GIB, 2 * GIB) == "that would take 4.0 GiB of memory, but only 3.0 GiB are available"
 
 
 def test_available_memory_is_what_the_machine_or_its_control_group_has_left(tmp_path):
@@ -155,7 +155,3 @@ def test_available_memory_is_what_the_machine_or_its_control_group_has_left(tmp_
     (tmp_path / "memory.max").write_text("max\n")
     assert expansion._control_group(tmp_path) is None
     assert 0 < expansion.available_memory() < 1 << 50
-
-
-def test_sizes_are_written_as_people_write_them():
-    assert [in_units(n) for n in (0, 1023, 1536, 10 << 20, 5 * GIB // 2)] == ["0 bytes", "1023 bytes", "1.5 KiB", "10 MiB", "2.5 GiB"]

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ltpll.data.readers.parquet_footer import chunks_of
+from ltpll.data.readers.parquet_footer import column_chunks
 from support.fork_server import shared_fork_server
 
 TABLE = pa.table(
@@ -33,7 +33,7 @@ def test_chunks_are_those_that_pyarrow_finds(tmp_path, options):
         for group in map(about.row_group, range(about.num_row_groups))
         for j, chunk in enumerate(map(group.column, range(about.num_columns)))
     ]
-    assert [tuple(chunk) for chunk in chunks_of(path)] == expected
+    assert [tuple(chunk) for chunk in column_chunks(path)] == expected
 
 
 def test_files_with_any_byte_changed_are_read_or_refused_and_end_no_process(tmp_path):
@@ -61,4 +61,4 @@ def test_files_with_any_byte_changed_are_read_or_refused_and_end_no_process(tmp_
 def test_a_footer_that_is_none_is_refused(tmp_path, content):
     (tmp_path / "t.parquet").write_bytes(content)
     with pytest.raises(ValueError, match="footer"):
-        chunks_of(tmp_path / "t.parquet")
+        column_chunks(tmp_path / "t.parquet")

@@ -4,7 +4,7 @@ import pytest
 
 from ltpll.errors import UnknownNameError
 from ltpll.experiments.paper.catalog import ITEMS, find_item, published
-from ltpll.experiments.paper.grid import unbuilt
+from ltpll.experiments.paper.grid import missing_parts
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from support.refusals import refusal
@@ -86,12 +86,12 @@ def test_an_unknown_item_lists_the_known_ones():
 
 
 def test_parts_that_are_not_built_are_named():
-    assert unbuilt({"method": "deacon", "rebalancer": "none", "extras": ["cutmix"]}) == ["deacon", "cutmix"]
-    assert unbuilt({"method": "corr", "rebalancer": "records", "extras": ["mixup"]}) == []
+    assert missing_parts({"method": "deacon", "rebalancer": "none", "extras": ["cutmix"]}) == ["deacon", "cutmix"]
+    assert missing_parts({"method": "corr", "rebalancer": "records", "extras": ["mixup"]}) == []
 
 
 def test_every_row_of_the_paper_is_built():
-    assert not [setting for item in ITEMS.values() for setting in item.settings if unbuilt(setting)]
+    assert not [setting for item in ITEMS.values() for setting in item.settings if missing_parts(setting)]
 
 
 def test_every_method_and_extra_is_in_some_table():

@@ -7,10 +7,10 @@ import pytest
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment
 from ltpll.experiments.paper.catalog import ITEMS
-from ltpll.experiments.paper.grid import Finished, experiments, parse_choice
+from ltpll.experiments.paper.grid import Finished, experiments, parse_settings
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from ltpll.runs.checksums import marker_of
+from ltpll.runs.checksums import marker_text
 from support.refusals import refusal
 
 
@@ -26,7 +26,7 @@ def test_every_setting_with_the_first_seed_comes_before_any_with_the_second():
 
 
 def test_a_choice_and_changes_reach_the_runs():
-    runs = experiments(ITEMS["main"], 1, {"epochs": 5}, parse_choice("dataset=cifar100 rho=50 q=0.05 method=corr"))
+    runs = experiments(ITEMS["main"], 1, {"epochs": 5}, parse_settings("dataset=cifar100 rho=50 q=0.05 method=corr"))
     assert {(run.data, run.imbalance, run.ambiguity, run.method, run.epochs) for run in runs} == {("cifar100", 50.0, 0.05, "corr", 5)}
     assert {run.rebalancer for run in runs} == {"none", "oracle-la", "records"}
 
@@ -48,11 +48,11 @@ def test_rows_that_are_not_built_are_left_out(monkeypatch):
     ],
 )
 def test_an_invalid_choice_is_refused(text, message, kind):
-    assert message in refusal(lambda: parse_choice(text), kind)
+    assert message in refusal(lambda: parse_settings(text), kind)
 
 
 def test_a_choice_is_read_as_the_type_of_its_setting():
-    assert parse_choice("superclass=true extras=mixup,sfn epochs=3 lr=1") == {
+    assert parse_settings("superclass=true extras=mixup,sfn epochs=3 lr=1") == {
         "superclass": True,
         "extras": ("mixup", "sfn"),
         "epochs": 3,
@@ -75,7 +75,7 @@ def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     figures = {"last": {"test": judged}, "best": {"test": {"test": judged}}}
 
     write(tmp_path / "runs" / "a" / "result.json", seed=0)
-    (tmp_path / "runs" / "a" / "done").write_bytes(marker_of(tmp_path / "runs" / "a", ["result.json"]))
+    (tmp_path / "runs" / "a" / "done").write_bytes(marker_text(tmp_path / "runs" / "a", ["result.json"]))
     write(tmp_path / "runs" / "b" / "result.json", seed=1)  # has no done marker
     write(tmp_path / "kept" / "c.json", seed=2)
     finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")

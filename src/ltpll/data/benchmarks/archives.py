@@ -76,7 +76,7 @@ def find_or_download(
     unchecked: list[LocalArchive] = []
     known = {source.md5: source for source in sources}
     for path in given:
-        archive = LocalArchive(path, md5_of(path, on_progress))
+        archive = LocalArchive(path, md5_of_file(path, on_progress))
         if not check:
             unchecked.append(archive)
         elif archive.md5 not in known:
@@ -92,7 +92,7 @@ def find_or_download(
     return [found.get(source.md5) or download(source, downloads, on_progress) for source in sources]
 
 
-def md5_of(path: Path, on_progress: ByteProgress | None = None) -> str:
+def md5_of_file(path: Path, on_progress: ByteProgress | None = None) -> str:
     """The md5 sum of a file in hexadecimal; it is what the publishers give, and detects damage but not forgery."""
     try:
         with path.open("rb") as file:
@@ -113,7 +113,7 @@ def md5_of(path: Path, on_progress: ByteProgress | None = None) -> str:
 def download(source: PublishedArchive, downloads: Path, on_progress: ByteProgress | None = None) -> LocalArchive:
     """Download an archive unless an earlier call did; an incomplete file never gets the final name."""
     path = downloads / source.file_name
-    if path.is_file() and md5_of(path, on_progress) == source.md5:
+    if path.is_file() and md5_of_file(path, on_progress) == source.md5:
         return LocalArchive(path, source.md5)
     _refuse_plain_http(source.url)
     with required_by(f"Downloading {source.url}", install="'ltpll[research]'", otherwise=f", or {OTHERWISE}"):

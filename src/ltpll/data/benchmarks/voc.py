@@ -16,7 +16,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.archives import ByteProgress, missing_member, read_members
 from ltpll.data.benchmarks.image_sets import ImageSet
 from ltpll.errors import InputError, first_line, shown
-from ltpll.validation import at_least
+from ltpll.validation import whole_number
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog", "horse", "motorbike"),
@@ -54,7 +54,7 @@ def read_voc2007(archives: Sequence[Path], on_progress: ByteProgress | None = No
     are objects of all test images, `per_class` of each class, or as many as the smallest class has. Test images with a single class
     count too, since testing needs no candidates. Rows follow the numbers of the images, then the order of the annotation.
     """
-    at_least(per_class, 1, "per_class")
+    whole_number(per_class, 1, "per_class")
     objects, lists = _read_annotations(archives, on_progress)
     train: list[VocObject] = []
     sets: list[list[int]] = []

@@ -53,7 +53,7 @@ def vote_rule(text: str) -> Rule:
     raise InputError(f"{shown(text)} {problem} for turning annotations into sets: give one of union, votes>=2 and top-3.")
 
 
-def drop_repeated(
+def drop_repeated_votes(
     rows: npt.NDArray[np.int64], annotators: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Drop repeated annotations and sort by example, keeping the order within an example."""

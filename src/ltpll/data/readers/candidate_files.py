@@ -12,8 +12,9 @@ from ltpll.data.readers.columns import texts
 from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.numpy_files import read_array
 from ltpll.data.readers.set_columns import SetColumn
-from ltpll.data.readers.streaming import TABLE_SUFFIXES, Table, TableBatch, listed, open_table
+from ltpll.data.readers.streaming import TABLE_SUFFIXES, Table, TableBatch, open_table
 from ltpll.errors import InputError, shown
+from ltpll.formatting import format_names
 
 
 def read_candidates(path: Path, column: str | None, separator: str) -> Candidates:
@@ -82,8 +83,8 @@ def _has_sets(table: Table, batch: TableBatch, index: int, separator: str) -> bo
 
 def _unclear(path: Path, what: str, names: Sequence[str], requested: str | None) -> str:
     if requested is not None:
-        return f"{path} has {'several' if requested in names else 'no'} {what}s called {shown(requested)}: it has {listed(names)}."
-    return f"{path} has the {what}s {listed(names)}: specify with --column which of them holds the sets."
+        return f"{path} has {'several' if requested in names else 'no'} {what}s called {shown(requested)}: it has {format_names(names)}."
+    return f"{path} has the {what}s {format_names(names)}: specify with --column which of them holds the sets."
 
 
 def _array_chooser(path: Path, name: str | None) -> Callable[[Sequence[str]], str]:

@@ -110,7 +110,7 @@ class TextColumn:
 # ---- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
+def parse_numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
     """A column of a batch as numbers, NaN where a number is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -160,7 +160,7 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def not_a_number(table: Table, batch: TableBatch, index: int, position: int, what: str) -> InputError:
+def not_a_number_error(table: Table, batch: TableBatch, index: int, position: int, what: str) -> InputError:
     cell = batch.columns[index][position].as_py()
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
     problem = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is not a finite number,"
@@ -183,10 +183,10 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     found = []
     for index in unsure:
         try:
-            numbers(table, batch, index)
+            parse_numbers(table, batch, index)
         except NotNumericError as error:
             if _mostly_numbers(texts(table, batch, index)):
-                raise text_among_numbers(table, batch, index, error.position) from None
+                raise _text_among_numbers(table, batch, index, error.position) from None
             continue
         found.append(index)
     return found
@@ -203,7 +203,7 @@ def _mostly_numbers(cells: Any) -> bool:
     return bool(2 * numeric > len(trimmed) - missing)
 
 
-def text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
+def _text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
     """The error about a text cell in a numeric column that was not chosen by name."""
     cell = shown(str(texts(table, batch, index)[position].as_py()))
     return InputError(
@@ -231,17 +231,17 @@ class FeatureColumns:
         self._n += batch.n_rows
         for j, index in enumerate(self.indices):
             try:
-                values = numbers(self.table, batch, index)
+                values = parse_numbers(self.table, batch, index)
             except NotNumericError as error:
                 if self.chosen:
-                    raise not_a_number(self.table, batch, index, error.position, "feature") from None
-                raise text_among_numbers(self.table, batch, index, error.position) from None
+                    raise not_a_number_error(self.table, batch, index, error.position, "feature") from None
+                raise _text_among_numbers(self.table, batch, index, error.position) from None
             block[:, j] = values
             finite = np.isfinite(values)
             if finite.all():
                 self._seen[j] = True
                 continue
-            refusal = not_a_number(self.table, batch, index, int(np.argmin(finite)), "feature")
+            refusal = not_a_number_error(self.table, batch, index, int(np.argmin(finite)), "feature")
             if self.chosen:
                 raise refusal
             self._seen[j] |= bool(finite.any())

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.parsing import CLASS_LIMIT
 from ltpll.data.readers.matlab_format import DamagedError, NewerError, TooLargeError, UnsupportedArrayError, read_arrays
-from ltpll.data.readers.memory_limits import too_much
-from ltpll.data.readers.streaming import check_file
+from ltpll.data.readers.memory_limits import expansion_problem
+from ltpll.data.readers.streaming import check_is_file
 from ltpll.errors import InputError, first_line
 
 NAMES = ("data", "partial_target", "target")
@@ -33,7 +33,7 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
         raise InputError(f"{path} has no array called 'data': save the features under that name, one row per example.")
     data = found["data"]
     if hasattr(data, "toarray"):
-        reason = too_much(path.stat().st_size, 4 * math.prod(data.shape))
+        reason = expansion_problem(path.stat().st_size, 4 * math.prod(data.shape))
         if reason is not None:
             raise InputError(
                 f"The sparse array 'data' of {path} has shape {data.shape}, which is too large for a dense array ({reason}): "
@@ -67,7 +67,7 @@ def mat_candidates(path: Path, found: MatFile, classes: tuple[str, ...] | None =
 
 
 def _load(path: Path) -> dict[str, Any]:
-    check_file(path)
+    check_is_file(path)
     try:
         return read_arrays(path.read_bytes(), NAMES)
     except NewerError:

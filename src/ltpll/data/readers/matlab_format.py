@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.memory_limits import too_much
+from ltpll.data.readers.memory_limits import expansion_problem
 
 PEEK = 4096  # unpacked bytes that contain an array's name, which decides whether to read the rest
 MOST_DIMENSIONS = 32
@@ -89,7 +89,7 @@ def _arrays(content: memoryview, wanted: Sequence[str]) -> Iterator[tuple[str, A
         else:
             raise DamagedError(f"it has a part of kind {element.kind} in place of an array")
     # Check the total before allocating memory for the first array.
-    reason = too_much(len(content), sum(size for _, _, size in chosen))
+    reason = expansion_problem(len(content), sum(size for _, _, size in chosen))
     if reason is not None:
         raise TooLargeError(reason)
     for compressed, body, size in chosen:

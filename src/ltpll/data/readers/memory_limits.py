@@ -5,25 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 from ltpll.errors import InputError
+from ltpll.formatting import format_bytes
 
 ALWAYS = 256 << 20  # bytes to which any file may expand
 RATIO = 100  # larger files may expand to this many times their size; zeros compress a thousandfold, features about twofold
 COPIES = 2  # of the data in memory at the same time during conversion
 
 
-def too_much(packed: int, expanded: int) -> str | None:
+def expansion_problem(packed: int, expanded: int) -> str | None:
     """The reason why `packed` bytes must not be expanded to `expanded` bytes, as part of a sentence; None if they may."""
     if expanded > max(ALWAYS, RATIO * packed):
-        return f"{in_units(packed)} would expand to {in_units(expanded)}, more than {RATIO} times as much"
+        return f"{format_bytes(packed)} would expand to {format_bytes(expanded)}, more than {RATIO} times as much"
     available = available_memory()
     if available is not None and COPIES * expanded > available:
-        return f"that would take {in_units(COPIES * expanded)} of memory, but only {in_units(available)} are available"
+        return f"that would take {format_bytes(COPIES * expanded)} of memory, but only {format_bytes(available)} are available"
     return None
 
 
 def check_expansion(path: Path, packed: int, expanded: int, advice: str = "") -> None:
     """Refuse a file that must not be expanded; `advice` ends the message."""
-    reason = too_much(packed, expanded)
+    reason = expansion_problem(packed, expanded)
     if reason is not None:
         raise InputError(f"{path} is not read because {reason}{advice and f': {advice}'}.")
 
@@ -50,14 +51,3 @@ def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
         return limit - used + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
     except (OSError, ValueError):  # no control group, or "max", which means no limit
         return None
-
-
-def in_units(n_bytes: int) -> str:
-    """Format a size for a message."""
-    value, units = float(n_bytes), iter(("bytes", "KiB", "MiB", "GiB"))
-    unit = next(units)
-    for larger in units:
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.0f} {unit}" if value >= 10 or unit == "bytes" else f"{value:.1f} {unit}"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.readers.memory_limits import check_expansion
-from ltpll.data.readers.streaming import check_file
+from ltpll.data.readers.streaming import check_is_file
 from ltpll.errors import InputError, shown
 
 ARRAY_SUFFIXES = (".npy", ".npz")
@@ -20,7 +20,7 @@ ARRAY_SUFFIXES = (".npy", ".npz")
 def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArray[Any]:
     """Read the array of an .npy file, or the one that `choose` picks from the names in an .npz file."""
     if not path.is_file():
-        check_file(path)
+        check_is_file(path)
     try:
         with np.errstate(over="ignore"):
             # Memory mapping refuses an array that claims to be larger than its file.

@@ -38,11 +38,11 @@ def expanded_size(path: Path, chosen: Sequence[bool] | None = None) -> int:
     Raises:
         ValueError: The footer is damaged.
     """
-    chunks = [chunk for chunk in chunks_of(path) if chosen is None or chunk.column >= len(chosen) or chosen[chunk.column]]
+    chunks = [chunk for chunk in column_chunks(path) if chosen is None or chunk.column >= len(chosen) or chosen[chunk.column]]
     return sum(max(chunk.n_values * (TEXT_BYTES if chunk.is_text else NUMBER_BYTES), chunk.uncompressed) for chunk in chunks)
 
 
-def chunks_of(path: Path) -> list[Chunk]:
+def column_chunks(path: Path) -> list[Chunk]:
     """The column chunks of a file.
 
     Raises:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.memory_limits import too_much
+from ltpll.data.readers.memory_limits import expansion_problem
 from ltpll.errors import InputError, first_line, shown
-from ltpll.validation import at_least
+from ltpll.validation import whole_number
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -63,7 +63,7 @@ def read_pictures(
         >>> read_pictures(Path("photos"), ["a.jpg", "b.jpg"], side=64, on_error="skip").images.shape
         (2, 64, 64, 3)
     """
-    side = at_least(side, 1, "side")
+    side = whole_number(side, 1, "side")
     if on_error not in ("stop", "skip"):
         raise InputError(f"on_error is {on_error!r}: it must be 'stop' or 'skip'.")
     folder = Path(folder)
@@ -72,7 +72,7 @@ def read_pictures(
     root = folder.resolve()
     files = [_inside(root, folder, str(path), i) for i, path in enumerate(paths)]
     n = len(files)
-    reason = too_much(3 * n * side * side, 3 * n * side * side)
+    reason = expansion_problem(3 * n * side * side, 3 * n * side * side)
     if reason is not None:
         raise InputError(f"{n:,} pictures of {side} × {side} pixels are not read because {reason}: choose a smaller side.")
     images = np.zeros((n, side, side, 3), dtype=np.uint8)
@@ -80,7 +80,7 @@ def read_pictures(
 
     def read(i: int) -> str | None:
         try:
-            images[i] = read_picture(files[i], side)
+            images[i] = _read_picture(files[i], side)
         except _ProblemError as problem:
             return str(problem)
         return None
@@ -125,7 +125,7 @@ class _ProblemError(Exception):
     """A picture cannot be used; the message is the end of a sentence."""
 
 
-def read_picture(path: Path, side: int) -> npt.NDArray[np.uint8]:
+def _read_picture(path: Path, side: int) -> npt.NDArray[np.uint8]:
     """Read one picture as a square, (side, side, 3)."""
     from PIL import Image, UnidentifiedImageError
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, TextSets, number_names, unknown_class
-from ltpll.data.readers.columns import NotNumericError, not_a_number, numbers, strings, texts
+from ltpll.candidates.cells import CollectedSets, TextSets, names_to_numbers
+from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
 
@@ -52,7 +52,7 @@ class SetColumn(TextSets):
 
     def candidates(self, classes: Sequence[str] | None) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
-        return Candidates.from_flat(*self.flat(classes, class_order), row=self.row)
+        return Candidates.from_flat(*self.flat(classes, sorted_class_names), row=self.row)
 
 
 class ClassColumns(CollectedSets):
@@ -69,7 +69,7 @@ class ClassColumns(CollectedSets):
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
-            values = numbers(self.table, batch, index)
+            values = parse_numbers(self.table, batch, index)
         except NotNumericError:
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
             values = np.asarray([{"0": 0, "1": 1, "false": 0, "true": 1}.get(word, np.nan) for word in words], dtype=np.float32)
@@ -88,7 +88,7 @@ class ClassColumns(CollectedSets):
     def candidates(self, classes: Sequence[str] | None) -> Candidates:
         """The sets, with the columns' classes unless others are given."""
         return Candidates.from_flat(
-            *number_names(*self.joined(), self.names, self.names if classes is None else classes, self.row), row=self.row
+            *names_to_numbers(*self.joined(), self.names, self.names if classes is None else classes, self.row), row=self.row
         )
 
 
@@ -103,12 +103,12 @@ class ProbabilityColumns(ClassColumns):
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
-            values = numbers(self.table, batch, index)
+            values = parse_numbers(self.table, batch, index)
         except NotNumericError as error:
-            raise not_a_number(self.table, batch, index, error.position, "probability") from None
+            raise not_a_number_error(self.table, batch, index, error.position, "probability") from None
         wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + ROUNDING)))
         if len(wrong) and not np.isfinite(values[wrong[0]]):
-            raise not_a_number(self.table, batch, index, int(wrong[0]), "probability")
+            raise not_a_number_error(self.table, batch, index, int(wrong[0]), "probability")
         if len(wrong):
             raise InputError(
                 f"{self.table.row(batch.first + int(wrong[0]))} holds {values[wrong[0]]:.6g} in the probability column "
@@ -132,18 +132,8 @@ class ProbabilityColumns(ClassColumns):
 # ---- class numbers ----------------------------------------------------------------------------------------------------
 
 
-def class_order(names: Sequence[str]) -> list[str]:
+def sorted_class_names(names: Sequence[str]) -> list[str]:
     """Sort names, by value if all of them are whole numbers, so that 2 comes before 10."""
     if all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
-
-
-def label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str) -> npt.NDArray[np.int64]:
-    """Class numbers of one label per row, −1 where a cell is empty; `codes` are positions in `names`."""
-    number = {name: i for i, name in enumerate(classes)}
-    labels: npt.NDArray[np.int64] = np.asarray([number.get(name, -1 if name == "" else -2) for name in names], dtype=np.int64)[codes]
-    wrong = np.flatnonzero(labels == -2)
-    if len(wrong):
-        raise InputError(f"{table.row(int(wrong[0]))} has the {what} {unknown_class(names[codes[wrong[0]]], classes)}.")
-    return labels

@@ -18,6 +18,7 @@ from typing import Any
 from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
+from ltpll.formatting import format_names
 
 BLOCK = 4 << 20
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -75,7 +76,7 @@ class Table(ABC):
         meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
         raise InputError(
             f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
-            f"it has {listed(self.names)}{self._hint()}."
+            f"it has {format_names(self.names)}{self._hint()}."
         )
 
     def _hint(self) -> str:
@@ -83,13 +84,7 @@ class Table(ABC):
         return "" if other is None else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
 
 
-def listed(names: Sequence[str], most: int = 20) -> str:
-    """Format names for a message, on one line."""
-    some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
-    return some + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def check_file(path: Path) -> None:
+def check_is_file(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder, not a table: give a file in it.")
     if not path.is_file():
@@ -100,7 +95,7 @@ def check_file(path: Path) -> None:
 
 def open_table(path: Path) -> Table:
     """Open a .csv, .tsv or .parquet file and read its header."""
-    check_file(path)
+    check_is_file(path)
     kind = path.suffix.lower()
     if kind == ".parquet":
         return ParquetTable(path)

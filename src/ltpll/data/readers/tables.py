@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.parsing import distinct_names
-from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated, sets_from_votes, vote_rule
+from ltpll.candidates.cells import unknown_class_error
+from ltpll.candidates.parsing import check_class_names
+from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes, sets_from_votes, vote_rule
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, class_order, label_numbers
-from ltpll.data.readers.streaming import ReadProgress, Table, listed, open_table
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
+from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.errors import InputError, shown
-from ltpll.validation import at_least
+from ltpll.formatting import format_names
+from ltpll.validation import whole_number
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_candidates", "read_table"]
 
@@ -116,13 +118,13 @@ class Reading:
                 f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
             )
         if self.top_k is not None:
-            at_least(self.top_k, 1, "top_k")
+            whole_number(self.top_k, 1, "top_k")
         if self.mass is not None and not 0 < self.mass <= 1:
             raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
         if self.annotators is not None:
             vote_rule(self.annotators)
         if self.classes is not None:
-            distinct_names(self.classes)
+            check_class_names(self.classes)
 
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column, which may be missing if it has its default name."""
@@ -194,7 +196,7 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
     return LabelTable(
         ids=ids,
         candidates=candidates,
-        labels=None if label is None or classes is None else label_numbers(table, label.codes(), label.names.names, classes, "true label"),
+        labels=None if label is None or classes is None else _label_numbers(table, label.codes(), label.names.names, classes, "true label"),
         splits=texts["split"].values() if "split" in texts else None,
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
@@ -219,7 +221,7 @@ def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], l
         prefix = requested[0][:-1]
         columns = [name for name in table.names if name.startswith(prefix) and name != prefix]
         if not columns:
-            raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {listed(table.names)}.")
+            raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {format_names(table.names)}.")
         return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
     return _columns(table, requested), list(requested)
 
@@ -289,9 +291,9 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
         constant[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
 
     names = texts["label"].names.names
-    classes = tuple(class_order(names)) if reading.classes is None else reading.classes
-    numbers = label_numbers(table, codes["label"], names, classes, "label")
-    votes = AnnotatorVotes(*drop_repeated(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
+    classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
+    numbers = _label_numbers(table, codes["label"], names, classes, "label")
+    votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
     indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
     empty = np.flatnonzero(np.diff(indptr) == 0)
     if len(empty):
@@ -326,3 +328,13 @@ def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> Lab
         )
     ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
     return LabelTable(ids, candidates, found.labels, None, None, features if chosen else None, chosen, None)
+
+
+def _label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str) -> npt.NDArray[np.int64]:
+    """Class numbers of one label per row, −1 where a cell is empty; `codes` are positions in `names`."""
+    number = {name: i for i, name in enumerate(classes)}
+    labels: npt.NDArray[np.int64] = np.asarray([number.get(name, -1 if name == "" else -2) for name in names], dtype=np.int64)[codes]
+    wrong = np.flatnonzero(labels == -2)
+    if len(wrong):
+        raise InputError(f"{table.row(int(wrong[0]))} has the {what} {unknown_class_error(names[codes[wrong[0]]], classes)}.")
+    return labels

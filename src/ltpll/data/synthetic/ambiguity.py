@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic.longtail import class_numbers
+from ltpll.data.synthetic.longtail import check_class_numbers
 from ltpll.errors import InputError
 
 
@@ -68,7 +68,7 @@ def _probability(value: float, what: str) -> float:
 
 def _flip(labels: npt.ArrayLike, probability: npt.NDArray[np.float64], seed: int) -> Candidates:
     """Draw sets with `probability[true, other]`, in chunks of rows so that memory does not grow with N × C."""
-    y = class_numbers(labels)
+    y = check_class_numbers(labels)
     n_classes = len(probability)
     wrong = np.flatnonzero(y >= n_classes)
     if len(wrong):

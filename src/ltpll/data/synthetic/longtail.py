@@ -58,7 +58,7 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
         >>> long_tail_subset([0] * 9 + [1] * 9, imbalance=9, seed=0).shape
         (10,)
     """
-    y = class_numbers(labels)
+    y = check_class_numbers(labels)
     available = np.bincount(y)
     if not available.all():
         raise InputError(f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without gaps.")
@@ -78,7 +78,7 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     return np.sort(np.concatenate(chosen)).astype(np.int64)
 
 
-def class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:
+def check_class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:
     """Labels as an array; refused unless they are class numbers."""
     y = np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ltpll.registry import unknown_name
+from ltpll.registry import unknown_name_error
 
 Setting = Mapping[str, Any]  # entries of an Experiment; missing ones have their default
 DATA_NAMES = {"cifar10": "CIFAR-10-LT", "cifar100": "CIFAR-100-LT", "voc2007": "PASCAL VOC"}
@@ -57,7 +57,7 @@ def find_item(name: str) -> Item:
     for item in ITEMS.values():
         if name == item.name or name in _places(item.where):
             return item
-    raise unknown_name("table or figure", name, ITEMS)
+    raise unknown_name_error("table or figure", name, ITEMS)
 
 
 def _places(where: str) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ltpll.experiments.paper.catalog import ITEMS, Cell, Item
-from ltpll.experiments.paper.grid import Finished, experiment_of, unbuilt
+from ltpll.experiments.paper.grid import Finished, experiment_of, missing_parts
 from ltpll.runs.summary import Comparison, Figure
 
 
@@ -18,7 +18,7 @@ class ComparedCell:
     last: Figure | None
     best: Figure | None
     published: float | None
-    unbuilt: tuple[str, ...] = ()
+    missing_parts: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float | None:
@@ -32,7 +32,7 @@ def compare(item: Item, finished: Finished, seeds: int, changes: Mapping[str, An
 
 
 def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> ComparedCell:
-    missing = tuple(unbuilt(cell.setting))
+    missing = tuple(missing_parts(cell.setting))
     if missing:
         return ComparedCell(None, None, cell.published, missing)
     wanted = [experiment_of(cell.setting, changes, seed) for seed in range(seeds)]
@@ -51,8 +51,8 @@ def _number(value: Any) -> float | None:
 
 def cell_text(cell: ComparedCell) -> str:
     """The last epoch with its standard deviation, and the best epoch in brackets."""
-    if cell.unbuilt:
-        return f"{', '.join(cell.unbuilt)}: not built yet"
+    if cell.missing_parts:
+        return f"{', '.join(cell.missing_parts)}: not built yet"
     if cell.last is None:
         return "–"
     return _spread(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})")

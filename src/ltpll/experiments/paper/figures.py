@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ltpll.experiments.paper.catalog import MOMENTA, Cell, Item
-from ltpll.experiments.paper.grid import Finished, experiment_of, unbuilt
+from ltpll.experiments.paper.grid import Finished, experiment_of, missing_parts
 from ltpll.experiments.plotting import new_figure, save_figure
 from ltpll.runs.run import Record
 
@@ -28,14 +28,14 @@ def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path
 
 
 def _record(cell: Cell, finished: Finished, changes: Mapping[str, Any]) -> Record | None:
-    if unbuilt(cell.setting):
+    if missing_parts(cell.setting):
         return None
     record = finished.get(experiment_of(cell.setting, changes, 0))
     # Old records do not hold the predictions over the course of training.
     return None if record is not None and cell.figure == "mean_prediction" and "snapshots" not in record else record
 
 
-def by_frequency(record: Record) -> Any:
+def _by_frequency(record: Record) -> Any:
     """Class numbers from the most to the least frequent."""
     return np.argsort(-np.asarray(record["class_counts"]), kind="stable")
 
@@ -53,7 +53,7 @@ def _average_prediction(figure: Any, item: Item, found: Found) -> None:
         for line, record in shown:
             epochs = record["snapshots"]["epoch"]
             at = (k + 1) * len(epochs) // n - 1
-            values = np.asarray(record["snapshots"]["mean_prediction"][line.cells[0].row][at])[by_frequency(record)]
+            values = np.asarray(record["snapshots"]["mean_prediction"][line.cells[0].row][at])[_by_frequency(record)]
             panel.plot(100 * values, label=line.label, linewidth=1.2)
             panel.set_title(f"epoch {epochs[at]}", fontsize=9)
         panel.axhline(100 / len(values), color="black", linestyle="--", linewidth=0.8, label="uniform")
@@ -69,7 +69,7 @@ def _prior(figure: Any, item: Item, found: Found) -> None:
     distance, estimate = figure.subplots(1, 2)
     distance.plot(record["curves"]["epoch"], record["curves"]["prior_distance"])
     distance.set(xlabel="epoch", ylabel="L2 distance to the class frequencies", ylim=(0, None))
-    order, counts = by_frequency(record), np.asarray(record["class_counts"])
+    order, counts = _by_frequency(record), np.asarray(record["class_counts"])
     estimate.plot(100 * np.asarray(record["last"]["prior"])[order], label="estimated prior")
     estimate.plot(100 * (counts / counts.sum())[order], color="black", label="class frequencies")
     estimate.set(xlabel="class, frequent to rare", ylabel="share (%)", ylim=(0, None))
@@ -84,7 +84,7 @@ def _per_class(figure: Any, item: Item, found: Found) -> None:
     for k, panel in enumerate(panels):
         for line, records in zip(item.lines, found, strict=True):
             if (record := records[k]) is not None:
-                values = np.asarray(record["last"][line.cells[k].row]["per_class"], dtype=float)[by_frequency(record)]
+                values = np.asarray(record["last"][line.cells[k].row]["per_class"], dtype=float)[_by_frequency(record)]
                 panel.plot(100 * values, marker="o", markersize=3, label=line.label)
         panel.set_title(item.columns[k], fontsize=9)
         panel.set_xlabel("class, frequent to rare")

@@ -14,13 +14,13 @@ from ltpll.experiments.paper.catalog import Item, Setting
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from ltpll.registry import unknown_name
-from ltpll.runs.run import Record, finished_in
+from ltpll.registry import unknown_name_error
+from ltpll.runs.run import Record, finished_runs
 
 ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
 
 
-def unbuilt(setting: Setting) -> list[str]:
+def missing_parts(setting: Setting) -> list[str]:
     """The parts of a setting that ltpll does not implement."""
     missing = [name for name in setting["extras"] if name not in EXTRAS]
     missing += [setting["rebalancer"]] if setting["rebalancer"] not in REBALANCERS else []
@@ -37,14 +37,14 @@ def experiments(item: Item, seeds: int, changes: Mapping[str, Any], only: Mappin
     made = []
     for seed in range(seeds):
         for setting in item.settings:
-            if not unbuilt(setting):
+            if not missing_parts(setting):
                 experiment = experiment_of(setting, changes, seed)
                 if all(getattr(experiment, name) == value for name, value in only.items()):
                     made.append(experiment)
     return made
 
 
-def parse_choice(text: str) -> dict[str, Any]:
+def parse_settings(text: str) -> dict[str, Any]:
     """Parse text such as 'dataset=cifar10 imbalance=100' into entries of an experiment."""
     known = {setting.name: setting for setting in fields(Experiment)}
     chosen: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def parse_choice(text: str) -> dict[str, Any]:
         if not separator:
             raise InputError(f"{word!r} is not a setting: write name=value, such as dataset=cifar10.")
         if name not in known:
-            raise unknown_name("setting", name, [*known, *ALIASES])
+            raise unknown_name_error("setting", name, [*known, *ALIASES])
         default = known[name].default
         try:
             chosen[name] = _as(type(default), value) if isinstance(default, (bool, int, float)) else value
@@ -93,7 +93,7 @@ class Finished:
         found = [
             record
             for folder in folders
-            for record in finished_in(folder, skip_damaged=True)
+            for record in finished_runs(folder, skip_damaged=True)
             if record["config"].get("experiment") == "images"
         ]
         return cls(found)

@@ -1,4 +1,4 @@
-"""The demo, toy and list commands: two small studies that run on any machine, and the available parts."""
+"""What the demo and toy commands share: options, training the missing runs with a progress bar, and tables of results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 from rich import box
 from rich.table import Table
 
-from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Fresh, hardware_option, output_option, training_option
+from ltpll.cli.console import console
+from ltpll.cli.options import hardware_option, output_option, training_option
 from ltpll.runs.run import Record, Run
-from ltpll.runs.summary import Figure, Row, difference, rows
+from ltpll.runs.summary import Figure, Row, difference
 
 Out = Annotated[Path, output_option(help="Folder for runs and results.")]
 Workers = Annotated[
@@ -22,68 +22,7 @@ Workers = Annotated[
 Seeds = Annotated[int, training_option(min=1, help="Number of seeds; each has its own data and training.")]
 
 
-def demo(
-    out: Out = Path("ltpll-runs"),
-    seeds: Seeds = 5,
-    workers: Workers = None,
-    fresh: Fresh = False,
-) -> None:
-    """See the effect in about a minute: long-tailed, ambiguous digits, two methods with and without rebalancing."""
-    from ltpll.experiments.studies import digits
-    from ltpll.report.study_page import write_page
-
-    console.print(" ".join(digits.INTRO))
-    runs = [Run(out / "digits", config) for config in digits.configs(seeds)]
-    _train(runs, digits.train, workers, fresh)
-    records = [run.result() for run in runs]
-    table = rows(records)
-    _print_table(table, shots=records[0]["shots"])
-    _print_differences(table, "records")
-    page = out / "demo.html"
-    write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
-    console.print()
-    print_line(f"Report: {page.resolve()}")
-
-
-def toy(
-    out: Out = Path("ltpll-runs"),
-    seeds: Seeds = 8,
-    cosine: Annotated[
-        bool, training_option("--cosine", help="Use the image experiments' cosine schedule, not a constant learning rate.")
-    ] = False,
-    workers: Workers = None,
-    fresh: Fresh = False,
-) -> None:
-    """Run the paper's toy study: PRODEN on four squares, without rebalancing, with the true prior and with RECORDS."""
-    from ltpll.experiments.plotting import require_matplotlib
-    from ltpll.experiments.studies import toy as study
-
-    require_matplotlib()
-    runs = [Run(out / "toy", config) for config in study.configs(seeds, cosine=cosine)]
-    _train(runs, study.train, workers, fresh)
-    _print_table(rows([run.result() for run in runs]))
-    figure = out / ("toy-cosine.png" if cosine else "toy.png")
-    study.draw([run for run in runs if run.config["seed"] == 0], figure)
-    console.print()
-    print_line(f"Figure (seed 0): {figure.resolve()}")
-
-
-def list_parts() -> None:
-    """List every method, rebalancer and extra."""
-    from ltpll.parts import describe_parts
-
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for heading in ("kind", "name", "what it does"):
-        table.add_column(heading)
-    for part in describe_parts():
-        table.add_row(part.kind, part.name, part.idea)
-    console.print(table)
-
-
-# ---- shared by demo and toy -------------------------------------------------------------------------------------------
-
-
-def _train(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
+def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
     """Train the missing runs with a progress bar; Ctrl-C keeps the finished ones."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -117,7 +56,7 @@ def _train(runs: Sequence[Run], train: Callable[[Run], None], workers: int | Non
         raise typer.Exit(130) from None
 
 
-def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
+def print_table(table: Sequence[Row], shots: Record | None = None) -> None:
     """Print balanced accuracy and what explains it, one row per method and rebalancer."""
 
     def plain(figure: Figure | None) -> str:
@@ -144,7 +83,7 @@ def _print_table(table: Sequence[Row], shots: Record | None = None) -> None:
     console.print("recovery: share of training examples whose most probable target is the true label.")
 
 
-def _print_differences(table: Sequence[Row], rebalancer: str) -> None:
+def print_differences(table: Sequence[Row], rebalancer: str) -> None:
     """Print what the rebalancer gains over the method alone, paired by seed."""
     for row in table:
         gain = difference(row, table) if row.rebalancer == rebalancer and not row.posthoc else None

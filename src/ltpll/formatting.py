@@ -1,0 +1,33 @@
+"""Formatting: durations, sizes and lists of names as text for messages and progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ltpll.errors import printable
+
+
+def format_duration(seconds: float | None) -> str:
+    """A duration in a fitting unit: 40 s, 12 min, 3.5 h; a question mark if it is unknown."""
+    if seconds is None:
+        return "?"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def format_bytes(n_bytes: int) -> str:
+    """A size in a fitting unit: 512 bytes, 1.5 MiB."""
+    value, units = float(n_bytes), iter(("bytes", "KiB", "MiB", "GiB"))
+    unit = next(units)
+    for larger in units:
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} {unit}" if value >= 10 or unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def format_names(names: Sequence[str], most: int = 20) -> str:
+    """Names on one line, shortened if there are many."""
+    some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
+    return some + (f" and {len(names) - most} more" if len(names) > most else "")
