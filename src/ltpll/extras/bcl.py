@@ -63,7 +63,7 @@ class BCL(Extra):
     def active(self, epoch: int) -> bool:
         return epoch >= self.first_epoch
 
-    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
+    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
         labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
         vectors = self.projector(torch.cat(step.outputs.features[:2]))
         term = balanced_contrast(vectors, torch.cat([labels, labels]), normalize(self.centres, dim=1), self.temperature)

@@ -46,7 +46,7 @@ class Mixup(Extra):
             candidates=batch.candidates | batch.candidates[partner],
         )
 
-    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
-        assert own is not None
-        assert own_outputs is not None
-        return self.weight * method.loss(own_outputs, own.targets, own.candidates)
+    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+        assert added is not None
+        assert added_outputs is not None
+        return self.weight * method.loss(added_outputs, added.targets, added.candidates)

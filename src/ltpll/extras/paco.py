@@ -59,7 +59,7 @@ class PaCO(Extra):
     def active(self, epoch: int) -> bool:
         return epoch >= self.first_epoch
 
-    def loss(self, method: Method, step: Step, own: Batch | None, own_outputs: Outputs | None) -> Tensor:
+    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
         labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
         query, key = self.memory.projector(step.outputs.features[0]), self.memory.keys(step)
         examples, same, allowed = self.memory.compare(query, key, labels, self.temperature)
