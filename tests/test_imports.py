@@ -1,6 +1,7 @@
 """The picture in docs/architecture.md, as a test: imports point one way."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,12 @@ def test_imports_point_one_way(path):
 def test_methods_rebalancers_and_extras_know_nothing_of_each_other_or_of_the_trainer(package):
     for path in (PACKAGE / package).glob("*.py"):
         assert not imported_homes(path) & ({"methods", "rebalancers", "extras", "trainer", "evaluate"} - {package})
+
+
+def test_only_training_and_evaluation_know_the_processes_that_train_together():
+    """Apart from the command line's file that joins the processes of torchrun."""
+    knows = {str(path.relative_to(PACKAGE)) for path in modules() if re.search(r"import .*\bWorld\b", path.read_text())}
+    assert {name for name in knows if not name.startswith(("training/", "evaluation/"))} == {"cli/training.py"}
 
 
 def test_a_report_is_made_without_torch():
