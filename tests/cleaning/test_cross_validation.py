@@ -93,6 +93,14 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"fold-{k}.safetensors" for k in (1, 2, 3)]
 
 
+def test_checkpoints_of_folds_that_were_killed_after_they_finished_are_deleted(tmp_path, expected):
+    judged(tmp_path, workers=1)
+    for name in ("checkpoint-fold-1.safetensors", "checkpoint-fold-2.previous.safetensors"):
+        (tmp_path / name).write_bytes(b"")
+    assert same(judged(tmp_path, workers=1), expected)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"fold-{k}.safetensors" for k in (1, 2, 3)]
+
+
 @pytest.mark.parametrize(("n", "workers", "expected"), [(1000, None, 1), (30_000, None, 4), (30_000, 1, 1), (1000, 2, 2)])
 def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(monkeypatch, n, workers, expected):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)

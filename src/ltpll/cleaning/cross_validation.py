@@ -70,6 +70,7 @@ def out_of_fold_predictions(
     found = SetPredictions.empty(len(x))
     for k, (_, rows) in enumerate(splits):
         found.put(rows, SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0]))
+        _delete_checkpoints(folder, k)  # left by a process that was killed after it had stored its predictions
     return found
 
 
@@ -115,17 +116,24 @@ def _train(
     progress: Callback,
 ) -> None:
     """Train on the other rows, and store the predictions for these rows."""
-    checkpoint = folder / f"checkpoint-fold-{k + 1}.safetensors"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
         trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
-        trainer.fit(inputs, candidates, [progress, Checkpoint(checkpoint, min_seconds=CHECKPOINT_SECONDS)])
+        trainer.fit(inputs, candidates, [progress, Checkpoint(_checkpoint(folder, k), min_seconds=CHECKPOINT_SECONDS)])
     if trainer.world.first:
         classifier.finish(trainer)
         found = predict_sets(classifier.predict_proba, x[rows], sets.select(rows))
         write_checkpoint(_fold_file(folder, k), found.tensors(), {"fold": k + 1})
-        for path in (checkpoint, previous_checkpoint(checkpoint)):
-            path.unlink(missing_ok=True)
+        _delete_checkpoints(folder, k)
+
+
+def _checkpoint(folder: Path, k: int) -> Path:
+    return folder / f"checkpoint-fold-{k + 1}.safetensors"
+
+
+def _delete_checkpoints(folder: Path, k: int) -> None:
+    for path in (_checkpoint(folder, k), previous_checkpoint(_checkpoint(folder, k))):
+        path.unlink(missing_ok=True)
 
 
 # ---- in parallel ------------------------------------------------------------------------------------------------------
