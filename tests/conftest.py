@@ -26,6 +26,7 @@ STARTING_PROCESSES = {
     "experiments/test_probe.py",
     "test_cli.py",
     "test_many_classes.py",
+    "test_parts.py",
     "test_processes.py",
     "test_survival.py",
     "training/test_distributed.py",

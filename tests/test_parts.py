@@ -22,6 +22,7 @@ from ltpll.models import Classifier
 from ltpll.parts import build_parts, describe_parts
 from ltpll.rebalancers import REBALANCERS, RECORDS, OracleLA
 from ltpll.registry import Registry
+from support.fork_server import shared_fork_server
 from support.refusals import refusal
 
 REGISTRIES = {"methods": METHODS, "rebalancers": REBALANCERS, "extras": EXTRAS}
@@ -298,8 +299,9 @@ def test_a_plug_in_is_fitted_saved_and_loaded_by_name_or_as_an_object(tmp_path):
             loaded = PartialLabelClassifier.load("saved", "cpu")
             assert np.array_equal(loaded.predict_proba(x), fitted[0].predict_proba(x))
     """
-    done = run(tmp_path, "-c", f"import os; os.chdir({str(tmp_path)!r})\n{textwrap.dedent(code)}")
-    assert done.returncode == 0, done.stderr
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{textwrap.dedent(code)}"
+    status, printed = shared_fork_server().call("interrupted_runs.execute", code, log=tmp_path / "log", cwd=tmp_path)
+    assert status == 0, printed
 
 
 def test_a_part_without_a_module_docstring_is_described_too():
