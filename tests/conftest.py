@@ -4,14 +4,20 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
-from hypothesis import settings
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are imported
-torch.set_num_threads(1)  # so that two workers on two cores do not compete
-settings.register_profile("ltpll", deadline=None, max_examples=50, derandomize=True)
-settings.load_profile("ltpll")
+
+def pytest_configure(config):
+    if config.getoption("numprocesses", None):
+        return  # this process only distributes the tests, and importing torch would delay its workers
+    import torch
+    from hypothesis import settings
+
+    if not torch.cuda.is_available():
+        os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are imported
+    torch.set_num_threads(1)  # so that two workers on two cores do not compete
+    settings.register_profile("ltpll", deadline=None, max_examples=50, derandomize=True)
+    settings.load_profile("ltpll")
+
 
 # These start processes from servers that take seconds to import torch: one worker runs them all, so that each server starts once.
 STARTING_PROCESSES = {
@@ -49,5 +55,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_runtest_setup(item):
+    import torch
+
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")

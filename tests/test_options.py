@@ -113,13 +113,13 @@ def place(tmp_path_factory):
     return folder
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(drawn=some(BOTH | OWN), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]), folds=st.sampled_from(["0", "1", "2", "-1", "x"]))
 def test_training_on_a_table_succeeds_or_fails_without_writing(place, drawn, epochs, folds):
     check(place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *flat(drawn)])
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(drawn=some(BOTH | BENCHMARK), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]))
 def test_training_a_benchmark_succeeds_or_fails_without_writing(place, drawn, epochs):
     root = [] if any(name == "--data-root" for name, _ in drawn) else ["--data-root", place / "data"]

@@ -280,11 +280,13 @@ def test_the_command_line_lists_plug_ins_and_does_not_import_them_for_help(tmp_p
     install_plugin(tmp_path, broken="ltpll_plugin:Taken", uniform="ltpll_plugin:Uniform")
     assert run(tmp_path, "-m", "ltpll", "--help").returncode == 0
     assert not (tmp_path / "ltpll_plugin.imported").exists()
-    listed = run(tmp_path, "-m", "ltpll", "list")
-    assert listed.returncode == 0
-    assert [line.split()[:2] for line in listed.stdout.splitlines() if "targets never change" in line] == [["method", "uniform"]]
-    assert "'corr' is taken by ltpll.methods.corr.CORR" in " ".join(listed.stderr.split())
-    assert "Traceback" not in listed.stderr
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from support.interrupted_runs import command; command('list')"
+    log, errors = tmp_path / "log", tmp_path / "errors"
+    status, printed = shared_fork_server().call("interrupted_runs.execute", code, log=log, errors=errors, environment={"COLUMNS": "100"})
+    assert status == 0, errors.read_text()
+    assert [line.split()[:2] for line in printed.splitlines() if "targets never change" in line] == [["method", "uniform"]]
+    assert "'corr' is taken by ltpll.methods.corr.CORR" in " ".join(errors.read_text().split())
+    assert "Traceback" not in errors.read_text()
 
 
 def test_a_plug_in_is_fitted_saved_and_loaded_by_name_or_as_an_object(tmp_path):

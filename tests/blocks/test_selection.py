@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from ltpll.blocks.selection import lowest_losses_per_class, masked_mean, mixup_partners, mixup_weights
 
@@ -31,6 +30,8 @@ def test_partners_are_a_permutation_of_the_chosen_and_everyone_else_is_alone(n_c
 
 
 def test_every_chosen_example_is_as_likely_a_partner_as_any_other():
+    from scipy import stats  # here, since it takes a second to import
+
     g = torch.Generator().manual_seed(0)
     chosen = torch.tensor([True, False, True, True, False, True])
     drawn = np.asarray([mixup_partners(chosen, g).tolist() for _ in range(4000)])
@@ -40,6 +41,8 @@ def test_every_chosen_example_is_as_likely_a_partner_as_any_other():
 
 
 def test_the_share_follows_a_folded_beta_distribution():
+    from scipy import stats  # here, since it takes a second to import
+
     g = torch.Generator().manual_seed(0)
     draws = np.asarray([float(mixup_weights(4, g)) for _ in range(4000)])
     folded = lambda x: stats.beta(4, 4).cdf(x) - stats.beta(4, 4).cdf(1 - x)  # noqa: E731

@@ -54,7 +54,7 @@ def test_a_uniform_prior_on_symmetric_scores_gives_the_symmetric_answer():
     torch.testing.assert_close(sinkhorn(scores, torch.full((n,), 1 / n)), expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=3, max_size=3), min_size=1, max_size=6),
     st.lists(st.floats(0, 1), min_size=3, max_size=3).filter(lambda prior: sum(prior) > 1e-3),

@@ -10,9 +10,11 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
 from ltpll.cleaning.cross_validation import out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.processes import PRELOADED
 from ltpll.training.callbacks import Callback, Progress
 
 EPOCHS = 40
+PRELOADED.append("ltpll.cleaning.cross_validation")  # so that each of several worker processes need not import it
 
 
 def problem(n=60):

@@ -159,7 +159,8 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
             record = {"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1}
             progress.on_epoch_end(SimpleNamespace(epoch=epoch), record)
         progress.close()
-        time.sleep(1.1)  # file names contain the time in seconds
+        if epochs[-1] < 4:
+            time.sleep(1.1)  # the names of the two event files contain the time in seconds
     events = EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 31.0), (2, 32.0), (3, 23.0), (4, 24.0)]

@@ -44,9 +44,9 @@ def test_the_exported_file_gives_the_debiased_logits_for_any_number_of_rows(meth
 
 
 def start_of_resnet(shape, n_classes):
-    """The first three blocks of ResNet-18, the last of which halves the image: every operation of the network."""
+    """Two blocks of ResNet-18, the second of which halves the image: every operation of the network."""
     encoder = build_model("resnet18", 0, n_classes=n_classes, width=4).encoder
-    del encoder.blocks[3:]
+    encoder.blocks = encoder.blocks[1:3]
     return Classifier(encoder, torch.nn.Linear(8, n_classes))
 
 

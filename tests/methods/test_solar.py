@@ -122,7 +122,7 @@ def test_assigned_labels_give_each_class_its_share_over_batch_and_queue():
 
 
 def test_the_prior_moves_towards_the_truth():
-    trainer, y = trained(estimation_epochs=30)
+    trainer, y = trained(epochs=40, estimation_epochs=20)
     true = torch.from_numpy(np.bincount(y) / len(y)).float()
     uniform = torch.full((4,), 0.25)
     assert prior_distance(trainer.method.prior, true) < 0.35 * prior_distance(uniform, true)

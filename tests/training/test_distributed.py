@@ -29,7 +29,7 @@ from support.pictures import coloured_images
 from support.processes import environment_of_tests, typed
 from support.refusals import refusal
 
-SYNCHRONISED = {"images": True, "sync_batch_norm": True}
+SYNCHRONISED = {"images": True, "sync_batch_norm": True, "epochs": 1}
 CASES = {
     2: [
         *({"method": name, "rebalancer": "none" if METHODS[name].why_no_rebalancer else "records"} for name in sorted(METHODS)),

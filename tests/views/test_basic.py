@@ -6,7 +6,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 
 from ltpll.errors import InputError
@@ -75,6 +74,8 @@ def moved(image, down, right):
 
 @pytest.mark.parametrize("pixels", [0, 1, 2, 4])
 def test_shift_moves_each_image_by_one_of_the_possible_offsets_and_reaches_them_all(pixels):
+    import scipy.stats  # here, since it takes a second
+
     n = 60 * (2 * pixels + 1) ** 2 // (3 if pixels == 4 else 1)
     image = images(1)[0].numpy()
     offsets = [(down, right) for down in range(-pixels, pixels + 1) for right in range(-pixels, pixels + 1)]
@@ -137,6 +138,8 @@ def test_a_hole_larger_than_the_image_is_refused_with_its_side():
 @pytest.mark.parametrize("noise", [0.05, 1.0, 3.0])
 @pytest.mark.parametrize("shape", [(5000, 6), (300, 1, 10, 10)])
 def test_jitter_adds_gaussian_noise_of_the_given_size(noise, shape):
+    import scipy.stats  # here, since it takes a second
+
     x = torch.full(shape, 2.0)
     added = (Jitter(noise)(x, generator(1)) - x).double().flatten().numpy()
     n = len(added)

@@ -50,7 +50,10 @@ def packed_npz(path, zeros, header=None):
     """An .npz file with `features`, as many zeros as asked for; `header` is what the array says of itself instead."""
     start = BytesIO()
     np.lib.format.write_array_header_1_0(start, {"shape": (zeros // 4000, 1000), "fortran_order": False, "descr": "<f4", **(header or {})})
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("features.npy", "w", force_zip64=True) as member:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("features.npy", "w", force_zip64=True) as member,
+    ):
         member.write(start.getvalue())
         for _ in range(zeros >> 20):
             member.write(bytes(1 << 20))

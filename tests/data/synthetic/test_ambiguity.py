@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +38,8 @@ def test_the_true_label_is_always_a_candidate(y, q, seed, factor, kind):
 @pytest.mark.parametrize("q", [0.01, 0.3, 0.5, 0.9])
 @pytest.mark.parametrize("n_classes", [2, 10])
 def test_wrong_labels_join_with_the_given_probability_and_independently(q, n_classes):
+    import scipy.stats  # here, since it takes a second
+
     y = np.arange(20_000) % n_classes
     dense = uniform_candidates(y, n_classes, q, seed=5).dense().numpy()
     wrong = ~np.eye(n_classes, dtype=bool)[y]

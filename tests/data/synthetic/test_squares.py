@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from ltpll.data.synthetic import four_squares
 from ltpll.errors import InputError
@@ -27,6 +26,8 @@ def test_each_class_has_its_size_and_lies_inside_its_quarter(sizes):
 
 @pytest.mark.parametrize("label", range(4))
 def test_points_are_uniform_in_their_quarter(label):
+    import scipy.stats  # here, since it takes a second
+
     x, y = four_squares([2000] * 4, seed=3)
     points = x[y == label]
     for axis, (low, high) in enumerate(QUARTERS[label]):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 
 from ltpll.experiments.benchmark import Experiment
@@ -36,6 +35,8 @@ def record(setting, n_classes=10):
 
 
 def drawn(name, records):
+    from matplotlib.figure import Figure  # here, since it takes half a second
+
     figure = Figure()
     item = ITEMS[name]
     PLOTTERS[name](figure, item, records)

@@ -11,7 +11,7 @@ from ltpll.runs.summary import rows
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     root = tmp_path_factory.mktemp("toy")
-    runs = [Run(root, config) for config in toy.configs(2)]
+    runs = [Run(root, config) for config in toy.configs(1)]
     run_missing(runs, toy.train, workers=0)
     return runs
 
@@ -28,7 +28,7 @@ def test_the_constant_prior_predicts_the_tail_and_records_finds_all_four_squares
     assert accuracy["oracle-la"].mean <= 0.35
     assert accuracy["records"].mean >= 0.90
     assert accuracy["records"].mean > accuracy["none"].mean
-    assert accuracy["records"].n == 2
+    assert accuracy["records"].n == 1
 
 
 def test_the_oracle_mostly_predicts_the_rarest_label(trained):
