@@ -21,6 +21,8 @@ endif
 
 # Idle OpenMP threads sleep instead of spinning: two processes that spin on two cores slow each other down.
 export OMP_WAIT_POLICY := PASSIVE
+# Tests start many processes, which would otherwise compile the package again and again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs format clean
