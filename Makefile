@@ -33,7 +33,9 @@ help:  ## Show this list
 demo: $(CORE)  ## Train and compare on handwritten digits, about a minute
 	@$(BIN)/ltpll demo
 
-test: lint types unit  ## Linter, type checker and all tests that need no GPU
+# Tests sometimes wait for processes, so the type checker runs beside them.
+test: lint  ## Linter, type checker and all tests that need no GPU
+	@$(MAKE) --no-print-directory -j 2 types unit
 
 lint: $(DEV)  ## Linter and formatter, changing nothing
 	$(BIN)/ruff check .
