@@ -6,7 +6,7 @@ from ltpll.experiments.engine_speed import _forward_flops, bench_engine, noise_i
 
 def test_the_benchmark_measures_every_part_of_a_step_consistently():
     experiment = Experiment("noise", imbalance=2, ambiguity=0.3, width=1, batch_size=8, epochs=100)
-    images = noise_images(12, 4, 16)
+    images = noise_images(6, 4, 8)
     found = bench_engine(experiment, device="cpu", engine="eager", images=images, epochs=1, measure_every=1)
     parts = found["milliseconds_per_step"]
     assert set(parts) == {"views", "forward", "backward", "loss", "rebalancer and targets", "optimizer", "evaluation of the test set"}
