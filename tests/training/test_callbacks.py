@@ -93,6 +93,21 @@ def test_progress_prints_no_more_often_than_it_was_asked_to(monkeypatch):
     assert lines[-1].startswith("epoch 100/100")
 
 
+def test_steps_are_reported_at_most_twice_a_second_however_the_report_is_shown(monkeypatch):
+    x, _, candidates = toy()
+    clock = iter(0.1 * tick for tick in range(10**6))
+    monkeypatch.setattr("ltpll.training.callbacks.time.monotonic", lambda: next(clock))
+    updates = []
+
+    class Silent(Progress):
+        def show(self, done):
+            updates.append(done)
+
+    one = trainer(epochs=3, batch_size=2).fit(x, candidates, [Silent()])
+    assert one.steps_per_epoch > 20
+    assert len(updates) < 3 * one.steps_per_epoch / 3
+
+
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"min_seconds": -1.0}, {"min_seconds": math.nan}])
 def test_a_checkpoint_refuses_intervals_that_make_no_sense(tmp_path, wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):

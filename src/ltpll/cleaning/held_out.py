@@ -10,14 +10,14 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.evaluation.metrics import evaluate, target_recovery
-from ltpll.training.callbacks import Callback
+from ltpll.training.callbacks import Measurement
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
 
 Labels = npt.NDArray[np.int64]
 
 
-class HeldOutEvaluation(Callback):
+class HeldOutEvaluation(Measurement):
     """Adds figures about held-out rows and known true labels to the record of an epoch; none of it is used for training.
 
     Args:
@@ -31,19 +31,15 @@ class HeldOutEvaluation(Callback):
     def __init__(
         self, x: Any, candidates: Candidates | None, labels: Labels | None, training_labels: Labels | None, every: int = 1
     ) -> None:
+        super().__init__(every)
         self.x = x
         self.candidates = candidates
         self.labels = _if_any_known(labels)
         self.training_labels = _if_any_known(training_labels)
-        self.every = every
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
             self._x = as_inputs(self.x, "held-out")
-
-    def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        if trainer.epoch % self.every == 0 or trainer.epoch == trainer.epochs:
-            record |= self.measure(trainer)
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state."""

@@ -12,13 +12,13 @@ from torch import Tensor
 from ltpll.errors import InputError
 from ltpll.evaluation.metrics import RunningEvaluation, Shots, prior_distance, target_recovery
 from ltpll.interfaces import Rebalancer
-from ltpll.training.callbacks import Callback
+from ltpll.training.callbacks import Measurement
 from ltpll.training.nonfinite import not_finite_error, record_is_finite
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs, as_labels, whole_number
+from ltpll.validation import as_inputs, as_labels
 
 
-class Evaluate(Callback):
+class Evaluate(Measurement):
     """Adds figures about test data, and about the true training labels if they are known, to the record of an epoch.
 
     None of this is used for training.
@@ -46,10 +46,10 @@ class Evaluate(Callback):
         shots: Shots | None = None,
         posthoc: Mapping[str, Rebalancer] | None = None,
     ) -> None:
+        super().__init__(every)
         self.x_test = as_inputs(x_test, "test")
         self.y_test = y_test
         self.y_train = y_train
-        self.every = whole_number(every, 1, "every")
         self.shots = shots or Shots()
         self.posthoc = dict(posthoc or {})
 
@@ -69,10 +69,6 @@ class Evaluate(Callback):
             if len(self._y_train) != len(trainer.candidates):
                 raise InputError(f"There are {len(self._y_train)} training labels for {len(trainer.candidates)} training rows.")
             self._counts = torch.bincount(self._y_train, minlength=n_classes)
-
-    def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        if trainer.epoch % self.every == 0 or trainer.epoch == trainer.epochs:
-            record |= self.measure(trainer)
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state.

@@ -61,6 +61,25 @@ class OnEpoch(Callback):
         self.function(record)
 
 
+class Measurement(Callback):
+    """Adds what `measure` returns to the records of some epochs; a base class.
+
+    Args:
+        every: The number of epochs between two measurements; the last epoch is always measured.
+    """
+
+    def __init__(self, every: int = 1) -> None:
+        self.every = whole_number(every, 1, "every")
+
+    def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
+        if trainer.epoch % self.every == 0 or trainer.epoch == trainer.epochs:
+            record |= self.measure(trainer)
+
+    def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
+        """Return the figures of the current state."""
+        raise NotImplementedError
+
+
 class Checkpoint(Callback):
     """Saves the state of the training, and resumes from it if the file exists.
 
@@ -137,7 +156,7 @@ class Progress(Callback):
         self.write = write or (lambda line: print(line, file=sys.stderr, flush=True))
         self.epochs, self.later_epochs, self.name = epochs, later_epochs, name
         self.figures = dict.fromkeys(("loss", "accuracy", "recovery", "left", "speed"), "")
-        self._shown = self._started = time.monotonic()
+        self._updated = self._shown = self._started = time.monotonic()
         self._done_at_start: float | None = None
         self._views_per_epoch = 0
 
@@ -150,7 +169,7 @@ class Progress(Callback):
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         # The last step of an epoch is reported with the epoch's figures.
-        if trainer.step_of_epoch < trainer.steps_per_epoch and time.monotonic() - self._shown >= min(self.every_seconds, 0.5):
+        if trainer.step_of_epoch < trainer.steps_per_epoch and time.monotonic() - self._updated >= min(self.every_seconds, 0.5):
             self.update(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
@@ -159,6 +178,7 @@ class Progress(Callback):
     def update(self, done: float, record: Mapping[str, Any] | None = None) -> None:
         """Report that `done` epochs, with the fraction of the current one, are finished."""
         now, figures, record = time.monotonic(), self.figures, record or {}
+        self._updated = now
         test = record.get("test", {})
         if "loss" in record:
             figures["loss"] = f"loss {record['loss']:.3f}"
