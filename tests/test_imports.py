@@ -18,7 +18,7 @@ LAYERS = [
     ["files", "formatting", "processes", "rng", "trial_kernels"],
     ["triton_support", "validation"],
     ["candidates"],
-    ["targets"],
+    ["targets", "priors"],
     ["registry"],
     ["interfaces"],
     ["blocks"],

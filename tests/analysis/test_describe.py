@@ -22,14 +22,14 @@ from ltpll.analysis.describe import (
     pairs,
     wrong_label_rate,
 )
-from ltpll.analysis.distinct_sets import distinct_sets
-from ltpll.analysis.set_priors import average_prior, em_deviation, em_prior
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.data.synthetic import class_sizes, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
+from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
 from support.commands import ltpll
 from support.pictures import coloured_images
 

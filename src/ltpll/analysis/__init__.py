@@ -1,1 +1,1 @@
-"""Analysis: what candidate sets say about themselves and about the class prior."""
+"""Analysis: statistics of candidate sets, and the bound of the paper."""

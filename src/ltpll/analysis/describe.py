@@ -12,9 +12,9 @@ import numpy.typing as npt
 from scipy.sparse import triu
 
 from ltpll.analysis.bound import ambiguity_degree
-from ltpll.analysis.distinct_sets import DistinctSets, distinct_sets
-from ltpll.analysis.set_priors import average_prior, em_deviation, em_prior
 from ltpll.candidates import Candidates
+from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
+from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
 
 Array = npt.NDArray[np.float64]
 Speaks = Literal["independent", "not independent", "co-occurrence", "neither"]

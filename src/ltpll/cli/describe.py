@@ -205,7 +205,7 @@ def _show_regime(found: Description) -> None:
 
 
 def _show_prior(found: Description, top: int) -> None:
-    from ltpll.analysis.set_priors import TOLERANCE
+    from ltpll.priors.set_priors import TOLERANCE
 
     _print_heading("Class imbalance (largest class over smallest)")
     known, trust = found.true_imbalance is not None, found.verdict.trust

@@ -1,0 +1,1 @@
+"""Priors: what the candidate sets alone say about the class prior."""
