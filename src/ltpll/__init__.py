@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ltpll.models import Classifier as Classifier
     from ltpll.models import build_model as build_model
     from ltpll.models import split_head as split_head
+    from ltpll.priors import PriorEstimate as PriorEstimate
+    from ltpll.priors import estimate_prior as estimate_prior
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
     from ltpll.runs.run import Run as Run
     from ltpll.targets import initial_targets as initial_targets
@@ -58,6 +60,7 @@ _HOMES = {
     "Outputs": "interfaces",
     "PartialLabelClassifier": "estimator",
     "PartialLabelTrainer": "training.trainer",
+    "PriorEstimate": "priors",
     "Progress": "training.callbacks",
     "REBALANCERS": "rebalancers",
     "Rebalancer": "interfaces",
@@ -69,6 +72,7 @@ _HOMES = {
     "best_epoch": "evaluation.during_training",
     "build_model": "models",
     "covering_rate": "evaluation.scorers",
+    "estimate_prior": "priors",
     "initial_targets": "targets",
     "split_head": "models",
 }

@@ -43,6 +43,7 @@ class Candidates:
         labels: Class numbers from 0.
         n_classes: The number of classes.
         classes: Their names; by default 0, 1, ….
+        groups: (N,) int64 numbers of the picture or scene that each row belongs to, if known.
 
     Example:
         >>> candidates = Candidates.of(["cat|fox", "dog"])
@@ -50,10 +51,13 @@ class Candidates:
         tensor([[ True, False,  True]])
     """
 
-    def __init__(self, offsets: Tensor, labels: Tensor, n_classes: int, classes: Sequence[Hashable] | None = None) -> None:
+    def __init__(
+        self, offsets: Tensor, labels: Tensor, n_classes: int, classes: Sequence[Hashable] | None = None, groups: Tensor | None = None
+    ) -> None:
         self.offsets = offsets
         self.labels = labels
         self.n_classes = n_classes
+        self.groups = groups
         self.classes: tuple[Hashable, ...] = tuple(range(n_classes)) if classes is None else tuple(classes)
         self.max_size = int(self.sizes.max()) if len(self) else 0
         self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)
@@ -64,7 +68,13 @@ class Candidates:
 
     @classmethod
     def of(
-        cls, source: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None, separator: str = SEPARATOR
+        cls,
+        source: Any,
+        *,
+        classes: Sequence[Hashable] | None = None,
+        n_classes: int | None = None,
+        separator: str = SEPARATOR,
+        groups: Iterable[Hashable] | None = None,
     ) -> Candidates:
         """Build candidates from any object that holds the sets.
 
@@ -74,12 +84,13 @@ class Candidates:
             classes: The names of the classes in order; by default the column names of a DataFrame, or the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
             separator: What separates the names in a string.
+            groups: The picture or scene that each row belongs to, as any hashable values (see `with_groups`).
 
         Returns:
-            The candidates; `source` itself if it is a `Candidates` already.
+            The candidates; `source` itself if it is a `Candidates` already and no groups are given.
 
         Raises:
-            InputError: A row is not a set of candidates, or the classes do not fit.
+            InputError: A row is not a set of candidates, or the classes or groups do not fit.
 
         Example:
             >>> Candidates.of([{"cat", "fox"}, {"dog"}]).classes
@@ -87,6 +98,8 @@ class Candidates:
             >>> Candidates.of(["cat|fox", "dog"]).row(0)
             [0, 2]
         """
+        if groups is not None:
+            return cls.of(source, classes=classes, n_classes=n_classes, separator=separator).with_groups(groups)
         if isinstance(source, Candidates):
             return source
         module = type(source).__module__.split(".")[0]
@@ -314,7 +327,27 @@ class Candidates:
         return torch.bincount(self.labels.long(), minlength=self.n_classes)
 
     def to(self, device: torch.device | str) -> Candidates:
-        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes)
+        groups = None if self.groups is None else self.groups.to(device)
+        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes, groups)
+
+    def with_groups(self, groups: Iterable[Hashable] | None) -> Candidates:
+        """Say which rows belong to the same picture or scene.
+
+        Args:
+            groups: One hashable value per row, equal for rows of the same group; None removes the groups.
+
+        Returns:
+            A copy with the attribute `groups`, numbered in order of first appearance; it shares the storage of the sets.
+
+        Raises:
+            InputError: There is not one value per row, or a value is missing or not hashable.
+
+        Example:
+            >>> Candidates.of(["cat|dog", "cat|dog", "fox"]).with_groups(["a.png", "a.png", "b.png"]).groups
+            tensor([0, 0, 1])
+        """
+        numbers = None if groups is None else torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
+        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, numbers)
 
     def select(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates of some rows, in the given order."""
@@ -324,7 +357,8 @@ class Candidates:
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         where = np.repeat(offsets[:-1][chosen] - indptr[:-1], sizes) + np.arange(indptr[-1])
         chosen_offsets, chosen_labels = torch.from_numpy(indptr.astype(offsets.dtype)), torch.from_numpy(labels[where])
-        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes).to(self.device)
+        groups = None if self.groups is None else torch.from_numpy(self.groups.cpu().numpy()[chosen])
+        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes, groups).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
         """Whether the label given for each row is one of its candidates, (N,) bool."""
@@ -340,7 +374,8 @@ class Candidates:
     @property
     def n_bytes(self) -> int:
         """Memory in use, which grows when the first batch fills the table of positions."""
-        kept = (self.offsets, self.labels, self._slots, *(self.__dict__.get("_table") or ()))
+        groups = () if self.groups is None else (self.groups,)
+        kept = (self.offsets, self.labels, self._slots, *groups, *(self.__dict__.get("_table") or ()))
         return sum(t.numel() * t.element_size() for t in kept)
 
     def __repr__(self) -> str:
@@ -382,3 +417,18 @@ class Candidates:
 def _all_strings(cells: Sequence[Any]) -> bool:
     """Whether there are strings, and nothing else but missing values."""
     return any(isinstance(cell, str) for cell in cells) and all(isinstance(cell, str) or is_missing_value(cell) for cell in cells)
+
+
+def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.int64]:
+    """Number groups in order of first appearance."""
+    listed: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    if len(listed) != n_rows:
+        raise InputError(f"There are {len(listed)} groups for {n_rows} rows: give one per row.")
+    number: dict[Hashable, int] = {}
+    for i, group in enumerate(listed):
+        if not isinstance(group, Hashable):
+            raise InputError(f"{PLAIN_ROW(i)} has the group {shown(group)}: give one name or number per row.")
+        if is_missing_value(group):
+            raise InputError(f"{PLAIN_ROW(i)} has no group: give every row a group, its own if it shares none.")
+        number.setdefault(group, len(number))
+    return np.asarray([number[group] for group in listed], dtype=np.int64)

@@ -1,1 +1,7 @@
 """Priors: what the candidate sets alone say about the class prior."""
+
+from __future__ import annotations
+
+from ltpll.priors.estimate import PriorEstimate, estimate_prior
+
+__all__ = ["PriorEstimate", "estimate_prior"]

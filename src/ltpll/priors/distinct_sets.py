@@ -14,10 +14,15 @@ Array = npt.NDArray[np.float64]
 
 
 class DistinctSets(NamedTuple):
-    """Each distinct set once: `matrix` is a sparse 0/1 matrix (distinct sets, C), `counts` the number of rows with each set."""
+    """Each distinct set once.
+
+    `matrix` is a sparse 0/1 matrix (distinct sets, C), `counts` the number of rows with each set, and `of_row` the number of each row's
+    set, (N,).
+    """
 
     matrix: Any
     counts: Array
+    of_row: npt.NDArray[np.int64]
 
     @property
     def n(self) -> int:
@@ -64,6 +69,6 @@ def distinct_sets(candidates: Candidates) -> DistinctSets:
     offsets, labels = candidates.offsets.cpu().numpy(), candidates.labels.cpu().numpy()
     numbers = np.random.default_rng(0).integers(0, 2**64, candidates.n_classes, dtype=np.uint64)
     sums = np.add.reduceat(numbers[labels], offsets[:-1])
-    _, first, counts = np.unique(sums, return_index=True, return_counts=True)
+    _, first, of_row, counts = np.unique(sums, return_index=True, return_inverse=True, return_counts=True)
     matrix = csr_matrix((np.ones(len(labels)), labels, offsets), shape=(len(candidates), candidates.n_classes))
-    return DistinctSets(matrix[first], counts.astype(np.float64))
+    return DistinctSets(matrix[first], counts.astype(np.float64), of_row)
