@@ -15,7 +15,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
-from support.problems import N_CLASSES, N_FEATURES, every_method, label, make_rebalancer, problem, step_of
+from support.problems import N_CLASSES, N_FEATURES, between_epochs, every_method, label, make_rebalancer, problem, step_of
 
 ALL_METHODS = pytest.mark.parametrize("method", every_method(), ids=label)
 ALL_REBALANCERS = pytest.mark.parametrize("rebalancer", list(REBALANCERS))
@@ -115,10 +115,13 @@ def test_renaming_the_classes_renames_the_targets_and_leaves_the_loss(method, re
         renamed_head.weight.copy_(p.head.weight[order])
         renamed_head.bias.copy_(p.head.bias[order])
     renamed = Outputs(tuple(z[:, order] for z in p.outputs.logits), p.outputs.features)
-    for one, outputs, head in ((part, p.outputs, p.head), (renamed_part, renamed, renamed_head)):
+    renamed_problem = type(p)(renamed, p.targets[:, order], p.candidates[:, order], renamed_head)
+    for one, problem_ in ((part, p), (renamed_part, renamed_problem)):
+        training = between_epochs(problem_, method)
+        one.start_training(training)
         one.start_epoch(3, 5)
-        one.observe(outputs, head)
-        one.end_epoch()
+        one.observe(problem_.outputs, problem_.head)
+        one.end_epoch(training)
     new = method.disambiguate(part.adjust(p.outputs, "targets", p.head), p.targets, p.candidates)
     new_renamed = renamed_copy(method, order).disambiguate(
         renamed_part.adjust(renamed, "targets", renamed_head), p.targets[:, order], p.candidates[:, order]
@@ -156,10 +159,13 @@ def test_following_the_gradient_moves_probability_onto_the_candidates(method):
 def test_a_rebalancers_state_round_trip_keeps_its_prior(rebalancer):
     part, other = make_rebalancer(rebalancer), make_rebalancer(rebalancer)
     for seed in range(3):
-        p = problem(METHODS["corr"](), seed=seed)
+        method = METHODS["corr"]()
+        p = problem(method, seed=seed)
+        training = between_epochs(p, method)
+        part.start_training(training)
         part.start_epoch(seed, 4)
         part.observe(p.outputs, p.head)
-        part.end_epoch()
+        part.end_epoch(training)
     other.load_state_dict(part.state_dict())
     assert torch.equal(part.log_prior(p.head), other.log_prior(p.head))
     assert part.log_prior(p.head).shape == (N_CLASSES,)

@@ -43,6 +43,9 @@ OPTIONS = {
         **{"sharpness": 2.0, "queue": 64, "rates": (0.2, 0.02)},
     },
     "records": {"momentum": 0.99},
+    "anchor": {"prior": "average", "bounds": "point", "width": 1.0, "warmup": 0.5, "lift": "none", "momentum": 0.5},
+    "auto": {"prior": "average", "warmup": 0.5},
+    "balanced-head": {"weight": 0.5},
     **{name: {"class_frequencies": (5, 3, 2)} for name in ("oracle-la", "oracle-la-posthoc", "temp-oracle-la")},
     "bcl": {"weight": 0.1, "temperature": 0.2, "width": 16, "first_epoch": 2},
     "ldd": {"weight": 0.1, "epsilon": 0.01},
@@ -57,6 +60,7 @@ MEMORY = [
     *(f"memory.queue.{what}" for what in ("vectors", "labels", "next", "limit")),
 ]
 # What checkpoints and saved classifiers contain; these names cannot change without losing old files.
+ANCHOR = ["mean_feature", "bias", "lower", "upper", "strength", "mean_target"]
 STATE = {
     "corr": ["ramp"],
     "pico": [*MEMORY, "phi", "by_label", "prototypes"],
@@ -64,6 +68,10 @@ STATE = {
     "solar": ["rate", "share", "strength", "relies", "prior", *(f"queue.{what}" for what in ("vectors", "labels", "next", "limit"))],
     "records": ["mean_feature"],
     "epoch-records": ["prior", "total", "count"],
+    "mean-target": ["mean_target"],
+    "anchor": ANCHOR,
+    "auto": ANCHOR,
+    "balanced-head": ["log_mean_target", "head.weight", "head.bias"],
     "oracle-la": ["log_frequencies"],
     "oracle-la-posthoc": ["log_frequencies"],
     "temp-oracle-la": ["log_frequencies", "strength"],

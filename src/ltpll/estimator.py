@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
-from ltpll.errors import InputError, first_line
+from ltpll.errors import InputError, first_line, shown
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
 from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Predictor
-from ltpll.interfaces import Extra, Method, Rebalancer
+from ltpll.interfaces import Extra, Goal, Method, Rebalancer
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.parts import Options, build_parts
@@ -73,6 +73,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512.
         lr: The initial learning rate.
         weight_decay: The weight decay.
+        goal: What `predict` optimises: "balanced" (every class counts the same) corrects for the class prior, "accuracy" (every example
+            counts the same) does not. It does not affect training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
         device: "cpu", "cuda" or "auto".
         precision: "float32" or "bfloat16", for the passes through the network.
@@ -83,6 +85,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     Attributes:
         classes_: The class labels, (n_classes,).
         class_prior_: The estimated share of each class, (n_classes,): the estimate of the rebalancer or method, or else the mean target.
+        choice_: What the rebalancer "auto" chose and why, in one sentence; empty for others.
         model_: The trained network.
         history_: The records of all epochs.
         n_iter_: The number of epochs trained.
@@ -116,6 +119,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         batch_size: int | str = "auto",
         lr: float = 0.05,
         weight_decay: float = 1e-3,
+        goal: str = "balanced",
         random_state: Any = 0,
         device: str = "auto",
         precision: str = "float32",
@@ -134,6 +138,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.batch_size = batch_size
         self.lr = lr
         self.weight_decay = weight_decay
+        self.goal = goal
         self.random_state = random_state
         self.device = device
         self.precision = precision
@@ -187,12 +192,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     # ---- fitting --------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, **unsupported: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, **unsupported: Any) -> Self:
         """Train on examples and their candidate sets.
 
         Args:
             X: Features (2-D, a DataFrame) or images (4-D: 8-bit with 1 or 3 channels, first or last, or any numbers).
             y: A 0/1 matrix, a list of sets, a pandas Series of strings such as `cat|dog`, `Candidates`, or a single label per row.
+            groups: The picture, scene or recording that each row belongs to, if rows of one share their candidate set; the rebalancer
+                "auto" uses it. Without it, "auto" looks for such groups among neighbouring rows.
 
         Returns:
             The fitted classifier.
@@ -203,10 +210,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if unsupported:
             name = next(iter(unsupported))
             raise InputError(f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out.")
-        trainer, x, candidates = self.begin(X, y)
+        trainer, x, candidates = self.begin(X, y, groups)
         return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
 
-    def begin(self, X: Any, y: Any) -> Fitting:
+    def begin(self, X: Any, y: Any, groups: Any = None) -> Fitting:
         """Prepare the training that `fit` would run, for callers that call the trainer's `fit` themselves, and then `finish`.
 
         Under `torchrun`, all processes call this with the same data and train together.
@@ -216,7 +223,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
         labels = read_labels(y)
         self.classes_ = labels.classes
-        return Fitting(self._trainer(x, labels.candidates), x, labels.candidates)
+        candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups)
+        return Fitting(self._trainer(x, candidates), x, candidates)
 
     def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
         state = self.random_state
@@ -276,12 +284,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def finish(self, trainer: PartialLabelTrainer) -> Self:
         """Take over the results of a trainer that `begin` returned, once its `fit` is done."""
         self.model_ = trainer.model
+        self.choice_ = trainer.rebalancer.because
         self.history_ = trainer.history
         self.n_iter_ = trainer.epoch
         self.device_ = str(trainer.device)
         # An eager one: the trainer's own network may be a CUDA graph.
         forward_pass = ForwardPass(trainer.model, trainer.device, self.precision)
-        self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views)
+        self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views, _predicting(trainer.extras))
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
         self.transduced_ = transduce(trainer.targets, trainer.candidates)
@@ -308,7 +317,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The predicted class label of each row, (rows,), debiased."""
         check_is_fitted(self)
-        predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self._inputs(X, reset=False))]
+        predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self._inputs(X, reset=False), self._goal)]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -336,7 +345,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return self._predictor.logits(self._inputs(X, reset=False))
+        return self._predictor.logits(self._inputs(X, reset=False), self._goal)
+
+    @property
+    def _goal(self) -> Goal:
+        if self.goal not in get_args(Goal):
+            raise InputError(
+                f"The goal is {shown(self.goal)}: choose 'balanced' (every class counts the same) or 'accuracy' (every example)."
+            )
+        return cast(Goal, self.goal)
 
     def _inputs(self, X: Any, *, reset: bool) -> Tensor:
         """Features unchanged, images with channels first; with `reset`, their number and names are stored."""
@@ -379,6 +396,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             "n_features_in": self.n_features_in_,
             "feature_names_in": getattr(self, "feature_names_in_", np.asarray([])).tolist(),
             "history": self.history_,
+            "choice": self.choice_,
         }
         try:
             values = json.loads(json.dumps(values, default=_as_json))
@@ -387,11 +405,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         write_checkpoint(Path(path), tensors, values)
 
     def to_onnx(self, path: Path | str) -> None:
-        """Write an ONNX model that maps inputs of `predict` (images with channels first) to debiased logits in the order of `classes_`."""
+        """Write an ONNX model that maps inputs of `predict` (images with channels first) to the logits it predicts with, by `classes_`."""
         from ltpll.inference.export import export_onnx
 
         check_is_fitted(self)
-        export_onnx(self._predictor, self.input_shape_, Path(path))
+        export_onnx(self._predictor, self.input_shape_, Path(path), self._goal)
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:
@@ -409,6 +427,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self = cls(**params)
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
             self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
+            self.choice_ = str(values.get("choice", ""))
             names, policy = list(values["feature_names_in"]), values["policy"]
             whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(self.input_shape_) in (1, 3)
             whole = whole and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
@@ -433,10 +452,13 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _built(self) -> dict[str, nn.Module]:
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
-        method, rebalancer, _ = build_parts(self.method, self.rebalancer, self.extras, self.options)
+        method, rebalancer, trained = build_parts(self.method, self.rebalancer, self.extras, self.options)
         method.attach(model)
         rebalancer.attach(model)
-        return {"model": model, "method": method, "rebalancer": rebalancer}
+        extras = _predicting(trained)
+        for extra in extras:
+            extra.attach(model)
+        return {"model": model, "method": method, "rebalancer": rebalancer, "extras": nn.ModuleList(extras)}
 
     def _restore(self, tensors: Mapping[str, Tensor], policy: str | None, where: torch.device) -> None:
         """Build the parts and load their state."""
@@ -460,22 +482,30 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
         for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
-        self._predictor = Predictor(ForwardPass(parts["model"], where, self.precision), parts["method"], parts["rebalancer"], views)
+        self._predictor = Predictor(
+            ForwardPass(parts["model"], where, self.precision), parts["method"], parts["rebalancer"], views, parts["extras"]
+        )
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
 
     def _modules(self) -> dict[str, nn.Module]:
-        return {"model": self.model_, "method": self._predictor.method, "rebalancer": self._predictor.rebalancer}
+        extras = nn.ModuleList(self._predictor.extras)
+        return {"model": self.model_, "method": self._predictor.method, "rebalancer": self._predictor.rebalancer, "extras": extras}
 
     def __getstate__(self) -> dict[str, Any]:
         """With all tensors on the CPU, so that a classifier fitted on a GPU can be unpickled anywhere."""
         state = dict(super().__getstate__())
         if "_predictor" in state:
             predictor = deepcopy(state["_predictor"])
-            for part in (predictor.forward_pass.model, predictor.method, predictor.rebalancer):
+            for part in (predictor.forward_pass.model, predictor.method, predictor.rebalancer, *predictor.extras):
                 part.cpu()
             predictor.forward_pass.device = torch.device("cpu")
             state |= {"_predictor": predictor, "model_": predictor.forward_pass.model, "device_": "cpu"}
         return state
+
+
+def _predicting(extras: Iterable[Extra]) -> list[Extra]:
+    """The extras with a head for predictions; queues and networks of the others are not needed after training."""
+    return [extra for extra in extras if type(extra).balanced_logits is not Extra.balanced_logits]
 
 
 def _as_json(value: Any) -> Any:

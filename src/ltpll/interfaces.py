@@ -14,11 +14,14 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.registry import Configurable
 from ltpll.targets import Targets
 
 Place = Literal["targets", "prediction"]
+Goal = Literal["balanced", "accuracy"]
+"""What predictions are for: every class counts the same, or every example counts the same."""
 ViewKind = Literal["weak", "strong"]
 
 
@@ -95,7 +98,10 @@ class Step:
 
 
 class Training(Protocol):
-    """What a method can access between two epochs."""
+    """What parts can access before the first step and between two epochs."""
+
+    @property
+    def candidates(self) -> Candidates: ...
 
     @property
     def targets(self) -> Targets: ...
@@ -201,9 +207,14 @@ class Rebalancer(Configurable, nn.Module, ABC):
     places: ClassVar[frozenset[Place]] = frozenset({"targets", "prediction"})
     estimates_prior: ClassVar[bool] = False
     """Whether `log_prior` is estimated during training, so that comparing it with the true prior makes sense."""
+    because: str = ""
+    """What was chosen at the start of the training and why, in one sentence; empty if nothing was."""
 
     def attach(self, model: nn.Module) -> None:
         """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
+
+    def start_training(self, training: Training) -> None:
+        """Called before the first step, with the candidate sets and the initial targets."""
 
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:
         """Called in every training step with the detached outputs of the batch."""
@@ -219,17 +230,16 @@ class Rebalancer(Configurable, nn.Module, ABC):
         return log_prior if place in self.places else torch.zeros_like(log_prior)
 
     def adjust(self, outputs: Outputs, place: Place, head: nn.Linear) -> Outputs:
-        """Subtract the log-prior from the logits of every view, if this rebalancer acts in this place."""
+        """Subtract `subtracted` from the logits of every view, if this rebalancer acts in this place."""
         if place not in self.places:
             return outputs
-        with torch.no_grad():
-            log_prior = self.log_prior(head)
-        return Outputs(tuple(z - log_prior for z in outputs.logits), outputs.features)
+        subtracted = self.subtracted(place, head)
+        return Outputs(tuple(z - subtracted for z in outputs.logits), outputs.features)
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         """Called before the first step of every epoch; epochs count from 0."""
 
-    def end_epoch(self) -> None:
+    def end_epoch(self, training: Training) -> None:
         """Called after the last step of every epoch."""
 
 
@@ -245,6 +255,9 @@ class Extra(Configurable, nn.Module, ABC):
     def attach(self, model: nn.Module) -> None:
         """Create whatever depends on the model (whose last layer is `model.head`); called once before training."""
 
+    def start_training(self, training: Training) -> None:
+        """Called before the first step, with the candidate sets and the initial targets."""
+
     def active(self, epoch: int) -> bool:
         """Whether the term is used in this epoch; the only decision that may depend on time."""
         return True
@@ -256,3 +269,10 @@ class Extra(Configurable, nn.Module, ABC):
     @abstractmethod
     def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
         """Return the loss term; `added` is what `inputs` returned in this step, `added_outputs` the network's outputs for it."""
+
+    def end_epoch(self, training: Training) -> None:
+        """Called after the last step of every epoch."""
+
+    def balanced_logits(self, outputs: Outputs) -> Tensor | None:
+        """Return logits for balanced predictions, (batch, classes), if this term has a head for them; they replace the rebalancer's."""
+        return None

@@ -15,6 +15,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
 
 P = TypeVar("P", bound=Configurable)
+AUTO = "auto"
 Options = Mapping[str, Mapping[str, Any]]
 
 
@@ -37,7 +38,7 @@ def build_parts(
 
     Args:
         method: A name in `METHODS`, or a method.
-        rebalancer: A name in `REBALANCERS`, or a rebalancer.
+        rebalancer: A name in `REBALANCERS`, or a rebalancer; "auto" is "none" for methods that cannot be combined with one.
         extras: Names in `EXTRAS`, or extras.
         options: Constructor arguments of parts given by name, for example `{"corr": {"form": "original"}}`.
         **context: Facts that are passed on to parts given by name if their constructors take them, such as `class_frequencies`.
@@ -56,8 +57,11 @@ def build_parts(
     for name in options:
         if name not in [part for part in (method, rebalancer, *extras) if isinstance(part, str)]:
             raise InputError(f"There are options for {shown(name)}, but no method, rebalancer or extra is given by that name.")
+    built = _build(METHODS, method, options, context)
+    if rebalancer == AUTO and built.why_no_rebalancer:
+        rebalancer = "none"
     return Parts(
-        _build(METHODS, method, options, context),
+        built,
         _build(REBALANCERS, rebalancer, options, context),
         [_build(EXTRAS, extra, options, context) for extra in extras],
     )

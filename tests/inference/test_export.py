@@ -6,7 +6,7 @@ import torch
 from ltpll import Classifier, PartialLabelClassifier, build_model
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.inference.export import DebiasedNetwork
+from ltpll.inference.export import PredictingNetwork
 from ltpll.views import Views
 from support.refusals import refusal
 
@@ -25,7 +25,7 @@ def answers(path, x):
 @pytest.mark.parametrize(("method", "rebalancer"), [("proden", "records"), ("proden", "none"), ("htc", "none"), ("solar", "none")])
 def test_the_network_that_is_exported_gives_the_debiased_logits(method, rebalancer):
     classifier, x = fitted(method, rebalancer, options={"solar": {"la": True}} if method == "solar" else None)
-    given = DebiasedNetwork(classifier._predictor)(torch.from_numpy(x)).detach().numpy()
+    given = PredictingNetwork(classifier._predictor)(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(given, classifier.decision_function(x), atol=1e-4)
     if rebalancer == "records":  # whose prior is not uniform
         raw = classifier._predictor.outputs(x).logits[0].numpy()

@@ -8,7 +8,7 @@ from ltpll.errors import InputError, InputWarning
 from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, attached, make_rebalancer, naive_softmax, problem
+from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, Problem, attached, between_epochs, make_rebalancer, naive_softmax, problem
 
 PRIOR = np.asarray(FREQUENCIES) / sum(FREQUENCIES)
 
@@ -71,14 +71,19 @@ def test_oracle_subtracts_the_log_of_the_true_frequencies(name):
         ("temp-oracle-la", True, True),
         ("epoch-records", True, True),
         ("records", True, True),
+        ("mean-target", False, True),
+        ("anchor", True, True),
     ],
 )
 def test_each_rebalancer_acts_in_its_places_only(name, targets, prediction):
     rebalancer = make_rebalancer(name)
-    p = problem(METHODS["proden"]())
+    method = METHODS["proden"]()
+    p = problem(method)
+    training = between_epochs(p, method)
+    rebalancer.start_training(training)
     rebalancer.start_epoch(5, 10)
     rebalancer.observe(p.outputs, p.head)
-    rebalancer.end_epoch()
+    rebalancer.end_epoch(training)
     for place, acts in (("targets", targets), ("prediction", prediction)):
         adjusted = rebalancer.adjust(p.outputs, place, p.head)
         assert torch.equal(adjusted.logits[0], p.outputs.logits[0]) is not acts
@@ -104,7 +109,7 @@ def test_epoch_records_uses_the_mean_prediction_of_the_last_whole_epoch():
             rebalancer.observe(p.outputs, head)
             rows += [naive_softmax(row) for view in p.outputs.logits for row in view.tolist()]
         before = rebalancer.log_prior(head).clone()
-        rebalancer.end_epoch()
+        rebalancer.end_epoch(between_epochs(p, METHODS["corr"]()))
         assert not torch.equal(before, rebalancer.log_prior(head))
         np.testing.assert_allclose(rebalancer.log_prior(head).exp().numpy(), np.mean(rows, axis=0), atol=1e-5)
 
@@ -119,10 +124,14 @@ def trained_toward_the_head(name):
         head.bias.zero_()
     features = 0.3 * torch.randn(64, N_FEATURES, generator=torch.Generator().manual_seed(0)) + torch.eye(N_FEATURES)[0]
     outputs = Outputs((head(features).detach(),), (features,))
+    everything = torch.ones(64, N_CLASSES, dtype=torch.bool)
+    p = Problem(outputs, torch.softmax(outputs.logits[0], dim=1), everything, head)
+    training = between_epochs(p, METHODS["proden"]())
+    rebalancer.start_training(training)
     rebalancer.start_epoch(9, 10)
     for _ in range(30):
         rebalancer.observe(outputs, head)
-    rebalancer.end_epoch()
+    rebalancer.end_epoch(training)
     return rebalancer, outputs, head
 
 

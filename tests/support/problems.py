@@ -6,10 +6,12 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ltpll.candidates import Candidates
 from ltpll.interfaces import Batch, Method, Outputs, Rebalancer, Step
 from ltpll.methods import METHODS
 from ltpll.models import Classifier
 from ltpll.rebalancers import REBALANCERS
+from ltpll.targets import Targets, initial_targets
 
 Part = TypeVar("Part", Method, Rebalancer)
 N_CLASSES = 7
@@ -56,6 +58,21 @@ def step_of(p: Problem, rebalancer: Rebalancer | None = None, views: tuple[Tenso
     batch = Batch(views or p.outputs.features, p.targets, p.candidates)
     generator = torch.Generator().manual_seed(seed)
     return Step(batch, p.outputs, p.head, rebalancer or REBALANCERS["none"](), forward, generator)
+
+
+class BetweenEpochs(NamedTuple):
+    """What parts can access before and between epochs."""
+
+    candidates: Candidates
+    targets: Targets
+
+
+def between_epochs(p: Problem, method: Method) -> BetweenEpochs:
+    """A training whose rows have the problem's candidates and targets."""
+    candidates = Candidates.from_matrix(p.candidates)
+    targets = initial_targets(candidates, method.targets_on)
+    targets[torch.arange(len(candidates))] = p.targets
+    return BetweenEpochs(candidates, targets)
 
 
 def attached(part: Part, seed: int = 0) -> Part:

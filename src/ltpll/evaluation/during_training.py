@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy.typing as npt
@@ -11,11 +12,14 @@ from torch import Tensor
 
 from ltpll.errors import InputError
 from ltpll.evaluation.metrics import RunningEvaluation, Shots, prior_distance, target_recovery
-from ltpll.interfaces import Rebalancer
+from ltpll.interfaces import Outputs, Rebalancer
 from ltpll.training.callbacks import Measurement
 from ltpll.training.nonfinite import not_finite_error, record_is_finite
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, as_labels
+
+UNCORRECTED = "uncorrected"
+"""The figures of predictions for the goal "accuracy", which are not corrected for the class prior."""
 
 
 class Evaluate(Measurement):
@@ -29,7 +33,8 @@ class Evaluate(Measurement):
         y_train: The true class numbers of the training examples, if known.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
         shots: The bounds of many-, medium- and few-shot classes.
-        posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded.
+        posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded; they see the end of
+            the epochs that are evaluated.
 
     Example:
         >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test, every=10)])
@@ -73,8 +78,8 @@ class Evaluate(Measurement):
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state.
 
-        `test` holds the figures of the trainer's predictions; the post-hoc rebalancers and the method's variants have entries of the
-        same form under their names.
+        `test` holds the figures of the trainer's predictions, `uncorrected` those for the goal "accuracy" if they differ; the post-hoc
+        rebalancers and the method's variants have entries of the same form under their names.
 
         Raises:
             NotFiniteError: If predictions are not finite.
@@ -97,20 +102,26 @@ class Evaluate(Measurement):
 
     @torch.no_grad()
     def _test_figures(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
-        method, own = trainer.method, trainer.rebalancer
-        # For each name: the method's variant and the rebalancer that give the logits.
-        ways = {"test": ("", own), **{name: ("", other) for name, other in self.posthoc.items()}}
-        ways |= {name: (name, own) for name in method.variants}
+        ways: dict[str, Callable[[Outputs], Tensor]] = {"test": trainer.predictor.adjusted}
+        if trainer.predictor.corrects:
+            ways[UNCORRECTED] = partial(trainer.predictor.adjusted, goal="accuracy")
+        for name, other in self.posthoc.items():
+            other.end_epoch(trainer)
+            ways[name] = partial(self._posthoc_logits, trainer, other)
+        ways |= {name: partial(trainer.predictor.adjusted, variant=name) for name in trainer.method.variants}
         running = {name: RunningEvaluation(trainer.head.out_features, trainer.device) for name in ways}
         share = trainer.world.part(len(self._x))  # each process evaluates its share
         x, start = self._x[share], share.start
         for outputs in trainer.predictor.chunks(x) if len(x) else ():
             labels = self._y[start : start + len(outputs.logits[0])]
             start += len(labels)
-            for name, (variant, rebalancer) in ways.items():
-                adjusted = rebalancer.adjust(method.predict(outputs, variant), "prediction", trainer.head)
-                running[name].add(adjusted.logits[0], labels)
+            for name, logits_of in ways.items():
+                running[name].add(logits_of(outputs), labels)
         return {name: each.over_processes(trainer.world).evaluation(self._counts, self.shots).to_dict() for name, each in running.items()}
+
+    @staticmethod
+    def _posthoc_logits(trainer: PartialLabelTrainer, rebalancer: Rebalancer, outputs: Outputs) -> Tensor:
+        return rebalancer.adjust(trainer.method.predict(outputs), "prediction", trainer.head).logits[0]
 
 
 def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ltpll.extras.balanced_head import BalancedHead
 from ltpll.extras.bcl import BCL
 from ltpll.extras.ldd import LDD
 from ltpll.extras.mixup import Mixup
@@ -12,4 +13,4 @@ from ltpll.registry import Registry
 
 EXTRAS: Registry[Extra] = Registry("extra", Extra, "ltpll.extras").discover(__name__, list(__path__))
 
-__all__ = ["BCL", "EXTRAS", "LDD", "SFN", "Mixup", "PaCO"]
+__all__ = ["BCL", "EXTRAS", "LDD", "SFN", "BalancedHead", "Mixup", "PaCO"]

@@ -1,4 +1,4 @@
-"""Export: write a fitted classifier as an ONNX model that takes raw inputs and returns debiased logits."""
+"""Export: write a fitted classifier as an ONNX model that takes raw inputs and returns the logits it predicts with."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from torch import Tensor, nn
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.inference.predictor import Predictor
-from ltpll.interfaces import Method, Outputs, linear_head
+from ltpll.interfaces import Goal, Method, Outputs, linear_head
 from ltpll.views import ImageViews
 from ltpll.views.features import FeatureViews
 
 
-class DebiasedNetwork(nn.Module):
-    """Maps raw inputs to debiased logits: it normalises the inputs and folds the log-prior into the bias of the model's head."""
+class PredictingNetwork(nn.Module):
+    """Maps raw inputs to the logits used for prediction: it normalises them and folds the log-prior into the bias of the model's head.
+
+    Args:
+        predictor: The fitted predictor.
+        goal: "balanced" or "accuracy", as for `Predictor.adjusted`.
+    """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: Predictor, goal: Goal = "balanced") -> None:
         super().__init__()
         views = predictor.views
         if isinstance(views, ImageViews):
@@ -38,8 +43,14 @@ class DebiasedNetwork(nn.Module):
         self.register_buffer("std", std.cpu())
         self.model = deepcopy(predictor.forward_pass.model).cpu().float().eval()
         self.method = deepcopy(predictor.method).cpu().eval()
-        head = linear_head(self.model)
-        rebalancer = predictor.rebalancer
+        # The head of an extra replaces the rebalancer's correction.
+        self.balanced = deepcopy(predictor.balanced_head).cpu().eval() if goal == "balanced" and predictor.balanced_head else None
+        if goal == "balanced" and self.balanced is None:
+            self._fold_in(predictor)
+
+    def _fold_in(self, predictor: Predictor) -> None:
+        """Subtract the log-prior from the bias of the head."""
+        head, rebalancer = linear_head(self.model), predictor.rebalancer
         with torch.no_grad():
             log_prior = rebalancer.subtracted("prediction", linear_head(predictor.forward_pass.model)).cpu()
             if type(predictor.method).predict is not Method.predict and bool(log_prior.any()):
@@ -52,16 +63,19 @@ class DebiasedNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         logits, features = self.model((x.float() - self.mean) / self.std)
-        return self.method.predict(Outputs.from_views([(logits, features)])).logits[0]
+        predicted = self.method.predict(Outputs.from_views([(logits, features)]))
+        balanced = None if self.balanced is None else self.balanced.balanced_logits(predicted)
+        return predicted.logits[0] if balanced is None else balanced
 
 
-def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path) -> None:
+def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path, goal: Goal = "balanced") -> None:
     """Write an ONNX model with the input `x`, (rows, …) floats, and the output `logits`, (rows, classes), for any number of rows.
 
     Args:
         predictor: The fitted predictor.
         shape: The shape of one example.
         path: The file to write.
+        goal: "balanced" corrects for the class prior, "accuracy" does not.
 
     Raises:
         InputError: If the folder does not exist, the views or the method cannot be exported, or `ltpll[onnx]` is not installed.
@@ -77,7 +91,7 @@ def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path) -> Non
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports optional packages that are not needed
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
-            DebiasedNetwork(predictor),
+            PredictingNetwork(predictor, goal),
             (example,),
             made,
             input_names=["x"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ltpll.inference.forward import ForwardPass
-from ltpll.interfaces import Method, Outputs, Rebalancer, linear_head
+from ltpll.interfaces import Extra, Goal, Method, Outputs, Rebalancer, linear_head
 from ltpll.validation import as_inputs, rows_per_chunk
 from ltpll.views import ViewSource
 
@@ -33,13 +33,17 @@ class Predictor:
         method: The method it was trained with.
         rebalancer: The rebalancer it was trained with.
         views: The views it was trained on; their `plain` prepares inputs without augmentation.
+        extras: The extras it was trained with; one of them may have a head for balanced predictions.
     """
 
-    def __init__(self, forward_pass: ForwardPass, method: Method, rebalancer: Rebalancer, views: ViewSource) -> None:
+    def __init__(
+        self, forward_pass: ForwardPass, method: Method, rebalancer: Rebalancer, views: ViewSource, extras: Sequence[Extra] = ()
+    ) -> None:
         self.forward_pass = forward_pass
         self.method = method
         self.rebalancer = rebalancer
         self.views = views
+        self.extras = list(extras)
 
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """Return the raw outputs for all inputs, without rebalancing."""
@@ -60,14 +64,38 @@ class Predictor:
         model.eval()
         return self.forward_pass(self.views.plain(x.to(self.forward_pass.device)), model)
 
-    def logits(self, x: Array) -> Tensor:
-        """Return the logits used for prediction, (rows, classes), with the log-prior subtracted if the rebalancer acts at prediction."""
-        return self.adjusted(self.outputs(x))
+    def logits(self, x: Array, goal: Goal = "balanced") -> Tensor:
+        """Return the logits used for prediction, (rows, classes)."""
+        return self.adjusted(self.outputs(x), goal)
 
     @torch.no_grad()
-    def adjusted(self, outputs: Outputs) -> Tensor:
-        """Return the logits used for prediction, given raw outputs."""
-        return self.rebalancer.adjust(self.method.predict(outputs), "prediction", linear_head(self.forward_pass.model)).logits[0]
+    def adjusted(self, outputs: Outputs, goal: Goal = "balanced", variant: str = "") -> Tensor:
+        """Return the logits used for prediction, given raw outputs.
+
+        Args:
+            outputs: The outputs of `outputs` or `chunks`.
+            goal: "balanced" corrects for the class prior, with the rebalancer or the head of an extra, so that every class counts the same;
+                "accuracy" does not, so that every example counts the same.
+            variant: One of the method's `variants`.
+        """
+        predicted = self.method.predict(outputs, variant)
+        if goal == "accuracy":
+            return predicted.logits[0]
+        head = self.balanced_head
+        balanced = None if head is None else head.balanced_logits(predicted)
+        if balanced is not None:
+            return balanced
+        return self.rebalancer.adjust(predicted, "prediction", linear_head(self.forward_pass.model)).logits[0]
+
+    @property
+    def balanced_head(self) -> Extra | None:
+        """The extra that has a head for balanced predictions."""
+        return next((extra for extra in self.extras if type(extra).balanced_logits is not Extra.balanced_logits), None)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether predictions for the two goals differ."""
+        return self.balanced_head is not None or "prediction" in self.rebalancer.places
 
     @torch.no_grad()
     def estimated_prior(self) -> Tensor | None:
@@ -76,6 +104,6 @@ class Predictor:
         log_prior = self.rebalancer.log_prior(head) if self.rebalancer.estimates_prior else self.method.log_prior()
         return None if log_prior is None else torch.softmax(log_prior, dim=0)
 
-    def predict(self, x: Array) -> npt.NDArray[np.int64]:
+    def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
-        return torch.cat([self.adjusted(chunk).argmax(1) for chunk in self.chunks(x)]).cpu().numpy()
+        return torch.cat([self.adjusted(chunk, goal).argmax(1) for chunk in self.chunks(x)]).cpu().numpy()

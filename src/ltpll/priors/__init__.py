@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ltpll.priors.estimate import PriorEstimate, estimate_prior
+from ltpll.priors.known import known_prior
 
-__all__ = ["PriorEstimate", "estimate_prior"]
+__all__ = ["PriorEstimate", "estimate_prior", "known_prior"]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import truncnorm
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
@@ -43,7 +44,7 @@ class PriorEstimate:
         em_gap: How far the log-likelihood of `em` may be from its maximum.
         singletons: The share of rows with one candidate.
         width: The width of the bounds in standard deviations.
-        how: How the estimate was chosen: "auto", "sets" or "average".
+        how: How the estimate was chosen: "auto", "sets", "average" or "given".
     """
 
     classes: tuple[Hashable, ...]
@@ -60,13 +61,25 @@ class PriorEstimate:
     em_gap: float
     singletons: float
     width: float
-    how: How
+    how: str
     seen: npt.NDArray[np.bool_]
 
     @property
     def imbalance(self) -> float:
         """The largest share over the smallest of the classes that are candidates; shares below one row count as one row."""
         return float(self.estimate.max() / max(self.estimate[self.seen].min(), 1 / self.n))
+
+    @property
+    def centre(self) -> Array:
+        """The mean of a normal distribution around the estimate that is cut off at 0 and 1, scaled to sum to one.
+
+        Where the estimate of a rare class is zero, within its deviation, this share is positive: a class that is a candidate may exist.
+        """
+        certain = self.deviation < 1e-12
+        deviation = np.where(certain, 1.0, self.deviation)
+        means = truncnorm.mean(-self.estimate / deviation, (1 - self.estimate) / deviation, self.estimate, deviation)
+        centre = np.where(certain, self.estimate, means)
+        return np.asarray(centre / centre.sum())
 
     @property
     def expected_error(self) -> float:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ltpll.interfaces import Rebalancer
+from ltpll.rebalancers.anchor import Anchor
+from ltpll.rebalancers.auto import Auto
 from ltpll.rebalancers.epoch_records import EpochRECORDS
+from ltpll.rebalancers.mean_target import MeanTarget
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rebalancers.oracle_la import OracleLA
 from ltpll.rebalancers.oracle_la_posthoc import OracleLAPosthoc
@@ -13,4 +16,15 @@ from ltpll.registry import Registry
 
 REBALANCERS: Registry[Rebalancer] = Registry("rebalancer", Rebalancer, "ltpll.rebalancers").discover(__name__, list(__path__))
 
-__all__ = ["REBALANCERS", "RECORDS", "EpochRECORDS", "NoRebalancing", "OracleLA", "OracleLAPosthoc", "TempOracleLA"]
+__all__ = [
+    "REBALANCERS",
+    "RECORDS",
+    "Anchor",
+    "Auto",
+    "EpochRECORDS",
+    "MeanTarget",
+    "NoRebalancing",
+    "OracleLA",
+    "OracleLAPosthoc",
+    "TempOracleLA",
+]

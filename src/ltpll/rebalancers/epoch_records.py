@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ltpll.interfaces import Outputs, Rebalancer, linear_head
+from ltpll.interfaces import Outputs, Rebalancer, Training, linear_head
 
 EPSILON = 1e-9
 
@@ -38,7 +38,7 @@ class EpochRECORDS(Rebalancer):
             self.total += torch.softmax(logits, dim=1).sum(0)
             self.count += logits.shape[0]
 
-    def end_epoch(self) -> None:
+    def end_epoch(self, training: Training) -> None:
         self.prior.copy_(self.total / self.count)
         self.total.zero_()
         self.count.zero_()

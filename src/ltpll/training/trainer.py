@@ -19,7 +19,7 @@ from ltpll.candidates import Candidates
 from ltpll.errors import InputError, first_line
 from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Array, Predictor, prediction_batch_size
-from ltpll.interfaces import Batch, Extra, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
+from ltpll.interfaces import Batch, Extra, Goal, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rng import get_random_state, random_state_of, set_random_state
 from ltpll.targets import Targets, initial_targets
@@ -144,7 +144,7 @@ class PartialLabelTrainer:
                 module.double()
         if not self.world.alone and self.engine == "eager":
             self.forward_pass.network = self.world.data_parallel(self.model)
-        self.predictor = Predictor(self.forward_pass, self.method, self.rebalancer, self.views)
+        self.predictor = Predictor(self.forward_pass, self.method, self.rebalancer, self.views, self.extras)
         check_parts(self.head, self.method, self.rebalancer, self.views)
 
         self.optimizer = self._optimizer(modules, in_range(momentum, "momentum", 0, 1), in_range(weight_decay, "weight_decay", 0))
@@ -326,6 +326,9 @@ class PartialLabelTrainer:
             raise InputError(f"A batch of {batches.size} rows is too small for {self.world.size} processes: use fewer.")
         self._nonfinite.reset(len(sets))
         self.state.start(self.candidates, targets, batches)
+        self.rebalancer.start_training(self)
+        for extra in self.extras:
+            extra.start_training(self)
         # Created here, because recorded steps hold on to the tensors above.
         self._runner = Runner(self._nonfinite.guard(self.step, targets), self.draw, self._phase, self.engine, self.generator, self.world)
 
@@ -358,8 +361,10 @@ class PartialLabelTrainer:
         self._nonfinite.check_epoch(self.state.loss_sum, self.epoch + 1)
         record = {"epoch": self.epoch + 1, "lr": rate, **self._mean_loss()}
         self._synchronise()
-        self.rebalancer.end_epoch()
+        self.rebalancer.end_epoch(self)
         self.method.end_epoch(self)
+        for extra in self.extras:
+            extra.end_epoch(self)
         self.state.end_epoch()
         return record
 
@@ -506,13 +511,13 @@ class PartialLabelTrainer:
             share = Outputs.from_views([self.predictor.plain(self.x[rows[self.world.part(len(rows))]])])
             yield self.world.outputs(share, [len(rows)]), self.candidates[rows]
 
-    def logits(self, x: Array) -> Tensor:
-        """Return the logits used for prediction, with the log-prior subtracted if the rebalancer acts at prediction."""
-        return self.predictor.logits(x)
+    def logits(self, x: Array, goal: Goal = "balanced") -> Tensor:
+        """Return the logits used for prediction; for the goal "balanced", corrected for the class prior."""
+        return self.predictor.logits(x, goal)
 
-    def predict(self, x: Array) -> npt.NDArray[np.int64]:
+    def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
-        return self.predictor.predict(x)
+        return self.predictor.predict(x, goal)
 
 
 def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:

@@ -1,0 +1,54 @@
+"""Balanced head (ours, after the balanced softmax of Ren et al., NeurIPS 2020): a second head that is trained for balanced predictions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, Training, linear_head
+
+
+class BalancedHead(Extra):
+    """A second linear head on the same features, trained with CE(w, z + log m) on the same targets w, where m is their mean.
+
+    Adding log m leaves nothing of the class prior for the head to learn, so its own logits z predict balanced classes. They are used
+    instead of the rebalancer's correction if every class counts the same (`goal="balanced"`).
+
+    Args:
+        weight: The weight of the term.
+
+    Example:
+        >>> PartialLabelClassifier(extras=[BalancedHead()])
+    """
+
+    name = "balanced-head"
+    log_mean_target: Tensor
+
+    def __init__(self, weight: float = 1.0) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def attach(self, model: nn.Module) -> None:
+        head = linear_head(model)
+        self.head = nn.Linear(head.in_features, head.out_features, device=head.weight.device, dtype=head.weight.dtype)
+        self.register_buffer("log_mean_target", torch.zeros(head.out_features, device=head.weight.device))
+
+    def start_training(self, training: Training) -> None:
+        self.end_epoch(training)
+
+    def end_epoch(self, training: Training) -> None:
+        # A class counts as at least half an example, since its logarithm is taken.
+        self.log_mean_target.copy_(training.targets.mean().clamp_min(0.5 / len(training.targets)).log())
+
+    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+        # Some methods have targets on other classes as well.
+        targets = step.batch.targets * step.batch.candidates
+        targets = targets / targets.sum(1, keepdim=True)
+        features = step.outputs.features[: method.n_forward_views]
+        losses = [cross_entropy(self.head(f.to(self.head.weight.dtype)) + self.log_mean_target, targets) for f in features]
+        return self.weight * torch.stack(losses).mean()
+
+    def balanced_logits(self, outputs: Outputs) -> Tensor:
+        logits: Tensor = self.head(outputs.features[0].to(self.head.weight.dtype))
+        return logits

@@ -1,0 +1,128 @@
+"""Anchor (ours): RECORDS lifts the rare classes, and bounds that the candidate sets imply hold the class shares of the targets."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputError
+from ltpll.interfaces import Place, Training, linear_head
+from ltpll.priors import PriorEstimate, estimate_prior, known_prior
+from ltpll.priors.estimate import How
+from ltpll.rebalancers.mean_target import floored
+from ltpll.rebalancers.records import RECORDS
+
+STEP = 0.5  # of the logarithmic distance to the bounds that an epoch makes up for; the targets of the next epoch follow at once
+DECAY = 0.5  # of the bias of a class between its bounds, per epoch
+MOST = 1.0  # the largest distance that counts
+
+
+class Anchor(RECORDS):
+    """Targets whose class shares stay between bounds that the candidate sets imply, while RECORDS lifts the rare classes.
+
+    A network that fits debiased targets absorbs the class prior again, so RECORDS alone keeps pushing the targets towards equal class
+    shares, and unlearns the frequent classes. The candidate sets themselves say how frequent the classes can be: `ltpll.estimate_prior`
+    reads lower ≤ π ≤ upper off them before training. Targets are refined with z − log π̂ + b, where π̂ is RECORDS' prior, and after each
+    epoch b ← b + ½ clip(log clamp(m, lower, upper) − log m, −1, 1), centred, where m is the mean target. Predictions subtract log m.
+
+    Args:
+        prior: "auto" chooses by how the sets arose; "sets" is their likelihood, for wrong labels that join independently; "average" is the
+            mean of uniform targets, for sets that rows of a picture or scene share; or the known share of each class.
+        bounds: "interval" lets shares move between the bounds, "point" holds them at the estimate.
+        width: The width of the interval in standard deviations, to both sides.
+        warmup: The share of the epochs before the bounds hold.
+        lift: "records" subtracts RECORDS' prior when targets are refined, "none" leaves the targets to the bounds.
+        momentum: RECORDS' momentum.
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=Anchor(prior="average", lift="none"))
+    """
+
+    name = "anchor"
+    bias: Tensor
+    lower: Tensor
+    upper: Tensor
+    mean_target: Tensor
+    strength: Tensor
+
+    def __init__(
+        self,
+        prior: Any = "auto",
+        bounds: str = "interval",
+        width: float = 2.0,
+        warmup: float = 0.1,
+        lift: str = "records",
+        momentum: float = 0.9,
+    ) -> None:
+        super().__init__(momentum)
+        if bounds not in ("interval", "point"):
+            raise InputError(f"The anchor's bounds are {bounds!r}: choose 'interval' or 'point'.")
+        if lift not in ("records", "warm-up", "none"):
+            raise InputError(f"The anchor's lift is {lift!r}: choose 'records', 'warm-up' or 'none'.")
+        if isinstance(prior, str) and prior not in ("auto", "sets", "average"):
+            raise InputError(f"The anchor's prior is {prior!r}: choose 'auto', 'sets' or 'average', or give the share of each class.")
+        if not 0 <= warmup <= 1:
+            raise InputError(f"The anchor's warmup is {warmup}: it is a share of the epochs, between 0 and 1.")
+        if not width >= 0:
+            raise InputError(f"The anchor's width is {width}: it is a number of standard deviations, at least 0.")
+        self.prior, self.bounds, self.width, self.warmup, self.lift = prior, bounds, width, warmup, lift
+        self._holds = False
+
+    def attach(self, model: nn.Module) -> None:
+        super().attach(model)
+        n_classes, device = linear_head(model).out_features, self.mean_feature.device
+        self.register_buffer("bias", torch.zeros(n_classes, device=device))
+        self.register_buffer("lower", torch.zeros(n_classes, device=device))
+        self.register_buffer("upper", torch.ones(n_classes, device=device))
+        self.register_buffer("strength", torch.zeros((), device=device))
+        self.register_buffer("mean_target", torch.full((n_classes,), 1 / n_classes, device=device))
+
+    def start_training(self, training: Training) -> None:
+        n = len(training.targets)
+        self.mean_target.copy_(floored(training.targets.mean(), n))
+        self.prior_ = self.estimate(training.candidates)
+        lower, upper = self.bounds_of(self.prior_)
+        self.lower.copy_(floored(torch.as_tensor(lower, device=self.lower.device), n))
+        self.upper.copy_(floored(torch.as_tensor(upper, device=self.upper.device), n))
+
+    def estimate(self, candidates: Candidates) -> PriorEstimate:
+        """The class prior that the candidate sets imply, or the one that was given."""
+        if not isinstance(self.prior, str):
+            return known_prior(candidates, self.prior)
+        return estimate_prior(candidates, how=cast(How, self.prior), width=self.width)
+
+    def bounds_of(self, prior: PriorEstimate) -> tuple[Any, Any]:
+        """The bounds that hold the class shares of the targets."""
+        if self.bounds == "point":
+            return prior.centre, prior.centre
+        if prior.how == "given" or prior.regime == "unclear":
+            return prior.lower, prior.upper
+        # A class whose bound is zero would be free to vanish: it keeps what a share that is estimated as zero is on average.
+        return np.maximum(prior.lower, np.minimum(math.sqrt(2 / math.pi) * prior.deviation, prior.upper)), prior.upper
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        self._holds = epoch + 1 >= self.warmup * n_epochs
+        lifts = self.lift == "records" or (self.lift == "warm-up" and epoch < self.warmup * n_epochs)
+        self.strength.fill_(float(lifts))
+
+    def end_epoch(self, training: Training) -> None:
+        self.mean_target.copy_(floored(training.targets.mean(), len(training.targets)))
+        if self._holds:
+            missing = self.mean_target.clamp(self.lower, self.upper).log() - self.mean_target.log()
+            # Between the bounds the bias decays: a constant one would be absorbed again and again, and push the share to the other bound.
+            self.bias.mul_(torch.where(missing == 0, DECAY, 1.0)).add_(STEP * missing.clamp(-MOST, MOST))
+            self.bias -= self.bias.mean()
+
+    def log_prior(self, head: nn.Linear) -> Tensor:
+        return self.mean_target.log()
+
+    @torch.no_grad()
+    def subtracted(self, place: Place, head: nn.Linear) -> Tensor:
+        if place == "prediction":
+            return self.log_prior(head)
+        return self.strength * super().log_prior(head) - self.bias

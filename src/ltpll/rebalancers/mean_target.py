@@ -1,0 +1,41 @@
+"""Mean target (ours): train without rebalancing, and subtract the log of the mean target from the predictions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ltpll.interfaces import Rebalancer, Training, linear_head
+
+
+class MeanTarget(Rebalancer):
+    """Post-hoc logit adjustment without an oracle: the class prior is the mean of the targets after training.
+
+    Training is the same as without rebalancing. A class counts as at least half an example, since its logarithm is taken.
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=MeanTarget())
+    """
+
+    name = "mean-target"
+    places = frozenset({"prediction"})
+    estimates_prior = True
+    mean_target: Tensor
+
+    def attach(self, model: nn.Module) -> None:
+        head = linear_head(model)
+        self.register_buffer("mean_target", torch.full((head.out_features,), 1 / head.out_features, device=head.weight.device))
+
+    def start_training(self, training: Training) -> None:
+        self.end_epoch(training)
+
+    def end_epoch(self, training: Training) -> None:
+        self.mean_target.copy_(floored(training.targets.mean(), len(training.targets)))
+
+    def log_prior(self, head: nn.Linear) -> Tensor:
+        return self.mean_target.log()
+
+
+def floored(shares: Tensor, n: int) -> Tensor:
+    """Class shares of n examples, each at least half an example."""
+    return shares.clamp_min(0.5 / n)
