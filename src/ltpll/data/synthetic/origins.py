@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,12 @@ Array = npt.NDArray[np.float64]
 
 
 def crowd_candidates(
-    labels: npt.ArrayLike, n_classes: int, *, seed: int, accuracies: npt.ArrayLike = (0.9, 0.75, 0.6), confusion: npt.ArrayLike | None = None
+    labels: npt.ArrayLike,
+    n_classes: int,
+    *,
+    seed: int,
+    accuracies: Sequence[float] = (0.9, 0.75, 0.6),
+    confusion: npt.ArrayLike | None = None,
 ) -> Candidates:
     """Draw candidate sets that hold the labels of several annotators and the true label.
 
@@ -39,12 +45,14 @@ def crowd_candidates(
     """
     y = _labels(labels, n_classes)
     rng = np.random.default_rng(seed)
-    shares = np.asarray(accuracies, dtype=np.float64).ravel()
+    shares = np.asarray(accuracies, dtype=np.float64)
     if len(shares) == 0 or not ((shares >= 0) & (shares <= 1)).all():
         raise InputError(f"The accuracies are {accuracies}: give one probability per annotator.")
     wrong = rng.dirichlet(np.full(n_classes, 0.3), n_classes) if confusion is None else np.array(confusion, dtype=np.float64)
     if wrong.shape != (n_classes, n_classes) or (wrong < 0).any():
-        raise InputError(f"The confusion matrix has the shape {wrong.shape}: give {n_classes} × {n_classes} frequencies that are not negative.")
+        raise InputError(
+            f"The confusion matrix has the shape {wrong.shape}: give {n_classes} × {n_classes} frequencies that are not negative."
+        )
     np.fill_diagonal(wrong, 0.0)
     totals = wrong.sum(1, keepdims=True)
     wrong = np.where(totals > 0, wrong, 1 - np.eye(n_classes))
