@@ -195,12 +195,14 @@ def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     """Standard deviations of the average uniform target around the shares among these rows, if rows share sets in groups.
 
     In a complete group of m rows and k labels, each label is true in at least one row, and all ways to divide the other m − k rows among
-    the labels are equally likely. Missing rows add the variance of random removal.
+    the labels are equally likely. Missing rows add the variance of random removal: about twice as many are missing as labels
+    without a row show, since rows to spare may be missing too.
     """
     k, m = clusters.sizes.astype(np.float64), clusters.rows.astype(np.float64)
     spare = np.maximum(m - k, 0)
     complete = spare * (k + spare) / (k + 1) * (k - 1) / k**2
     removed = m * (k - 1) / k**2
-    variance = np.where(m < k, removed, complete + (1 - clusters.completeness) * removed) * clusters.times
+    missing = min(1.0, 2 * (1 - clusters.completeness))
+    variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
     per_set: Array = np.bincount(clusters.of_set, weights=variance, minlength=len(sets.counts)).astype(np.float64)
     return np.sqrt(sets.per_class(per_set)) / sets.n

@@ -51,11 +51,15 @@ def equal_sets(sets: DistinctSets) -> Clusters:
 
 
 def typical_groups(sets: DistinctSets) -> Clusters:
-    """Groups where neither order nor names of groups are known: most sets occur in one group, so their median number of rows is typical."""
+    """Groups where neither order nor names of groups are known.
+
+    Most sets occur in one group, so that the median number of rows of a set is typical; a set with more than three times as many rows
+    probably occurs in several groups.
+    """
     rows = np.zeros(len(sets.counts), dtype=np.int64)
     for size in np.unique(sets.sizes):
         same = sets.sizes == size
-        rows[same] = max(1, math.ceil(np.median(sets.counts[same])))
+        rows[same] = math.ceil(3 * np.median(sets.counts[same]))
     rows = np.minimum(rows, sets.counts.astype(np.int64))
     return Clusters(sets.sizes, rows, np.arange(len(rows)), sets.counts / rows)
 

@@ -21,7 +21,7 @@ from ltpll.priors.distinct_sets import DistinctSets
 
 Array = npt.NDArray[np.float64]
 
-SAMPLED_ROWS = 1_200  # from which the null distribution is estimated
+SAMPLED_ROWS = 800  # from which the null distribution is estimated
 MOST_PAIRS = 100_000_000  # of labels in sets; beyond it, pairs are counted in a random part of the sets
 
 

@@ -76,8 +76,9 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
     if grouped is not None:
         return Decision("co-occurrence", told + grouped[0], evidence, grouped[1])
     if rejected:
-        because = f"{told}wrong labels do not join independently, and rows do not visibly share their sets in groups"
-        return Decision("unclear", because, evidence)
+        by_sort = any(one.what.endswith("(sorted?)") for one in evidence)
+        hidden = "the rows may be sorted, so that groups would not show" if by_sort else "rows do not visibly share their sets in groups"
+        return Decision("unclear", f"{told}wrong labels do not join independently, and {hidden}", evidence)
     if not testable:
         return Decision("unclear", f"{told}sets like these cannot show whether wrong labels join independently", evidence)
     return Decision("independent", f"{told}no test finds a departure from wrong labels that join independently", evidence)
@@ -88,10 +89,8 @@ def _read_groups(sets: DistinctSets, groups: npt.NDArray[np.int64], evidence: li
     clusters, agreeing = given_groups(sets, groups)
     share, complete = agreeing >= AGREEING, clusters.completeness >= COMPLETE
     evidence += [
-        Evidence("rows with the set of their group", agreeing, None, None, "co-occurrence" if share else "not co-occurrence"),
-        Evidence(
-            "labels with a row in their group", clusters.completeness, None, None, "co-occurrence" if complete else "not co-occurrence"
-        ),
+        Evidence("rows with their group's set", agreeing, None, None, "co-occurrence" if share else "not co-occurrence"),
+        Evidence("labels with a row in group", clusters.completeness, None, None, "co-occurrence" if complete else "not co-occurrence"),
     ]
     if not share:
         return "rows of a group do not share one set; ", None
@@ -106,9 +105,9 @@ def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clu
     if order is not None:
         found = order.p < GROUP_SIZE and order.completeness >= COMPLETE and order.gain >= GAIN and not order.sorted
         speaks: Speaks = "co-occurrence" if found else "neither"
-        which = "equal neighbours (rows may be sorted)" if order.sorted else "equal neighbours"
+        which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
         evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks))
-        evidence.append(Evidence("labels with a row in runs of equal sets", order.completeness, order.expected_completeness, None, speaks))
+        evidence.append(Evidence("labels with a row in runs", order.completeness, order.expected_completeness, None, speaks))
         if found:
             return "neighbouring rows share their sets, in runs with rows for all labels", runs(sets)
     counts = counts_test(sets)
@@ -116,7 +115,7 @@ def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clu
         return None
     found = counts.p < GROUP_SIZE and counts.completeness >= COMPLETE
     speaks = "co-occurrence" if found else "neither"
-    evidence.append(Evidence("sets with fewer rows than labels", counts.too_few, counts.expected, counts.p, speaks))
+    evidence.append(Evidence("sets with too few rows", counts.too_few, counts.expected, counts.p, speaks))
     if not found:
         return None
     return "fewer sets lack rows for all of their labels than if rows had been drawn one by one", typical_groups(sets)
