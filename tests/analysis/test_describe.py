@@ -1,9 +1,7 @@
 """What candidate sets say of themselves: against loops, enumeration and brute force, and the command as a user meets it."""
 
 import json
-import math
 import tracemalloc
-from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -12,24 +10,16 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from ltpll.analysis.bound import ambiguity_degree
-from ltpll.analysis.describe import (
-    Evidence,
-    ambiguity_bounds,
-    choose_regime,
-    co_occurrence,
-    describe,
-    expected_repetition,
-    pairs,
-    wrong_label_rate,
-)
+from ltpll.analysis.describe import ambiguity_bounds, co_occurrence, describe, pairs, wrong_label_rate
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
+from ltpll.cli.describe import interval_plot
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.data.synthetic import class_sizes, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
+from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
 from support.commands import ltpll
 from support.pictures import coloured_images
 
@@ -48,29 +38,7 @@ def long_tailed(n_classes=10, largest=3000, imbalance=50, ambiguity=0.3, seed=0)
     return uniform_candidates(labels, n_classes, ambiguity, seed=seed), labels.tolist()
 
 
-def pictures_of_scenes(n=600, n_classes=12, seed=0):
-    """Each picture shows a few objects that are usual in its kind of scene, and every object gets the picture's set."""
-    rng = np.random.default_rng(seed)
-    scenes = rng.dirichlet(np.full(n_classes, 0.3), 10) * 0.7 ** np.arange(n_classes)
-    scenes /= scenes.sum(1, keepdims=True)
-    sets, labels = [], []
-    for scene in rng.integers(0, len(scenes), n):
-        objects = rng.choice(n_classes, 2 + rng.poisson(2), p=scenes[scene]).tolist()
-        sets += [set(objects)] * len(objects)
-        labels += objects
-    return Candidates.from_sets(sets, n_classes=n_classes), labels
-
-
 # ---- counting ---------------------------------------------------------------------------------------------------------
-
-
-def test_identical_sets_are_merged_and_counted():
-    candidates, _ = random_sets(200)
-    sets = distinct_sets(candidates)
-    found = {frozenset(sets.matrix[i].indices.tolist()): n for i, n in enumerate(sets.counts)}
-    assert found == Counter(frozenset(candidates.row(i)) for i in range(200))
-    assert sets.n == 200
-    assert sets.appearances.tolist() == candidates.counts().tolist()
 
 
 def test_pairs_are_those_of_a_double_loop():
@@ -143,102 +111,23 @@ def test_the_wrong_label_rate_needs_no_labels_and_is_the_share_of_wrong_labels_t
 # ---- the prior --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_em_finds_the_maximum_of_the_likelihood_that_brute_force_finds(seed):
-    candidates, _ = random_sets(40, 3, seed, probability=0.8)
-    prior, gap = em_prior(distinct_sets(candidates), tolerance=1e-6)
-    dense = candidates.dense().numpy().astype(float)
-    grid = np.asarray([(a, b, 400 - a - b) for a in range(1, 399) for b in range(1, 400 - a)]) / 400
-    likelihood = np.log(dense @ grid.T).sum(0)
-    assert prior.sum() == pytest.approx(1)
-    assert gap <= 1e-6
-    assert np.log(dense @ prior).sum() >= likelihood.max() - 1e-6
-    np.testing.assert_allclose(prior, grid[likelihood.argmax()], atol=0.005)
-
-
-def test_em_ends_where_plain_steps_written_out_end():
-    candidates, _ = random_sets(80, 5, 3)
-    rows = [candidates.row(i) for i in range(80)]
-    prior = [1 / 5] * 5
-    for _ in range(3000):
-        new = [0.0] * 5
-        for row in rows:
-            total = sum(prior[j] for j in row)
-            for j in row:
-                new[j] += prior[j] / total / len(rows)
-        prior = new
-    np.testing.assert_allclose(em_prior(distinct_sets(candidates), tolerance=1e-9)[0], prior, atol=1e-5)
-
-
-def test_the_promised_distance_from_the_maximum_holds():
-    sets = distinct_sets(long_tailed(imbalance=20, ambiguity=0.5)[0])
-    exact, _ = em_prior(sets, tolerance=1e-8)
-
-    def likelihood(prior):
-        return float(sets.counts @ np.log(sets.matrix @ prior))
-
-    for tolerance in (100, 1, 0.01):
-        rough, gap = em_prior(sets, tolerance)
-        assert gap <= tolerance
-        assert 0 <= likelihood(exact) - likelihood(rough) + 1e-6 <= tolerance + 1e-5
-
-
-def test_a_long_tailed_prior_is_recovered_from_uniform_candidates_alone():
+def test_the_prior_is_that_of_estimate_prior_and_true_labels_add_its_errors():
     candidates, labels = long_tailed()
     found = describe(candidates, labels)
-    assert found.em.error < 0.06
-    assert found.em.error == pytest.approx(np.abs(np.asarray(found.em.prior) - np.bincount(labels) / len(labels)).sum())
-    assert found.em.error < 3 * found.em.random_error
-    assert found.average.error > 0.5
+    assert found.prior.record() == estimate_prior(candidates).record()
+    truth = np.bincount(labels) / len(labels)
+    for name in ("estimate", "em", "average"):
+        assert found.errors[name] == pytest.approx(sum(abs(a - b) for a, b in zip(getattr(found.prior, name), truth, strict=True)))
+    inside = [low <= share <= high for low, share, high in zip(found.prior.lower, truth, found.prior.upper, strict=True)]
+    assert found.errors["within_bounds"] == np.mean(inside)
     assert found.true_imbalance == 50
-    assert found.em.low < 50 < (found.em.high or math.inf)
-    assert found.average.imbalance < 5
+    assert describe(candidates).errors is None
 
 
-def test_the_average_uniform_target_is_that_of_a_loop():
-    candidates, _ = random_sets(50)
-    naive = np.zeros(5)
-    for i in range(50):
-        naive[candidates.row(i)] += 1 / len(candidates.row(i)) / 50
-    np.testing.assert_allclose(average_prior(distinct_sets(candidates)), naive)
-
-
-def test_the_deviation_of_known_labels_is_the_multinomials():
-    sets = distinct_sets(Candidates.from_sets([[0]] * 5000 + [[1]] * 3000 + [[2]] * 2000))
-    prior, _ = em_prior(sets)
-    share = np.asarray([0.5, 0.3, 0.2])
-    np.testing.assert_allclose(em_deviation(sets, prior), np.sqrt(share * (1 - share) / 10_000), rtol=1e-3)
-
-
-def test_the_deviation_is_how_much_em_varies_from_draw_to_draw():
-    rng = np.random.default_rng(0)
-    share, found = np.asarray([0.6, 0.3, 0.1]), []
-    for seed in range(200):
-        sets = distinct_sets(uniform_candidates(rng.choice(3, 500, p=share), 3, 0.4, seed=seed))
-        found.append(em_prior(sets)[0])
-    np.testing.assert_allclose(em_deviation(sets, share), np.std(found, axis=0), rtol=0.2)
-
-
-def test_a_class_that_is_never_a_candidate_has_no_share_and_does_not_count_as_the_smallest():
-    found = describe(Candidates.from_sets([{0}, {0}, {0, 2}, {2}], n_classes=4))
-    assert (found.em.prior[1], found.em.prior[3]) == (0.0, 0.0)
-    assert found.appearances == [3, 0, 2, 0]
-    assert not found.average.below_one_example
-    assert found.average.imbalance == pytest.approx(2.5 / 1.5)
-
-
-def test_where_nothing_is_known_every_class_is_equally_likely_and_nothing_is_promised():
-    found = describe(Candidates.from_matrix(np.ones((50, 4), int)))
-    assert found.em.prior == pytest.approx([0.25] * 4)
-    assert found.em.random_error == 2.0
-    assert found.verdict.certainty == "unsure"
-
-
-def test_where_everything_is_known_the_counts_are_the_prior():
+def test_where_everything_is_known_no_label_is_ambiguous():
     found = describe(Candidates.from_sets([[0]] * 6 + [[1]] * 3 + [[2]] * 2), [0] * 6 + [1] * 3 + [2] * 2)
-    assert found.verdict.regime == "known"
-    assert found.em.error == pytest.approx(0, abs=1e-9)
-    assert found.average.imbalance == pytest.approx(3)
+    assert found.prior.regime == "known"
+    assert found.errors["estimate"] == pytest.approx(0, abs=1e-12)
     assert found.true_imbalance == 3
     assert found.ambiguity_bounds == (0, 0)
     assert found.ambiguity_degree == 0
@@ -258,84 +147,6 @@ def test_memory_grows_with_the_labels_and_not_with_rows_times_classes():
         assert tracemalloc.get_traced_memory()[1] < n * n_classes  # bytes: an eighth of a dense matrix
     finally:
         tracemalloc.stop()
-
-
-# ---- where the sets come from -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [20, 300])
-def test_expected_repetition_is_that_of_all_sets_enumerated(n):
-    rng = np.random.default_rng(1)
-    prior = np.asarray([0.5, 0.2, 0.15, 0.1, 0.05])
-    sizes = rng.choice([1, 2, 3], n, p=[0.3, 0.4, 0.3])
-    candidates = Candidates.from_sets([rng.choice(5, size, replace=False).tolist() for size in sizes], n_classes=5)
-    distinct = recurring = 0.0
-    for k in (1, 2, 3):
-        for one in combinations(range(5), k):
-            probability = np.mean(sizes == k) * sum(prior[j] for j in one) / math.comb(4, k - 1)
-            distinct += 1 - (1 - probability) ** n
-            recurring += probability * (1 - (1 - probability) ** (n - 1))
-    found = expected_repetition(distinct_sets(candidates), prior)
-    assert found == (pytest.approx(distinct, rel=0.05), pytest.approx(recurring, rel=0.05))
-
-
-def test_sets_too_unlikely_to_be_told_from_impossible_never_recur():
-    rng = np.random.default_rng(0)
-    candidates = Candidates.from_sets([rng.choice(3000, 800, replace=False).tolist() for _ in range(20)], n_classes=3000)
-    sets = distinct_sets(candidates)
-    assert expected_repetition(sets, average_prior(sets)) == (20.0, 0.0)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("n_classes", "ambiguity"), [(10, 0.1), (10, 0.5), (40, 0.1)])
-def test_independent_wrong_labels_are_recognised_and_em_is_trusted(n_classes, ambiguity, seed):
-    candidates, labels = long_tailed(n_classes, 1500, 20, ambiguity, seed)
-    found = describe(candidates, labels)
-    assert [one.speaks_for for one in found.evidence] == ["independent"] * 4
-    assert (found.verdict.regime, found.verdict.trust) == ("independent", "em")
-    assert found.verdict.certainty != "unsure"
-    assert found.em.error < found.average.error / 2
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_sets_of_things_that_occur_together_are_recognised_and_the_average_is_trusted(seed):
-    found = describe(*pictures_of_scenes(seed=seed))
-    assert (found.verdict.regime, found.verdict.trust, found.verdict.certainty) == ("co-occurrence", "average", "sure")
-    assert found.average.error < found.em.error / 2
-
-
-def test_uniform_sets_of_one_size_are_no_sign_of_co_occurrence_since_em_is_right_for_them():
-    rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(10), class_sizes(1500, 10, 20))
-    order = rng.random((len(labels), 10))
-    order[np.arange(len(labels)), labels] = -1
-    found = describe(Candidates.from_sets(order.argsort(1)[:, :3].tolist(), n_classes=10), labels.tolist())
-    assert (found.verdict.trust, found.verdict.certainty) == ("em", "fairly sure")
-    assert found.em.error < found.average.error / 3
-
-
-@pytest.mark.parametrize(
-    ("speak", "error", "expected"),
-    [
-        ("co-occurrence, not independent, independent, independent", 0.1, ("co-occurrence", "average", "sure")),
-        ("co-occurrence, neither, independent, independent", 0.1, ("co-occurrence", "average", "fairly sure")),
-        ("co-occurrence, independent, independent, independent", 0.1, ("co-occurrence", "average", "unsure")),
-        ("independent, independent, independent, independent", 0.1, ("independent", "em", "sure")),
-        ("independent, independent, neither, independent", 0.1, ("independent", "em", "sure")),
-        ("independent, independent, independent, independent", 0.2, ("independent", "em", "fairly sure")),
-        ("independent, independent, independent, independent", None, ("independent", "em", "fairly sure")),
-        ("independent, independent, not independent, independent", 0.1, ("independent", "em", "fairly sure")),
-        ("independent, independent, independent, not independent", 0.1, ("independent", "em", "fairly sure")),
-        ("independent, independent, independent, independent", 0.9, ("independent", "em", "unsure")),
-        ("independent, not independent, independent, independent", 0.1, ("unclear", "em", "unsure")),
-        ("neither, independent, independent, independent", 0.1, ("unclear", "average", "unsure")),
-        ("neither, not independent, not independent, not independent", 0.1, ("unclear", "average", "unsure")),
-    ],
-)
-def test_what_is_made_of_the_evidence(speak, error, expected):
-    verdict = choose_regime([Evidence("", 0, 0, 0, one) for one in speak.split(", ")], error)
-    assert (verdict.regime, verdict.trust, verdict.certainty) == expected
-    assert not verdict.because.endswith(".")
 
 
 # ---- the command ------------------------------------------------------------------------------------------------------
@@ -473,6 +284,23 @@ def test_column_and_separator_are_taken(tmp_path):
     assert as_json(path, "--separator", ";")["classes"] == ["p", "q"]
 
 
+def test_a_column_of_groups_settles_where_the_sets_come_from(tmp_path):
+    rng = np.random.default_rng(0)
+    sets = ["a|b", "b|c", "a|c|d", "d"]
+    rows = [(sets[kind], picture) for picture, kind in enumerate(rng.integers(0, 4, 60)) for _ in range(len(sets[kind].split("|")))]
+    path = tmp_path / "pictures.csv"
+    path.write_text("picture,candidates\n" + "".join(f"{rows[i][1]}.png,{rows[i][0]}\n" for i in rng.permutation(len(rows))))
+    found = as_json(path, "--group", "picture")["prior"]
+    assert (found["regime"], found["evidence"][0]["what"]) == ("co-occurrence", "rows with their group's set")
+    assert as_json(path)["prior"]["regime"] != "co-occurrence"
+
+
+def test_an_interval_is_drawn_between_its_bounds_on_a_square_root_scale():
+    assert interval_plot(0.01, 0.04, 0.25, None, largest=1.0, width=11) == " ├●──┤"
+    assert interval_plot(0.01, 0.04, 0.25, 0.64, largest=1.0, width=11) == " ├●──┤  ×"
+    assert interval_plot(0.5, 0.5, 0.5, None, largest=0.5, width=5) == "    ●"
+
+
 def test_matrices_are_read(tmp_path):
     expected = plain(describe(Candidates.from_matrix(MATRIX)))
     np.save(tmp_path / "m.npy", MATRIX)
@@ -509,6 +337,8 @@ REFUSED = {
     "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity is for image sets"),
     "a column of an image set": (["cifar10", "--column", "x"], "are for files"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),
+    "groups of an array": (["m.npy", "--group", "x"], "no column of groups"),
+    "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no sets in any column": (["plain.csv"], "has the columns a, b: specify with --column"),
     "sets in two columns": (["both.csv"], "has the columns a, b: specify with --column"),
     "no such column": (["ok.csv", "--column", "c"], "no columns called 'c': it has a, b"),
@@ -598,7 +428,7 @@ def test_a_refusal_is_exit_status_2_and_no_traceback(tmp_path):
 
 def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     candidates, _ = long_tailed(60, 400, 10, 0.05)
-    names = [f"a class with a very [long] name that does not fit, number {c}" for c in range(60)]
+    names = [f"a [long] class name that does not fit, number {c}" for c in range(60)]
     path = tmp_path / "many.csv"
     path.write_text(
         "sets\n" + "".join("|".join(names[c] for c in candidates.row(i)).replace(",", ";") + "\n" for i in range(len(candidates)))
@@ -611,15 +441,17 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     assert "Smaller classes not shown: 56" in result.stdout
     assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout
-    assert "trust this one" in result.stdout
+    assert "Estimate: EM, the most likely prior, with bounds of 2 standard deviations." in result.stdout
+    assert "surplus of shared pairs" in result.stdout
     assert "from the sets alone, it is between" in " ".join(result.stdout.split())
 
 
 def test_true_labels_bring_the_true_imbalance_and_the_errors(root):
     result = typed("cifar10", "--imbalance", "4", "--ambiguity", "0.3", "--data-root", root)
     assert result.returncode == 0, result.stderr
-    for text in ("true labels are known", "L1 error", "The ambiguity degree", "true labels                    4.0"):
+    for text in ("true labels are known", "L1 error", "The ambiguity degree", "(true labels: 4.0)", "× true share"):
         assert text in result.stdout, result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
 
 
 def test_single_labels_are_suspected_of_another_separator(tmp_path):
@@ -627,7 +459,7 @@ def test_single_labels_are_suspected_of_another_separator(tmp_path):
     path.write_text("sets\ncat;dog\ndog\ncat;dog\n")
     result = call(path)
     assert "--separator" in result.output
-    assert "No set is ambiguous (sure)" in result.output
+    assert "No set is ambiguous: every set has a single label" in result.output
 
 
 def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_power(tmp_path, monkeypatch, capsys):

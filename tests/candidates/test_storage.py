@@ -514,3 +514,38 @@ def test_learnable_is_what_has_two_different_rows_and_a_warning_names_each_missi
     assert str(warning.message).startswith(f"{len(missing)} of {n_classes} classes are never a candidate")
     assert f"({', '.join(missing[:5])}" in str(warning.message)
     assert "\n" not in str(warning.message)
+
+
+# ---- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_numbered_in_order_of_appearance_and_follow_their_rows():
+    plain = Candidates.of(["a|b", "c", "a|b", "b"])
+    assert plain.groups is None
+    assert plain.select([2, 0]).groups is None
+    grouped = Candidates.of(["a|b", "c", "a|b", "b"], groups=["y.png", "x.png", "y.png", 3])
+    assert grouped.groups.dtype == torch.int64
+    assert grouped.groups.tolist() == [0, 1, 0, 2]
+    assert grouped.select([3, 0, 2]).groups.tolist() == [2, 0, 0]
+    assert grouped.select(np.asarray([True, False, True, False])).groups.tolist() == [0, 0]
+    assert grouped.to("cpu").groups.tolist() == [0, 1, 0, 2]
+    assert Candidates.of(plain, groups=[5, 5, 6, 6]).groups.tolist() == [0, 0, 1, 1]
+
+
+def test_a_copy_with_groups_shares_the_storage_of_the_sets():
+    plain = Candidates.of(["a|b", "c"])
+    grouped = plain.with_groups(np.asarray([7, 7]))
+    assert grouped.labels is plain.labels
+    assert grouped.offsets is plain.offsets
+    assert plain.groups is None
+    assert grouped.with_groups(None).groups is None
+    assert grouped.n_bytes == plain.n_bytes + 16
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [(["a"], "1 groups for 2 rows"), (["a", None], "Row 1 has no group"), (["a", ["b"]], "Row 1 has the group"), ([1.0, np.nan], "Row 1")],
+)
+def test_groups_that_do_not_fit_are_refused(groups, message):
+    with pytest.raises(InputError, match=message):
+        Candidates.of(["a|b", "c"], groups=groups)

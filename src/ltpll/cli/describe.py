@@ -26,6 +26,7 @@ def describe(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="File of candidate sets, folder of a finished run, or image set.")],
     column: Annotated[str | None, file_option(help="Column, or array of an .npz file, that holds the sets.")] = None,
     separator: Annotated[str | None, file_option(help="Separates the labels of a set.")] = None,
+    group: Annotated[str | None, file_option(help="Column of a table with the picture or scene of each row.")] = None,
     imbalance: Imbalance = None,
     ambiguity: Ambiguity = None,
     superclass: Superclass = None,
@@ -34,7 +35,7 @@ def describe(
     top: Annotated[int, output_option(min=1, help="Number of pairs and classes to show.")] = 10,
     as_json: Annotated[bool, output_option("--json", help="Print JSON, with every class.")] = False,
 ) -> None:
-    """Describe candidate sets: their sizes, classes that share sets, ambiguity, and the class imbalance estimated from them.
+    """Describe candidate sets: their sizes, classes that share sets, ambiguity, where the sets come from, and the class prior.
 
     A file is a .csv, .tsv or .parquet table with a column of lists or of text such as cat|dog, an .npy or .npz array of zeros and ones
     (rows × classes), or a MATLAB file with the arrays data and partial_target. The options for image sets draw the sets as
@@ -54,8 +55,8 @@ def describe(
     is_run = path.is_dir() or path.suffix == ".json"
     if source not in IMAGE_SETS and settings:
         raise InputError(f"--{next(iter(settings))} is for image sets ({', '.join(IMAGE_SETS)}): leave it out for {source}.")
-    if (source in IMAGE_SETS or is_run) and (column is not None or separator is not None):
-        raise InputError(f"--column and --separator are for files, and {source} is not a file: leave them out.")
+    if (source in IMAGE_SETS or is_run) and not column is separator is group is None:
+        raise InputError(f"--column, --separator and --group are for files, and {source} is not a file: leave them out.")
     if separator == "":
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
     labels: list[int] | None = None
@@ -67,7 +68,7 @@ def describe(
         candidates, labels = drawn.candidates, drawn.labels
         source = drawn.description if source in IMAGE_SETS else f"{source}: {drawn.description}"
     else:
-        candidates = read_candidates(path, column, separator or Reading.separator)
+        candidates = read_candidates(path, column, separator or Reading.separator, group)
     description = describe_sets(candidates, labels, most_pairs=top)
     if as_json:
         typer.echo(json.dumps({"source": source, **description.record()}, indent=1, ensure_ascii=False, allow_nan=False))
@@ -83,7 +84,9 @@ REGIMES = {
     "unclear": "It is unclear where the sets come from",
     "known": "No set is ambiguous",
 }
-ESTIMATES = {"em": "EM (most likely prior)", "average": "average uniform target"}
+ESTIMATES = {"independent": "EM, the most likely prior", "unclear": "the mean of EM and the average uniform target"}
+AVERAGE = "the average uniform target"
+PLOT_WIDTH = 30
 
 
 def _show(source: str, found: Description, top: int) -> None:
@@ -191,42 +194,45 @@ def _show_ambiguity(found: Description) -> None:
 
 
 def _show_regime(found: Description) -> None:
-    _print_heading("Where the sets come from, compared with wrong labels that join independently")
-    table = _table("evidence", "observed", "if independent", "indicates")
-    for evidence in found.evidence:
-        form = ",.0f" if evidence.what in ("distinct sets", "pairs above chance") else ".3f"
-        limit = f"{evidence.margin:{form}}"
-        expected = f"{evidence.independent:{form}} ± {limit}" if evidence.independent else f"{limit} at most"
-        table.add_row(evidence.what, f"{evidence.observed:{form}}", expected, evidence.speaks_for)
-    console.print(table)
-    _print(f"{found.recurring:.1%} of the rows share their set with another row; if independent: {found.recurring_if_independent:.1%}.")
-    sure = "" if found.verdict.regime == "unclear" else f" ({found.verdict.certainty})"
-    _print(f"{REGIMES[found.verdict.regime]}{sure}: {found.verdict.because}.")
+    _print_heading("Where the sets come from")
+    prior = found.prior
+    if prior.evidence:
+        table = _table("evidence", "observed", "expected", "p-value", "indicates")
+        table.columns[-1].justify = "left"
+        for one in prior.evidence:
+            form = ",.0f" if one.what.startswith("sets with") else ",.2f" if abs(one.observed) >= 1 else ".3f"
+            expected = "" if one.expected is None else f"{one.expected:{form}}"
+            p = "" if one.p is None else "< 0.0001" if one.p < 0.0001 else f"{one.p:.4f}"
+            table.add_row(one.what, f"{one.observed:{form}}", expected, p, one.speaks_for)
+        console.print(table)
+        _print("Expected: if rows were drawn one by one, and wrong labels joined them independently.")
+        _print(f"{found.recurring:.1%} of the rows share their set with another row.")
+    _print(f"{REGIMES[prior.regime]}: {prior.because}.")
 
 
 def _show_prior(found: Description, top: int) -> None:
     from ltpll.priors.set_priors import TOLERANCE
 
-    _print_heading("Class imbalance (largest class over smallest)")
-    known, trust = found.true_imbalance is not None, found.verdict.trust
-    table = _table("from", "imbalance", *(["L1 error"] if known else []), "")
-    table.columns[-1].justify = "left"
-    if known:
-        table.add_row("true labels", f"{found.true_imbalance:,.1f}", "", "")
-    guess = "the better guess" if found.verdict.certainty == "unsure" else "trust this one"
-    for name, estimate in (("em", found.em), ("average", found.average)):
-        imbalance = f"above {estimate.imbalance:,.0f}" if estimate.below_one_example else f"{estimate.imbalance:,.1f}"
-        mark = f"◀ {guess} ({found.verdict.certainty})" if name == trust else ""
-        table.add_row(ESTIMATES[name], imbalance, *([f"{estimate.error:.3f}"] if known else []), mark)
-    console.print(table)
-    em = found.em
-    if trust == "em" and em.low is not None and em.random_error is not None:
-        reach = f"{em.low:,.0f} or more" if em.high is None else f"{em.low:,.0f} to {em.high:,.0f}"
-        _print(f"Sampling gives EM an L1 error of about {em.random_error:.2f}; the imbalance may be {reach}.")
-    elif found.verdict.regime != "known":
-        _print("The average treats every label of a set as equally likely; the sets alone cannot show how wrong that is.")
-    if found.em_gap > TOLERANCE:
-        _print(f"EM stopped before it converged: its log-likelihood may be {found.em_gap:.2g} below the maximum.")
+    prior = found.prior
+    _print_heading("Class prior")
+    if prior.regime == "known":
+        _print("The class counts are known.")
+    else:
+        _print(f"Estimate: {ESTIMATES.get(prior.regime, AVERAGE)}, with bounds of {prior.width:g} standard deviations.")
+    below = bool((prior.estimate[prior.seen] < (1 - 1e-9) / prior.n).any())
+    known = "" if found.true_imbalance is None else f" (true labels: {found.true_imbalance:,.1f})"
+    _print(f"Imbalance, the largest class over the smallest: {'above ' if below else ''}{prior.imbalance:,.1f}{known}.")
+    if prior.regime == "independent":
+        _print(f"Sampling gives the estimate an L1 error of about {prior.expected_error:.2f}.")
+    elif prior.regime == "unclear":
+        _print("The bounds are wide, since the sets do not show which estimate is right; --group or known labels would help.")
+    if found.errors is not None:
+        _print(
+            f"L1 error: estimate {found.errors['estimate']:.3f}, EM {found.errors['em']:.3f}, average {found.errors['average']:.3f}; "
+            f"{found.errors['within_bounds']:.0%} of the classes lie within their bounds."
+        )
+    if prior.em_gap > TOLERANCE * found.n_classes:
+        _print(f"EM stopped before it converged: its log-likelihood may be {prior.em_gap:.2g} below the maximum.")
     console.print()
     _show_classes(found, top)
 
@@ -234,13 +240,34 @@ def _show_prior(found: Description, top: int) -> None:
 def _show_classes(found: Description, top: int) -> None:
     from rich.text import Text
 
-    table = _table("class", "in sets", *(["true"] if found.class_counts else []), "EM", "average")
-    trusted = found.em.prior if found.verdict.trust == "em" else found.average.prior
-    for c in sorted(range(found.n_classes), key=lambda c: -trusted[c])[:top]:
-        shares = [found.appearances[c] / found.n_examples, found.em.prior[c], found.average.prior[c]]
-        if found.class_counts:
-            shares.insert(1, found.class_counts[c] / found.n_examples)
-        table.add_row(Text(_short(found.classes[c], 38)), *(f"{share:.2%}" for share in shares))
+    prior = found.prior
+    order = sorted(range(found.n_classes), key=lambda c: -prior.estimate[c])[:top]
+    truth = None if found.class_counts is None else [count / found.n_examples for count in found.class_counts]
+    largest = max([float(prior.upper[c]) for c in order] + ([truth[c] for c in order] if truth else []))
+    table = _table("class", "estimate", "bounds", "square-root scale")
+    table.columns[-1].justify = "left"
+    for c in order:
+        true = None if truth is None else truth[c]
+        plot = interval_plot(float(prior.lower[c]), float(prior.estimate[c]), float(prior.upper[c]), true, largest)
+        bounds = f"{prior.lower[c]:.2%}–{prior.upper[c]:.2%}"
+        table.add_row(Text(_short(found.classes[c], 19)), f"{prior.estimate[c]:.2%}", bounds, Text(plot))
     console.print(table)
+    _print("● estimate, ├ ┤ bounds" + ("" if truth is None else ", × true share"))
     if found.n_classes > top:
         _print(f"Smaller classes not shown: {found.n_classes - top:,} (--top shows more, --json all).")
+
+
+def interval_plot(lower: float, estimate: float, upper: float, truth: float | None, largest: float, width: int = PLOT_WIDTH) -> str:
+    """A line with an estimate between its bounds, and the true share if known; positions grow with the square root of the share."""
+
+    def position(share: float) -> int:
+        return round((width - 1) * (min(share, largest) / largest) ** 0.5) if largest > 0 else 0
+
+    line = [" "] * width
+    first, last = position(lower), position(upper)
+    line[first : last + 1] = "─" * (last + 1 - first)
+    line[first], line[last] = "├", "┤"
+    line[position(estimate)] = "●"
+    if truth is not None:
+        line[position(truth)] = "×"
+    return "".join(line).rstrip()

@@ -23,11 +23,13 @@ How = Literal["auto", "sets", "average"]
 HOW = ("auto", "sets", "average")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PriorEstimate:
     """The class prior that candidate sets imply; arrays have one value per class, in the order of `classes`.
 
-    The bounds are for the shares of the classes among these rows.
+    The bounds are for the shares of the classes among these rows: with a width of 2, they hold for 95 % of the classes if the regime is
+    right, and in the regime "co-occurrence" if no class has more objects per picture than others. Where the regime is unclear, they
+    reach beyond both estimates by as much as these differ.
 
     Attributes:
         classes: The names of the classes.
@@ -40,11 +42,13 @@ class PriorEstimate:
         evidence: The tests behind it.
         em: The most likely shares if wrong labels join independently.
         average: The mean of uniform targets.
-        deviation: The standard deviation of each estimated share.
+        deviation: The standard deviation of each estimated share; where the regime is unclear, it includes the distance of `em` and
+            `average`.
         em_gap: How far the log-likelihood of `em` may be from its maximum.
         singletons: The share of rows with one candidate.
         width: The width of the bounds in standard deviations.
         how: How the estimate was chosen: "auto", "sets", "average" or "given".
+        seen: Whether each class is a candidate at all.
     """
 
     classes: tuple[Hashable, ...]
@@ -140,29 +144,30 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
     if not 0 <= width < math.inf:
         raise InputError(f"The width is {width}: it is a number of standard deviations, so it must be finite and at least 0.")
     sets = distinct_sets(candidates)
-    groups = None if candidates.groups is None else candidates.groups.cpu().numpy()
-    decision = decide_regime(sets, groups)
+    decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())
     em, gap = em_prior(sets)
     average = average_prior(sets)
-    em_bounds = _em_bounds(sets, em, width)
-    average_bounds = _average_bounds(sets, average, decision.clusters or runs(sets), width)
-    seen = sets.appearances > 0
+    em_noise, average_noise = _em_deviation(sets, em), _average_deviation(sets, decision.clusters or runs(sets))
+    rule = how if how != "auto" else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
-    elif how == "sets" or (how == "auto" and decision.regime == "independent"):
-        estimate, (deviation, lower, upper) = em, em_bounds
-    elif how == "average" or decision.regime == "co-occurrence":
-        estimate, (deviation, lower, upper) = average, average_bounds
+    elif rule == "both":
+        apart = np.abs(em - average)
+        estimate, deviation = (em + average) / 2, (apart + em_noise + average_noise) / 2
+        lower = np.minimum(em - width * em_noise, average - width * average_noise) - apart
+        upper = np.maximum(em + width * em_noise, average + width * average_noise) + apart
     else:
-        estimate = (em + average) / 2
-        lower, upper = np.minimum(em_bounds[1], average_bounds[1]), np.maximum(em_bounds[2], average_bounds[2])
-        deviation = (upper - lower) / (2 * max(width, 1e-9)) if width else np.abs(em - average)
+        estimate, deviation = (em, em_noise) if rule == "sets" else (average, average_noise)
+        lower, upper = estimate - width * deviation, estimate + width * deviation
+    # A class is true in every row of which it is the only candidate, and only where it is a candidate.
+    certain = sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n
+    possible = sets.appearances / sets.n
     return PriorEstimate(
         classes=candidates.classes,
         n=sets.n,
         estimate=estimate,
-        lower=lower,
-        upper=upper,
+        lower=np.clip(lower, certain, possible),
+        upper=np.clip(upper, certain, possible),
         regime=decision.regime,
         because=decision.because,
         evidence=decision.evidence,
@@ -173,51 +178,44 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
         singletons=float(sets.counts[sets.sizes == 1].sum()) / sets.n,
         width=float(width),
         how=how,
-        seen=seen,
+        seen=possible > 0,
     )
 
 
-def _clip(sets: DistinctSets, estimate: Array, deviation: Array, width: float) -> tuple[Array, Array, Array]:
-    """Bounds around an estimate; a class is true in all rows of which it is the only candidate, and only where it is a candidate."""
-    lowest = sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n
-    highest = sets.appearances / sets.n
-    lower = np.clip(estimate - width * deviation, lowest, highest)
-    upper = np.clip(estimate + width * deviation, lowest, highest)
-    return deviation, lower, upper
+def _em_deviation(sets: DistinctSets, em: Array) -> Array:
+    """Standard deviations of the EM estimate around the shares among these rows.
 
-
-def _em_bounds(sets: DistinctSets, em: Array, width: float) -> tuple[Array, Array, Array]:
-    """Bounds of the realised shares around EM.
-
-    The variance of EM around the prior is that of the realised shares around the prior plus that of EM around the realised shares, of
-    which the latter is wanted.
+    The variance of EM around the prior is that of the shares around the prior plus that of EM around the shares, and the latter is
+    wanted. Half a row is added to each class, since the curvature of the likelihood says little where a share is estimated as zero.
     """
-    seen = sets.appearances > 0
-    interior = np.where(seen, sets.n * em + 0.5, 0.0)
+    interior = np.where(sets.appearances > 0, sets.n * em + 0.5, 0.0)
     interior /= interior.sum()
-    deviation = em_deviation(sets, interior)
-    if deviation is None:
-        deviation = _moment_deviation(sets)
-    realised = np.sqrt(np.maximum(deviation**2 - interior * (1 - interior) / sets.n, 0))
-    return _clip(sets, em, realised, width)
+    around_prior = em_deviation(sets, interior)
+    if around_prior is None:
+        around_prior = _moment_deviation(sets)
+    variance: Array = np.maximum(around_prior**2 - interior * (1 - interior) / sets.n, 0.0)
+    return np.sqrt(variance)
 
 
 def _moment_deviation(sets: DistinctSets) -> Array:
-    """Standard deviations of the shares that class appearances imply, which exceed those of EM and need no matrix of classes."""
+    """Standard deviations of the shares that class appearances imply: larger than those of EM, but no matrix of all classes is needed."""
     share = sets.appearances / sets.n
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
     return np.sqrt(share * (1 - share) / sets.n) / max(1 - rate, 1e-9)
 
 
-def _average_bounds(sets: DistinctSets, average: Array, clusters: Clusters, width: float) -> tuple[Array, Array, Array]:
-    """Bounds of the realised shares around the average uniform target if rows share sets in groups.
+def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
+    """Standard deviations of the average uniform target around the shares among these rows, if rows share sets in groups.
 
-    In a group of m rows and k labels, each label is true in one row at least. The m − k other truths are spread over the labels with
-    shares of their own in each group, which are drawn uniformly.
+    In a complete group of m rows and k labels, each label is true in at least one row, and all ways to divide the other m − k rows among
+    the labels are equally likely. Missing rows add the variance of random removal: about twice as many are missing as labels
+    without a row show, since rows to spare may be missing too.
     """
-    k, m = clusters.sizes.astype(float), clusters.rows.astype(float)
-    others = np.maximum(m - k, 0)
-    variance = others * (k - 1) / k**2 * (k + others) / (k + 1) + np.where(m < k, m * (1 - 1 / k) / k, 0)
+    k, m = clusters.sizes.astype(np.float64), clusters.rows.astype(np.float64)
+    spare = np.maximum(m - k, 0)
+    complete = spare * (k + spare) / (k + 1) * (k - 1) / k**2
+    removed = m * (k - 1) / k**2
+    missing = min(1.0, 2 * (1 - clusters.completeness))
+    variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
     per_set: Array = np.bincount(clusters.of_set, weights=variance, minlength=len(sets.counts)).astype(np.float64)
-    deviation = np.sqrt(sets.per_class(per_set)) / sets.n
-    return _clip(sets, average, deviation, width)
+    return np.sqrt(sets.per_class(per_set)) / sets.n

@@ -16,28 +16,24 @@ from ltpll.priors.distinct_sets import DistinctSets
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
-PERMUTATIONS = 20
-CELLS = 20_000_000  # most values of all permutations together
-RATES = 60  # grid of the mixture in `test_counts`
+PERMUTATIONS = 10
+RATES = 60  # grid of the mixture in `counts_test`
 
 
 class Clusters(NamedTuple):
-    """Groups of rows with one set each: the number of labels and of rows of each group, and the number of its set."""
+    """Kinds of groups of rows with one set each: how many labels and rows a group has, the number of its set, how many such groups."""
 
     sizes: Numbers
     rows: Numbers
     of_set: Numbers
+    times: Array
 
     @property
     def completeness(self) -> float:
-        """The share of candidates of the groups of several labels that have a row of their own; 1 if every group is complete."""
+        """The share of the candidates of groups of several labels that have a row of their own; 1 if every group is complete."""
         several = self.sizes > 1
-        needed = self.sizes[several]
-        return float(np.minimum(self.rows[several], needed).sum() / max(needed.sum(), 1))
-
-    @property
-    def n_several(self) -> int:
-        return int((self.sizes > 1).sum())
+        needed, times = self.sizes[several], self.times[several]
+        return float(np.minimum(self.rows[several], needed) @ times / max(float(needed @ times), 1e-9))
 
 
 def runs(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
@@ -46,22 +42,36 @@ def runs(sets: DistinctSets, order: Numbers | None = None) -> Clusters:
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
     lengths = np.diff(np.append(starts, len(rows)))
     of_set = rows[starts]
-    return Clusters(sets.sizes[of_set], lengths, of_set)
+    return Clusters(sets.sizes[of_set], lengths, of_set, np.ones(len(of_set)))
 
 
 def equal_sets(sets: DistinctSets) -> Clusters:
     """All rows with equal sets, as groups."""
-    return Clusters(sets.sizes, sets.counts.astype(np.int64), np.arange(len(sets.counts)))
+    return Clusters(sets.sizes, sets.counts.astype(np.int64), np.arange(len(sets.counts)), np.ones(len(sets.counts)))
+
+
+def typical_groups(sets: DistinctSets) -> Clusters:
+    """Groups where neither order nor names of groups are known.
+
+    Most sets occur in one group, so that the median number of rows of a set is typical; a set with more than three times as many rows
+    probably occurs in several groups.
+    """
+    rows = np.zeros(len(sets.counts), dtype=np.int64)
+    for size in np.unique(sets.sizes):
+        same = sets.sizes == size
+        rows[same] = math.ceil(3 * np.median(sets.counts[same]))
+    rows = np.minimum(rows, sets.counts.astype(np.int64))
+    return Clusters(sets.sizes, rows, np.arange(len(rows)), sets.counts / rows)
 
 
 def given_groups(sets: DistinctSets, groups: Numbers) -> tuple[Clusters, float]:
-    """The rows of each group that have its most frequent set, and the share of the rows of several labels in groups that do.
+    """The rows of each group with equal sets, and how many rows agree with their group: 1 if each group has one set, 0 if all sets differ.
 
     Groups of one row say nothing, so they do not count.
     """
     pairs, rows = np.unique(np.stack([groups, sets.of_row]), axis=1, return_counts=True)
     group, of_set = pairs
-    clusters = Clusters(sets.sizes[of_set], rows, of_set)
+    clusters = Clusters(sets.sizes[of_set], rows, of_set, np.ones(len(rows)))
     first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
     most, total = np.maximum.reduceat(rows, first), np.add.reduceat(rows, first)
     several = total > 1
@@ -85,61 +95,75 @@ class OrderTest(NamedTuple):
         return (self.completeness - self.expected_completeness) / max(1 - self.expected_completeness, 1e-9)
 
 
-def test_order(sets: DistinctSets) -> OrderTest | None:
+def order_test(sets: DistinctSets) -> OrderTest | None:
     """Compare the runs of equal sets with those of shuffled rows.
 
-    The number of equal neighbours among shuffled rows has a known mean; its distribution is close to Poisson's where equal sets are
-    rare, and its variance never exceeds the mean by much, so the p-value is that of a normal variable with twice the mean as variance.
+    If the rows may have been sorted by class, they are shuffled within blocks of rows with a common label. If they may have been sorted
+    by set, which leaves one run of each set in a block, runs say nothing, and the result is marked as `sorted`.
+    The number of equal neighbours among shuffled rows has at most about twice its mean as variance, from which the p-value follows.
 
     Returns:
-        The result, or None if there are fewer than two rows of several labels. `sorted` tells that the rows may have been sorted, so that
-        runs say nothing.
+        The result, or None if there are no two neighbouring rows of several labels.
     """
-    several = np.flatnonzero(sets.sizes[sets.of_row] > 1)
-    m = len(several)
-    if m < 2:
+    several = sets.sizes[sets.of_row] > 1
+    neighbours = several[1:] & several[:-1]
+    if not neighbours.any():
         return None
-    rows = sets.of_row[several]
-    counts = np.bincount(rows, minlength=len(sets.counts)).astype(float)
-    share = float((counts * (counts - 1)).sum() / (m * (m - 1)))
-    # Neighbours in the table, not among the rows of several labels alone.
-    neighbours = several[1:] == several[:-1] + 1
-    n_neighbours = int(neighbours.sum())
-    equal = int(((rows[1:] == rows[:-1]) & neighbours).sum())
-    mean = share * n_neighbours
-    z = (equal - mean) / math.sqrt(2 * mean + 1)
-    rng = np.random.default_rng(0)
-    repeats = max(1, min(PERMUTATIONS, CELLS // len(sets.of_row)))
-    shuffled = float(np.mean([runs(sets, rng.permutation(len(sets.of_row))).completeness for _ in range(repeats)]))
     found = runs(sets)
+    of_run = _label_blocks(sets, found)
+    blocks = None if of_run is None else np.repeat(of_run, found.rows)
+    rng = np.random.default_rng(0)
+    equal, completeness = [], []
+    for _ in range(PERMUTATIONS):
+        order = rng.permutation(len(several)) if blocks is None else np.lexsort((rng.random(len(several)), blocks))
+        equal.append(_equal_neighbours(sets, order))
+        completeness.append(runs(sets, order).completeness)
+    observed, mean = _equal_neighbours(sets), float(np.mean(equal))
+    z = (observed - mean) / math.sqrt(2 * mean + 1)
+    n = int(neighbours.sum())
     return OrderTest(
-        equal / max(n_neighbours, 1),
-        share,
-        0.5 * math.erfc(z / math.sqrt(2)),
-        found.completeness,
-        shuffled,
-        is_sorted(sets, found),
+        equal=observed / n,
+        expected=mean / n,
+        p=0.5 * math.erfc(z / math.sqrt(2)),
+        completeness=found.completeness,
+        expected_completeness=float(np.mean(completeness)),
+        sorted=blocks is not None and _one_run_per_block(sets, found, blocks),
     )
 
 
-def is_sorted(sets: DistinctSets, found: Clusters) -> bool:
-    """Whether the rows may have been sorted by class or by set.
+def _one_run_per_block(sets: DistinctSets, found: Clusters, blocks: Numbers) -> bool:
+    """Whether nearly all sets of several labels and rows have one run in each block, as in a sorted table."""
+    multiple = (sets.sizes > 1) & (sets.counts > 1)
+    in_block = np.unique((blocks * len(sets.counts) + sets.of_row)[multiple[sets.of_row]])
+    return int(multiple[found.of_set].sum()) <= 1.1 * len(in_block)
 
-    Sorted rows form at most C blocks of neighbours with a common label, since sets that are sorted as text start with it. Twice as many
-    are allowed, for tables that were sorted in two parts.
+
+def _equal_neighbours(sets: DistinctSets, order: Numbers | None = None) -> int:
+    """The number of rows of several labels whose set is that of the row before."""
+    rows = sets.of_row if order is None else sets.of_row[order]
+    return int(((rows[1:] == rows[:-1]) & (sets.sizes[rows[1:]] > 1)).sum())
+
+
+def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
+    """The block of each run, or None if the rows cannot have been sorted by class or by set.
+
+    Sorted rows form at most C blocks of neighbours with a common label: the class, or the first label of sets that were sorted as text.
+    Twice as many are allowed, for tables that consist of a sorted training part and a sorted test part.
     """
     most = 2 * int((sets.appearances > 0).sum())
-    blocks = 0
-    common: set[int] = set()
+    blocks = np.zeros(len(found.of_set), dtype=np.int64)
+    block = 0
+    common: set[int] | None = None
     indptr, indices = sets.matrix.indptr, sets.matrix.indices
-    for number in found.of_set:
-        labels = indices[indptr[number] : indptr[number + 1]].tolist()
-        common = common.intersection(labels)
+    for i, number in enumerate(found.of_set):
+        labels = set(indices[indptr[number] : indptr[number + 1]].tolist())
+        common = labels if common is None else common & labels
         if not common:
-            blocks, common = blocks + 1, set(labels)
-            if blocks > most:
-                return False
-    return True
+            block, common = block + 1, labels
+            if block >= most:
+                return None
+        blocks[i] = block
+    return blocks
 
 
 class CountTest(NamedTuple):
@@ -151,7 +175,7 @@ class CountTest(NamedTuple):
     completeness: float
 
 
-def test_counts(sets: DistinctSets) -> CountTest | None:
+def counts_test(sets: DistinctSets) -> CountTest | None:
     """Test whether rows were drawn one by one, by how often each distinct set of several labels occurs.
 
     If they were, from whatever distribution of sets, the counts of sets of one size follow a mixture of Poisson distributions, which

@@ -3,14 +3,15 @@
 If they do, a set S of k labels has the probability P(S) = P(k) · π(S) / (C−1 choose k−1), whatever the distribution of sizes. Three
 consequences hold for every prior π, so they can be tested without an estimate of it:
 
-- how often two labels share a set is a sum of one term per label (`test_pairs`);
-- the share of a class, read off the sets of one size, does not depend on the size (`test_sizes`);
-- no class is a candidate less often than a class that is never true (`test_absences`).
+- how often two labels share a set is a sum of one term per label (`pairs_test`);
+- the share of a class, read off the sets of one size, does not depend on the size (`sizes_test`);
+- no class is a candidate less often than a class that is never true (`absences_test`).
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +21,19 @@ from ltpll.priors.distinct_sets import DistinctSets
 
 Array = npt.NDArray[np.float64]
 
-SAMPLED_ROWS = 1_500  # from which the null distribution is estimated
+SAMPLED_ROWS = 800  # from which the null distribution is estimated
 MOST_PAIRS = 100_000_000  # of labels in sets; beyond it, pairs are counted in a random part of the sets
 
 
-def test_pairs(sets: DistinctSets) -> float | None:
+class Outcome(NamedTuple):
+    """A statistic, its value if wrong labels join independently, and the probability of one at least as extreme."""
+
+    observed: float
+    expected: float
+    p: float
+
+
+def pairs_test(sets: DistinctSets) -> Outcome | None:
     """Test whether pairs of labels share sets as often as a sum of one term per label explains.
 
     Each set becomes a vector with a one for each pair of its labels, from which the closest sums of one term per label are subtracted.
@@ -32,7 +41,8 @@ def test_pairs(sets: DistinctSets) -> float | None:
     values, of sets that overlap in more pairs than they should, count against independence.
 
     Returns:
-        The p-value, or None if no set can tell (with fewer than four classes, or without sets of 2 to C − 2 labels).
+        The sum in standard deviations and its p-value, or None if no set can tell, with fewer than four classes or
+        without sets of 2 to C − 2 labels.
     """
     n_classes = sets.n_classes
     sizes = sets.sizes.astype(float)
@@ -69,14 +79,14 @@ def _pair_kernel(overlap: Array, size: Array, other: Array, n_classes: int) -> A
     )
 
 
-def test_sizes(sets: DistinctSets) -> float | None:
+def sizes_test(sets: DistinctSets) -> Outcome | None:
     """Test whether small and large sets agree on the shares of the classes.
 
     Of a class with share π_j, a share π_j + (1 − π_j) (k − 1) / (C − 1) of the sets of size k contain it, which gives one unbiased
     estimate of π per set. A contrast between small and large sets has mean zero for every prior.
 
     Returns:
-        The p-value, or None if all sets have the same size.
+        The squared contrast in standard deviations and its p-value, or None if all sets have the same size.
     """
     n_classes, sizes, counts = sets.n_classes, sets.sizes.astype(float), sets.counts
     known = (n_classes - sizes) / (n_classes - 1)  # 1 for a single label, 0 for a set of all labels
@@ -107,11 +117,15 @@ def test_sizes(sets: DistinctSets) -> float | None:
     return _upper_tail(statistic, dense @ dense.T, float(counts[some].sum()))
 
 
-def test_absences(sets: DistinctSets) -> float:
-    """Test whether some class is a candidate less often than a class that is never true, which joins each set with (k − 1) / (C − 1)."""
+def absences_test(sets: DistinctSets) -> Outcome:
+    """Test whether some class is a candidate less often than a class that is never true, which joins a share (k − 1) / (C − 1) of sets.
+
+    Returns:
+        The share of sets that contain the rarest candidate, the share for a class that is never true, and the p-value.
+    """
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
-    lowest = float(binom.cdf(sets.appearances.min(), sets.n, rate))
-    return min(1.0, sets.n_classes * lowest)
+    rarest = float(sets.appearances.min())
+    return Outcome(rarest / sets.n, rate, min(1.0, sets.n_classes * float(binom.cdf(rarest, sets.n, rate))))
 
 
 def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -121,8 +135,8 @@ def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int6
     return np.searchsorted(np.cumsum(counts), chosen, side="right")
 
 
-def _upper_tail(statistic: float, kernel: Array, n: float) -> float | None:
-    """The p-value of Σ_{i≠j} K(x_i, x_j) over n rows, where K has mean zero, from the kernel matrix of a sample of rows.
+def _upper_tail(statistic: float, kernel: Array, n: float) -> Outcome | None:
+    """Test Σ_{i≠j} K(x_i, x_j) over n rows, where K has mean zero, with the kernel matrix of a sample of rows.
 
     Under the null hypothesis it is a sum of centred χ² variables, approximated by one with the same variance and skewness.
     """
@@ -137,4 +151,4 @@ def _upper_tail(statistic: float, kernel: Array, n: float) -> float | None:
     third = float((square * kernel).sum()) / (m * (m - 1) * (m - 2))
     z = statistic / math.sqrt(2 * second * n * (n - 1))
     freedom = min(second**3 / third**2, 1e9) if third > 0 else 1e9
-    return float(chi2.sf(max(freedom + z * math.sqrt(2 * freedom), 0.0), freedom))
+    return Outcome(z, 0.0, float(chi2.sf(max(freedom + z * math.sqrt(2 * freedom), 0.0), freedom)))

@@ -1,4 +1,8 @@
-"""Regime: how candidate sets probably arose, decided by tests with known error rates."""
+"""Regime: how candidate sets probably arose, decided by tests with stated error rates.
+
+Independent wrong labels are taken for something else with a probability of 1 % (`SIZE`). Rows that were drawn one by one, from whatever
+distribution of sets, are taken for groups with a probability of at most 0.2 % (`GROUP_SIZE` for each of two tests).
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.priors.distinct_sets import DistinctSets
-from ltpll.priors.grouping import Clusters, equal_sets, given_groups, runs, test_counts, test_order
-from ltpll.priors.independence import test_absences, test_pairs, test_sizes
+from ltpll.priors.grouping import Clusters, counts_test, given_groups, order_test, runs, typical_groups
+from ltpll.priors.independence import absences_test, pairs_test, sizes_test
 
 Regime = Literal["independent", "co-occurrence", "unclear", "known"]
 Speaks = Literal["independent", "not independent", "co-occurrence", "not co-occurrence", "neither"]
 
-SIZE = 0.01  # how often independent wrong labels are taken for something else
-GROUP_SIZE = 0.001  # how often rows drawn one by one are taken for groups
-COMPLETE = 0.7  # of the candidates of a group, how many need a row of their own; below 1, since rows may be missing
-GAIN = 0.5
+SIZE = 0.01
+GROUP_SIZE = 0.001
+AGREEING = 0.9  # of the rows of given groups must share their set; a few may have been corrected by hand
+COMPLETE = 0.7  # of the candidates of groups must have a row of their own; below 1, since rows may be missing
+GAIN = 0.5  # of what shuffled rows lack to complete groups, the order must supply
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A statistic of the sets.
+    """A statistic of the sets, what it would be if rows were drawn one by one with independent wrong labels, and what it indicates.
 
-    `expected` is its value if the sets were `compared_with`, and `p` the probability of one at least as extreme.
+    `p` is the probability of a value at least as extreme, or None if the statistic is not a test.
     """
 
     what: str
@@ -49,7 +54,7 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
     """Decide how the sets arose.
 
     Groups that share their sets, given or visible in the order or in the counts of equal sets, mean co-occurrence. Otherwise wrong
-    labels are independent unless one of three tests says no.
+    labels are independent unless one of three tests rejects that.
 
     Args:
         sets: The distinct candidate sets.
@@ -63,69 +68,69 @@ def decide_regime(sets: DistinctSets, groups: npt.NDArray[np.int64] | None = Non
     evidence: list[Evidence] = []
     told = ""
     if groups is not None:
-        clusters, agreeing = given_groups(sets, groups)
-        complete = agreeing > 0.9 and clusters.completeness >= COMPLETE
-        evidence.append(
-            Evidence("rows that share the set of their group", agreeing, None, None, "co-occurrence" if complete else "not co-occurrence")
-        )
-        evidence.append(
-            Evidence(
-                "candidates with a row of their own in their group",
-                clusters.completeness,
-                1.0,
-                None,
-                "co-occurrence" if complete else "not co-occurrence",
-            )
-        )
-        if complete:
-            return Decision(
-                "co-occurrence", "the rows of a group share one set, and groups have a row for each label of it", evidence, clusters
-            )
-        told = (
-            "the rows of a group do not share one set with a row for each label; "
-            if agreeing <= 0.9
-            else "groups have fewer rows than labels; "
-        )
+        told, clusters = _read_groups(sets, groups, evidence)
+        if clusters is not None:
+            return Decision("co-occurrence", told, evidence, clusters)
     grouped = _find_groups(sets, evidence)
-    tests = {
-        "pairs of labels that share sets": test_pairs(sets),
-        "class shares in small and large sets": test_sizes(sets),
-        "rarest candidate": test_absences(sets),
-    }
-    rejected = []
-    for what, p in tests.items():
-        if p is None:
-            continue
-        against = p < SIZE / len(tests)
-        rejected += [what] if against else []
-        evidence.append(Evidence(what, p, None, p, "not independent" if against else "independent"))
+    rejected, testable = _test_independence(sets, evidence)
     if grouped is not None:
         return Decision("co-occurrence", told + grouped[0], evidence, grouped[1])
-    if not rejected:
-        return Decision("independent", told + "no test finds a departure from wrong labels that join independently", evidence)
-    return Decision(
-        "unclear", f"{told}wrong labels do not join independently ({', '.join(rejected)}), and rows do not share sets in groups", evidence
-    )
+    if rejected:
+        by_sort = any(one.what.endswith("(sorted?)") for one in evidence)
+        hidden = "the rows may be sorted, so that groups would not show" if by_sort else "rows do not visibly share their sets in groups"
+        return Decision("unclear", f"{told}wrong labels do not join independently, and {hidden}", evidence)
+    if not testable:
+        return Decision("unclear", f"{told}sets like these cannot show whether wrong labels join independently", evidence)
+    return Decision("independent", f"{told}no test finds a departure from wrong labels that join independently", evidence)
+
+
+def _read_groups(sets: DistinctSets, groups: npt.NDArray[np.int64], evidence: list[Evidence]) -> tuple[str, Clusters | None]:
+    """Whether the given groups share their sets: the reason, and the groups if they do."""
+    clusters, agreeing = given_groups(sets, groups)
+    share, complete = agreeing >= AGREEING, clusters.completeness >= COMPLETE
+    evidence += [
+        Evidence("rows with their group's set", agreeing, None, None, "co-occurrence" if share else "not co-occurrence"),
+        Evidence("labels with a row in group", clusters.completeness, None, None, "co-occurrence" if complete else "not co-occurrence"),
+    ]
+    if not share:
+        return "rows of a group do not share one set; ", None
+    if not complete:
+        return "groups have fewer rows than labels, so that most labels cannot be true in them; ", None
+    return "the rows of a group share one set, and there are rows for all of its labels", clusters
 
 
 def _find_groups(sets: DistinctSets, evidence: list[Evidence]) -> tuple[str, Clusters] | None:
-    """The reason and the groups if rows share their sets in groups."""
-    order = test_order(sets)
+    """The reason and the groups if rows visibly share their sets in groups."""
+    order = order_test(sets)
     if order is not None:
         found = order.p < GROUP_SIZE and order.completeness >= COMPLETE and order.gain >= GAIN and not order.sorted
         speaks: Speaks = "co-occurrence" if found else "neither"
-        evidence.append(Evidence("neighbouring rows with equal sets", order.equal, order.expected, order.p, speaks))
-        evidence.append(
-            Evidence("labels with a row of their own in runs of equal sets", order.completeness, order.expected_completeness, None, speaks)
-        )
+        which = "equal neighbours (sorted?)" if order.sorted else "equal neighbours"
+        evidence.append(Evidence(which, order.equal, order.expected, order.p, speaks))
+        evidence.append(Evidence("labels with a row in runs", order.completeness, order.expected_completeness, None, speaks))
         if found:
-            return "neighbouring rows share their sets, in runs with a row for each label", runs(sets)
-    counts = test_counts(sets)
-    if counts is not None:
-        found = counts.p < GROUP_SIZE and counts.completeness >= COMPLETE
-        evidence.append(
-            Evidence("sets with fewer rows than labels", counts.too_few, counts.expected, counts.p, "co-occurrence" if found else "neither")
-        )
-        if found:
-            return "sets have a row for each of their labels more often than rows drawn one by one would", equal_sets(sets)
-    return None
+            return "neighbouring rows share their sets, in runs with rows for all labels", runs(sets)
+    counts = counts_test(sets)
+    if counts is None:
+        return None
+    found = counts.p < GROUP_SIZE and counts.completeness >= COMPLETE
+    speaks = "co-occurrence" if found else "neither"
+    evidence.append(Evidence("sets with too few rows", counts.too_few, counts.expected, counts.p, speaks))
+    if not found:
+        return None
+    return "fewer sets lack rows for all of their labels than if rows had been drawn one by one", typical_groups(sets)
+
+
+def _test_independence(sets: DistinctSets, evidence: list[Evidence]) -> tuple[bool, bool]:
+    """Whether independence is rejected, and whether it could have been."""
+    tests = {"surplus of shared pairs": pairs_test(sets), "small against large sets": sizes_test(sets)}
+    testable = any(result is not None for result in tests.values())
+    tests["rarest candidate"] = absences_test(sets)
+    rejected = False
+    for what, result in tests.items():
+        if result is not None:
+            against = result.p < SIZE / len(tests)
+            rejected |= against
+            speaks: Speaks = "not independent" if against else "independent" if testable else "neither"
+            evidence.append(Evidence(what, result.observed, result.expected, result.p, speaks))
+    return rejected, testable

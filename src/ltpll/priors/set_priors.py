@@ -11,12 +11,12 @@ from ltpll.priors.distinct_sets import DistinctSets
 
 Array = npt.NDArray[np.float64]
 
-TOLERANCE = 0.01  # in the log-likelihood of all sets, which sampling changes by about 1/2 per class
+TOLERANCE = 0.001  # per class, in the log-likelihood of all sets, which sampling changes by about 1/2 per class
 MOST_STEPS = 5_000
 DEVIATION_CLASS_LIMIT = 2_000  # beyond it, inverting a matrix of classes × classes takes too long
 
 
-def em_prior(sets: DistinctSets, tolerance: float = TOLERANCE) -> tuple[Array, float]:
+def em_prior(sets: DistinctSets, tolerance: float | None = None) -> tuple[Array, float]:
     """Estimate the class prior by expectation maximisation: π_j ← mean_i S_ij π_j / Σ_k S_ik π_k.
 
     This is the maximum likelihood estimate if wrong labels join a set independently of the true label. The log-likelihood is concave,
@@ -26,7 +26,7 @@ def em_prior(sets: DistinctSets, tolerance: float = TOLERANCE) -> tuple[Array, f
 
     Args:
         sets: The distinct candidate sets.
-        tolerance: How far the log-likelihood may be from its maximum.
+        tolerance: How far the log-likelihood may be from its maximum; by default 0.001 per class.
 
     Returns:
         The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance` if EM did not converge.
@@ -37,6 +37,7 @@ def em_prior(sets: DistinctSets, tolerance: float = TOLERANCE) -> tuple[Array, f
         array([0.67, 0.33])
     """
     n = sets.n
+    tolerance = TOLERANCE * sets.n_classes if tolerance is None else tolerance
     weights = sets.counts / n
     transposed = sets.matrix.T.tocsr()
 

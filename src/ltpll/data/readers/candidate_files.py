@@ -8,7 +8,7 @@ from pathlib import Path
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import list_cells
 from ltpll.data.benchmarks.image_sets import IMAGE_SETS
-from ltpll.data.readers.columns import texts
+from ltpll.data.readers.columns import TextColumn, texts
 from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.numpy_files import read_array
 from ltpll.data.readers.set_columns import SetColumn
@@ -17,16 +17,17 @@ from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 
 
-def read_candidates(path: Path, column: str | None, separator: str) -> Candidates:
+def read_candidates(path: Path, column: str | None, separator: str, group: str | None = None) -> Candidates:
     """Read candidate sets from a table or from an array of zeros and ones.
 
     Args:
         path: A .csv, .tsv, .parquet, .npz, .npy or .mat file.
         column: The column or array that holds the sets; None if there is only one such column.
         separator: What separates the names in a cell.
+        group: The column of a table that names the picture or scene of each row.
 
     Returns:
-        The candidate sets.
+        The candidate sets, with their groups if there is a column of groups.
 
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
@@ -38,6 +39,8 @@ def read_candidates(path: Path, column: str | None, separator: str) -> Candidate
     if kind not in (*TABLE_SUFFIXES, ".npz", ".npy", ".mat"):
         known = ", ".join(IMAGE_SETS)
         raise InputError(f"{path} is not an image set ({known}), a run folder, or a .csv, .tsv, .parquet, .npz, .npy or .mat file.")
+    if group is not None and kind not in TABLE_SUFFIXES:
+        raise InputError(f"{path} is not a table, so it has no column of groups: omit --group.")
     if kind == ".mat":
         if column is not None:
             raise InputError(f"The sets of {path} are in its array 'partial_target': omit --column.")
@@ -48,9 +51,13 @@ def read_candidates(path: Path, column: str | None, separator: str) -> Candidate
         return Candidates.from_matrix(read_array(path, _array_chooser(path, column)))
     table = open_table(path)
     reader = SetColumn(table, _set_column(table, column, separator), separator)
-    for batch in table.batches([reader.index]):
+    groups = None if group is None else TextColumn(table, table.column(group), repeated=True)
+    for batch in table.batches(sorted({reader.index, *([groups.index] if groups else [])})):
         reader.add(batch)
-    return reader.candidates(None)
+        if groups is not None:
+            groups.add(batch)
+    candidates = reader.candidates(None)
+    return candidates if groups is None else candidates.with_groups(groups.codes())
 
 
 def _set_column(table: Table, name: str | None, separator: str) -> int:

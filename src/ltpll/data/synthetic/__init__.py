@@ -5,6 +5,18 @@ from __future__ import annotations
 from ltpll.data.synthetic.ambiguity import superclass_candidates, uniform_candidates
 from ltpll.data.synthetic.digits import load_digits_split
 from ltpll.data.synthetic.longtail import class_sizes, long_tail_subset
+from ltpll.data.synthetic.origins import crowd_candidates, grouped_candidates, neighbour_candidates, top_k_candidates
 from ltpll.data.synthetic.squares import four_squares
 
-__all__ = ["class_sizes", "four_squares", "load_digits_split", "long_tail_subset", "superclass_candidates", "uniform_candidates"]
+__all__ = [
+    "class_sizes",
+    "crowd_candidates",
+    "four_squares",
+    "grouped_candidates",
+    "load_digits_split",
+    "long_tail_subset",
+    "neighbour_candidates",
+    "superclass_candidates",
+    "top_k_candidates",
+    "uniform_candidates",
+]
