@@ -43,11 +43,34 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
     probabilities = np.asarray(probabilities, dtype=np.float64)
     predicted = probabilities.argmax(1)
     covered = _covered(candidates, predicted)
-    offsets, labels = candidates.offsets.cpu().numpy(), candidates.labels.cpu().numpy()
-    rows = np.repeat(np.arange(len(candidates)), np.diff(offsets))
-    mass = np.bincount(rows, weights=probabilities[rows, labels], minlength=len(candidates))
+    _, _, mass = _inside(candidates, probabilities)
     largest = probabilities[np.arange(len(probabilities)), predicted]
-    return float(np.where(covered, largest / np.maximum(mass, np.finfo(np.float64).tiny), 0.0).mean())
+    return float(np.where(covered, largest / mass, 0.0).mean())
+
+
+def approximated_balanced_accuracy_score(candidates: Candidates, probabilities: npt.NDArray[Any]) -> float:
+    """The balanced accuracy that the model itself expects given the candidate sets: every class counts the same.
+
+    Row i belongs to class j with probability P_ij = p_ij / Σ_{k∈S} p_ik, or 0 where j is not in the set S. The recall of class j is then
+    the share of Σ_i P_ij in rows that are predicted as j; the score is its mean over the classes that any set holds.
+
+    Args:
+        candidates: The candidate sets.
+        probabilities: Predicted class probabilities, (rows, classes).
+
+    Example:
+        >>> approximated_balanced_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
+        0.6666666666666666
+    """
+    probabilities = np.asarray(probabilities, dtype=np.float64)
+    predicted = probabilities.argmax(1)
+    _covered(candidates, predicted)
+    rows, labels, mass = _inside(candidates, probabilities)
+    weights, n_classes = probabilities[rows, labels] / mass[rows], candidates.n_classes
+    expected = np.bincount(labels, weights=weights, minlength=n_classes)
+    found = np.bincount(labels, weights=weights * (predicted[rows] == labels), minlength=n_classes)
+    possible = np.bincount(labels, minlength=n_classes) > 0
+    return float((found[possible] / np.maximum(expected[possible], np.finfo(np.float64).tiny)).mean())
 
 
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
@@ -64,6 +87,21 @@ def covering_rate(estimator: Any, X: Any, y: Any) -> float:
 def approximated_accuracy(estimator: Any, X: Any, y: Any) -> float:
     """`approximated_accuracy_score` as a scorer, used like `covering_rate`."""
     return approximated_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
+
+
+def approximated_balanced_accuracy(estimator: Any, X: Any, y: Any) -> float:
+    """`approximated_balanced_accuracy_score` as a scorer, used like `covering_rate`."""
+    return approximated_balanced_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
+
+
+def _inside(
+    candidates: Candidates, probabilities: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The row and the label of every candidate, and the probability of the whole set of each row."""
+    offsets, labels = candidates.offsets.cpu().numpy(), candidates.labels.cpu().numpy()
+    rows = np.repeat(np.arange(len(candidates)), np.diff(offsets))
+    mass = np.bincount(rows, weights=probabilities[rows, labels], minlength=len(candidates))
+    return rows, labels, np.maximum(mass, np.finfo(np.float64).tiny)
 
 
 def _covered(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
