@@ -407,6 +407,7 @@ def own_files() -> dict[str, bytes]:
         "outside_probability": shares[::-1].copy(),
         "judged_by": ["own", "folds", "held out", "own"],
     }
+    figures = {"covering_rate": 0.5, "accuracy": 0.5, "balanced_accuracy": 0.5}
     record = {
         "format": "ltpll-run-1",
         "key": "0123456789ab",
@@ -414,6 +415,14 @@ def own_files() -> dict[str, bytes]:
         "environment": {"hardware": "a machine"},
         "classes": ["ant", "bee", "cat"],
         "class_prior": [0.5, 0.25, 0.25],
+        "prior": {
+            "estimate": [0.5, 0.3, 0.2],
+            "lower": [0.4, 0.2, 0.0],
+            "upper": [0.6, 0.4, 0.3],
+            "regime": "co-occurrence",
+            "because": "rows share sets",
+        },
+        "choice": "The shares are held.",
         "rows": {"all": n, "trained": 3, "held_out": 1},
         "skipped": [["x.png", "is empty"]],
         "source": {
@@ -431,7 +440,7 @@ def own_files() -> dict[str, bytes]:
             },
             "feature_names": ["x"],
         },
-        "last": {"epoch": 2, "test": {"covering_rate": 0.5, "accuracy": 0.5, "balanced_accuracy": 0.5}, "target_recovery": 0.5},
+        "last": {"epoch": 2, "test": {**figures, "by_goal": {"balanced": figures, "accuracy": figures}}, "target_recovery": 0.5},
         "curves": {"epoch": [1, 2], "loss": [2.0, 1.0], "measured": [2], "covering_rate": [0.75], "target_recovery": [0.5]},
     }
     votes = {"row": rows, "annotator": ["u", "v", "u", "v"], "label": np.asarray([0, 1, 2, 1])}

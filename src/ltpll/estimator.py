@@ -108,7 +108,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def __init__(
         self,
         method: str | Method = "corr",
-        rebalancer: str | Rebalancer = "records",
+        rebalancer: str | Rebalancer = "auto",
         extras: Sequence[str | Extra] = (),
         *,
         options: Options | None = None,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ltpll.cli.progress import ProgressBar
+from ltpll.errors import InputWarning
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv, write_trees
 
@@ -193,6 +194,127 @@ def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, mon
     assert [epoch for name, epoch in seen if name == "fold 2 of 2"] == [1, 2, 2, 3, 4, 5, 6]
     whole, cut = (pd.read_parquet(tmp_path / name / "examples.parquet") for name in ("whole", "cut"))
     pd.testing.assert_frame_equal(whole, cut)
+
+
+def scene_rows(n_scenes=24, seed=0):
+    """Rows of scenes that share their sets: id, scene, set, true label, split, two features."""
+    rng, rows = np.random.default_rng(seed), []
+    for scene in range(n_scenes):
+        true = rng.choice(3, p=[0.6, 0.3, 0.1], size=rng.integers(1, 5))
+        cell = "|".join(sorted({"abc"[c] for c in true}))
+        for c in true:
+            x = rng.normal(0, 1, 2) + [(0, 0), (2, 0), (0, 2)][c]
+            split = "test" if scene % 4 == 3 else "train"
+            rows.append([f"row{len(rows)}", f"scene{scene}", cell, "abc"[c], split, f"{x[0]:.4f}", f"{x[1]:.4f}"])
+    return rows
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """Two runs on a table of scenes that differ in their goals, and what training them printed."""
+    folder = tmp_path_factory.mktemp("scenes")
+    table = write_csv(folder / "t.csv", ["id", "scene", "candidates", "label", "split", "u", "v"], scene_rows())
+    command = ["train", table, "--group", "scene", "--epochs", "8", "--folds", "2", "--device", "cpu"]
+    printed = {goal: ltpll(*command, "--goal", goal, "--out", folder / goal) for goal in ("balanced", "accuracy")}
+    return folder, printed
+
+
+def test_what_was_chosen_is_said_once_and_recorded_with_the_prior(scenes):
+    folder, printed = scenes
+    record = json.loads((folder / "balanced" / "result.json").read_text())
+    assert record["choice"].endswith(".")
+    assert printed["balanced"].replace("\n", " ").count(record["choice"]) == 1
+    assert printed["balanced"].index(record["choice"][:40]) < printed["balanced"].index("training: epoch")
+    prior = record["prior"]
+    assert prior["regime"] == "co-occurrence"
+    rows = [row for row in rows_of(folder / "t.csv") if row["split"] == "train"]
+    average = [np.mean([name in row["candidates"].split("|") and 1 / len(row["candidates"].split("|")) for row in rows]) for name in "abc"]
+    np.testing.assert_allclose(prior["estimate"], average, atol=1e-5)
+    assert all(low <= share <= high for low, share, high in zip(prior["lower"], prior["estimate"], prior["upper"], strict=True))
+
+
+def test_the_goal_changes_predictions_and_nothing_else(scenes, tmp_path):
+    import pandas as pd
+
+    folder, printed = scenes
+    one, other = (pd.read_parquet(folder / goal / "examples.parquet") for goal in ("balanced", "accuracy"))
+    pd.testing.assert_frame_equal(one, other)
+    records = {goal: json.loads((folder / goal / "result.json").read_text()) for goal in ("balanced", "accuracy")}
+    assert records["balanced"]["curves"]["loss"] == records["accuracy"]["curves"]["loss"]
+    by_goal = records["balanced"]["last"]["test"]["by_goal"]
+    assert by_goal == records["accuracy"]["last"]["test"]["by_goal"]
+    for goal, record in records.items():
+        assert {**by_goal[goal], "by_goal": by_goal, "labelled": record["rows"]["held_out"]} == record["last"]["test"]
+        for name, figures in by_goal.items():
+            words = f"accuracy {figures['accuracy']:.1%}, balanced accuracy {figures['balanced_accuracy']:.1%}"
+            assert re.search(rf"ith\s+the\s+goal\s+{name}\b.*?:\s+" + words.replace(" ", r"\s+"), printed[goal], re.DOTALL)
+    tables = {}
+    for goal in records:
+        for more in ([], ["--goal", "balanced"], ["--goal", "accuracy"]):
+            ltpll("predict", folder / goal, folder / "t.csv", "--out", tmp_path / "p.csv", *more)
+            tables[(goal, *more[1:])] = (tmp_path / "p.csv").read_text()
+    assert tables["balanced",] == tables["balanced", "balanced"] == tables["accuracy", "balanced"]
+    assert tables["accuracy",] == tables["accuracy", "accuracy"] == tables["balanced", "accuracy"]
+    assert tables["balanced",] != tables["accuracy",]
+    message = ltpll("predict", folder / "accuracy", folder / "t.csv", "--out", tmp_path / "p.csv", "--goal", "speed", status=2)
+    assert "The goal is 'speed'" in message
+
+
+def test_the_accuracies_are_printed_once_if_the_goals_do_not_differ(scenes, tmp_path):
+    options = ["--rebalancer", "none", "--epochs", "1", "--folds", "0", "--device", "cpu"]
+    printed = ltpll("train", scenes[0] / "t.csv", "--feature-column", "u", *options, "--out", tmp_path / "run")
+    assert printed.count("balanced accuracy") == 1
+    assert "goal" not in printed
+
+
+def test_a_group_that_is_partly_held_out_is_warned_about(scenes, tmp_path):
+    rows = rows_of(scenes[0] / "t.csv")
+    rows[0]["split"], rows[1]["split"] = "train", "test"
+    shared = {row["scene"] for row in rows if row["split"] == "train"} & {row["scene"] for row in rows if row["split"] == "test"}
+    table = write_csv(tmp_path / "t.csv", list(rows[0]), [list(row.values()) for row in rows])
+    options = ["--group", "scene", "--epochs", "1", "--folds", "0", "--device", "cpu"]
+    with pytest.warns(InputWarning, match=f"{len(shared)} groups have rows to train on and rows that are held out"):
+        ltpll("train", table, *options, "--out", tmp_path / "run")
+
+
+def test_groups_are_kept_and_the_page_shows_the_frequencies(scenes, tmp_path):
+    folder, _ = scenes
+    ltpll("clean", folder / "balanced", "--out", tmp_path / "c.csv")
+    assert [row["group"] for row in rows_of(tmp_path / "c.csv")] == [row["scene"] for row in rows_of(folder / "t.csv")]
+    ltpll("report", folder / "balanced", "--out", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert text.count('<line class="range"') == text.count('<line class="truth"') == 3
+    assert "held-out accuracy with the goal accuracy" in text
+
+
+def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_written(scenes, tmp_path):
+    folder, _ = scenes
+    shares = write_csv(tmp_path / "shares.csv", ["class", "share"], [["a", 6], ["b", 3], ["c", 1]])
+    command = [
+        "train",
+        folder / "t.csv",
+        "--feature-column",
+        "u",
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    ]
+    ltpll(*command, "--prior", shares)
+    record = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert record["config"]["prior"] == {"a": 6, "b": 3, "c": 1}
+    np.testing.assert_allclose(record["prior"]["estimate"], [0.6, 0.3, 0.1])
+    write_csv(shares, ["class", "share"], [["a", 6], ["b", 3], ["d", 1]])
+    command[-1] = tmp_path / "other"
+    assert "the class 'd', which no candidate set has" in ltpll(*command, "--prior", shares, status=2)
+    assert "takes no prior" in ltpll(*command, "--prior", "sets", "--rebalancer", "records", status=2)
+    assert "A prior is auto, average, sets, or a file" in ltpll(*command, "--prior", "often", status=2)
+    assert "All rows to train on are in one group" in ltpll(*command, "--folds", "2", "--group", "split", status=2)
+    assert not (tmp_path / "other").exists()
 
 
 # ---- bad input ----------------------------------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
-from ltpll.cleaning.cross_validation import out_of_fold_predictions
+from ltpll.cleaning.cross_validation import fold_splits, out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.processes import PRELOADED
 from ltpll.training.callbacks import Callback, Progress
+from support.refusals import refusal
 
 EPOCHS = 40
 PRELOADED.append("ltpll.cleaning.cross_validation")  # so that each of several worker processes need not import it
@@ -101,6 +102,52 @@ def test_checkpoints_of_folds_that_were_killed_after_they_finished_are_deleted(t
         (tmp_path / name).write_bytes(b"")
     assert same(judged(tmp_path, workers=1), expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"fold-{k}.safetensors" for k in (1, 2, 3)]
+
+
+def test_all_rows_of_a_group_are_in_the_same_fold():
+    _, sets, _ = problem()
+    groups = np.random.default_rng(1).integers(0, 12, len(sets))
+    splits = fold_splits(sets.with_groups(groups), 5, seed=0)
+    assert len(splits) == 5
+    assert sorted(np.concatenate([rows for _, rows in splits]).tolist()) == list(range(len(sets)))
+    for others, rows in splits:
+        assert not set(groups[others]) & set(groups[rows])
+        assert sorted([*others, *rows]) == list(range(len(sets)))
+    again, other = (fold_splits(sets.with_groups(groups), 5, seed) for seed in (0, 1))
+    assert all(np.array_equal(one[1], two[1]) for one, two in zip(splits, again, strict=True))
+    assert not all(np.array_equal(one[1], two[1]) for one, two in zip(splits, other, strict=True))
+
+
+def test_there_are_no_more_folds_than_groups_and_a_single_group_is_refused():
+    _, sets, _ = problem()
+    assert len(fold_splits(sets.with_groups(["a", "b"] * 30), 5, seed=0)) == 2
+    assert len(fold_splits(sets, 100, seed=0)) == 60
+    assert "All rows to train on are in one group" in refusal(lambda: fold_splits(sets.with_groups(["a"] * 60), 5, seed=0))
+
+
+def test_groups_reach_the_processes_of_the_folds(tmp_path, monkeypatch):
+    x, sets, _ = problem()
+    sets = sets.with_groups([i // 5 for i in range(60)])
+    seen = []
+    monkeypatch.setattr(module, "in_processes", lambda function, calls, workers, report: [function(*call) for call in calls])
+    monkeypatch.setattr(module, "_train", lambda folder, classifier, x, sets, *rest: seen.append(sets.groups.tolist()))
+    plan = {"splits": fold_splits(sets, 2, 0), "missing": [0, 1], "workers": 2, "progress_of": lambda *_: Progress()}
+    module._train_in_processes(tmp_path, MAKE, x, sets, **plan)
+    assert seen == [sets.groups.tolist()] * 2
+
+
+def test_rows_are_judged_as_frequent_as_their_classes_are_whatever_the_goal_is(tmp_path):
+    x, sets, _ = problem()
+    make = partial(MAKE, rebalancer="mean-target", epochs=3, goal="balanced")
+    found = out_of_fold_predictions(tmp_path, make, x, sets, folds=2, seed=0, progress_of=lambda *_: Callback(), workers=1)
+    others, rows = fold_splits(sets, 2, seed=0)[0]
+    fitted = make().fit(x[others], sets.select(others))
+    by_goal = {}
+    for goal in ("balanced", "accuracy"):
+        probabilities = fitted.set_params(goal=goal).predict_proba(x[rows])
+        by_goal[goal] = (probabilities * sets.select(rows)[torch.arange(len(rows))].numpy()).sum(1)
+    np.testing.assert_allclose(found.of_set[rows], by_goal["accuracy"], atol=1e-5)
+    assert np.abs(by_goal["balanced"] - by_goal["accuracy"]).max() > 1e-3
 
 
 @pytest.mark.parametrize(("n", "workers", "expected"), [(1000, None, 1), (30_000, None, 4), (30_000, 1, 1), (1000, 2, 2)])

@@ -41,6 +41,14 @@ def test_a_table_of_features_is_joined_by_id(table, tmp_path):
     assert "of 1 of 3 examples (c)" in refusal(lambda: read_examples(TableSource(table, Reading(), features=beside)))
 
 
+def test_the_column_of_groups_is_no_feature_in_a_second_table_either(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "scene"], [["a", "x|y", "1"], ["b", "y", "2"], ["c", "x", "1"]])
+    beside = write_csv(tmp_path / "f.csv", ["id", "v", "scene"], [["a", "5", "1"], ["b", "6", "2"], ["c", "7", "1"]])
+    examples = read_examples(TableSource(table, Reading(group="scene"), features=beside))
+    assert examples.table.feature_names == ("v",)
+    assert examples.candidates.groups.tolist() == [0, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -86,8 +94,8 @@ def test_splits_say_which_rows_are_trained_on(tmp_path):
 
 
 def test_the_fingerprint_follows_everything_that_training_sees(tmp_path):
-    def fingerprint(rows, header=("id", "candidates", "u")):
-        return read_examples(TableSource(write_csv(tmp_path / "t.csv", header, rows), Reading())).fingerprint()
+    def fingerprint(rows, header=("id", "candidates", "u"), **reading):
+        return read_examples(TableSource(write_csv(tmp_path / "t.csv", header, rows), Reading(**reading))).fingerprint()
 
     first = fingerprint(ROWS)
     assert fingerprint([["A", *ROWS[0][1:]], *ROWS[1:]]) == first  # names of rows are not trained on
@@ -99,6 +107,10 @@ def test_the_fingerprint_follows_everything_that_training_sees(tmp_path):
             [[*row, split] for row, split in zip(ROWS, ("train", "train", "test"), strict=True)], ("id", "candidates", "u", "split")
         ),
         fingerprint([[*row, "x"] for row in ROWS], ("id", "candidates", "u", "label")),
+        *(
+            fingerprint([[*row, group] for row, group in zip(ROWS, groups, strict=True)], ("id", "candidates", "u", "g"), group="g")
+            for groups in ("ppq", "pqq")
+        ),
     }
-    assert len(others) == 5
+    assert len(others) == 7
     assert first not in others

@@ -1,6 +1,7 @@
 """Cleaned tables: labels, classes and annotators, against plain loops."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from ltpll.cleaning.results import (
     cleaned_columns,
     confusion_pairs,
     labels_chosen_instead,
+    true_shares,
 )
 
 CLASSES = ["ant", "bee", "cat", "dog"]
@@ -121,3 +123,15 @@ def test_the_least_certain_and_the_most_suspicious_come_first(run):
     assert (suspicions > 0).all()
     assert len(suspicions) == (cleaning.suspicion > 0).sum() <= NOTED
     assert (cleaning.label[found["uncertain"]] != cleaning.runner_up[found["uncertain"]]).all()
+
+
+def test_true_shares_are_those_of_the_trained_rows_and_known_only_if_all_their_labels_are(run):
+    table, _, _ = run
+    assert true_shares(table) is None
+    judged_by = np.asarray(["held out" if i < 10 else "folds" for i in range(30)], dtype=object)
+    true = np.asarray([None if i < 10 else i % 3 for i in range(30)], dtype=object)
+    table = replace(table, true=true, labels=replace(table.labels, judged_by=judged_by))
+    counts = Counter(true[10:].tolist())
+    assert true_shares(table) == [counts[c] / 20 for c in range(4)]
+    true[29] = None
+    assert true_shares(table) is None

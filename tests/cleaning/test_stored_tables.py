@@ -11,6 +11,7 @@ import pytest
 
 from fuzz.seeds import own_files
 from ltpll.cleaning.prediction import source_for_new_table
+from ltpll.cleaning.results import candidates_of, cleaned_columns
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.report.cleaning_page import page_contents, render_cleaning_page
 from ltpll.runs.checksums import MARKER, marker_text
@@ -55,6 +56,28 @@ def test_whole_files_are_read_and_shown(run):
     assert render_cleaning_page(page_contents(run)).count("<article") == 0  # cards are the script's to make
 
 
+def test_the_record_of_an_older_run_has_no_prior_and_no_goal_and_is_read_and_shown(run):
+    record = json.loads((run / "result.json").read_text())
+    del record["prior"], record["choice"], record["last"]["test"]["by_goal"]
+    (run / "result.json").write_text(json.dumps(record))
+    text = render_cleaning_page(page_contents(sealed(run)))
+    assert 'id="frequencies"' not in text
+    assert "50.0%, balanced 50.0%" in text
+
+
+def test_groups_are_stored_and_read_if_the_table_has_them(run):
+    assert read_cleaned(run).groups is None
+    path = run / "examples.parquet"
+    table = pq.read_table(io.BytesIO(path.read_bytes()))
+    pq.write_table(table.append_column("group", pa.array(["p", "q", "p", "q"])), path)
+    found = read_cleaned(sealed(run))
+    assert found.groups.tolist() == ["p", "q", "p", "q"]
+    assert cleaned_columns(found)["group"].tolist() == ["p", "q", "p", "q"]
+    assert candidates_of(found)[0].groups.tolist() == [0, 1, 0, 1]
+    change_table(run, "examples", "group", pa.array([1, 2, 3, 4]))
+    assert "its paths, splits or groups are not text" in refusal(lambda: read_cleaned(run))
+
+
 def test_a_renamed_run_is_read_and_shown_as_before(run, tmp_path_factory):
     before = render_cleaning_page(page_contents(run))
     moved = run.rename(tmp_path_factory.mktemp("moved") / "trees of 2024")
@@ -82,6 +105,13 @@ def test_a_benchmark_run_is_not_read_as_a_table(run):
         (("source",), [], "no source"),
         (("source", "side"), "32", "no size of pictures"),
         (("config", "method"), None, "no method"),
+        (("prior",), "average", "a prior that is not a mapping"),
+        (("prior", "lower"), [0.1, 0.2], "no estimate and bounds of the prior for each of its 3 classes"),
+        (("prior", "because"), None, "no reason for the estimate of its prior"),
+        (("choice",), 3, "a choice that is not text"),
+        (("last", "test", "by_goal"), ["balanced"], "held-out figures that are not numbers"),
+        (("last", "test", "by_goal", "accuracy"), {"covering_rate": "all"}, "held-out figures that are not numbers"),
+        (("last", "test", "by_goal", "accuracy"), {"covering_rate": 0.5}, "only some of the held-out figures"),
     ],
 )
 def test_what_is_wrong_with_its_record_is_said(run, path, value, fragment):
@@ -107,7 +137,7 @@ def test_what_is_wrong_with_its_record_is_said(run, path, value, fragment):
         ),
         ("examples", "outside", pa.array([-1, -1, -1, -1]), "it suspects sets that hold every class"),
         ("examples", "id", pa.array([1, 2, 3, 4]), "some examples have no id"),
-        ("examples", "path", pa.array([["a"]] * 4), "its paths or splits are not text"),
+        ("examples", "path", pa.array([["a"]] * 4), "its paths, splits or groups are not text"),
         ("examples", "true", pa.array([7, None, None, None]), "its true labels are not classes"),
         ("votes", "row", pa.array([0, 1, 2, 4]), "its column row holds values that are not whole numbers from 0 to 3"),
         ("votes", "annotator", pa.array([1, 2, 3, 4]), "its votes have no annotators"),

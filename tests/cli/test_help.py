@@ -58,7 +58,8 @@ def test_help_imports_no_heavy_library():
     assert result.stdout.strip().splitlines()[-1] == "set()"
 
 
-OWN = "method rebalancer model views epochs batch_size lr precision seed folds side on_error candidates separator id path label split"
+OWN = "method rebalancer prior goal model views epochs batch_size lr precision seed folds side on_error "
+OWN += "candidates separator id path label split"
 IMAGES = "imbalance ambiguity method rebalancer width views epochs batch_size lr seed"
 
 

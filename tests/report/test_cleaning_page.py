@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -68,6 +69,15 @@ def contents(name="bee", n=30):
         n_examples=n,
         curves={"epoch": [1, 2], "loss": [2.0, 1.0], "measured": [2], "covering_rate": [0.75]},
         config={"config": {"method": "corr"}},
+        prior={
+            "estimate": [0.3, 0.6, 0.1],
+            "lower": [0.2, 0.5, 0.0],
+            "upper": [0.4, 0.7, 0.2],
+            "regime": "co-occurrence",
+            "because": "rows share sets",
+        },
+        choice="The shares are held.",
+        true_shares=[0.25, 0.7, 0.05],
         judged_by_own=False,
     )
 
@@ -101,6 +111,41 @@ def test_the_page_holds_the_numbers_that_it_was_given():
     assert len(data_of(text)["pictures"]) == 3
 
 
+def test_the_frequencies_are_drawn_with_bounds_beside_the_classifiers_own_and_the_true_ones():
+    text = render_cleaning_page(contents()).partition('id="frequencies"')[2].partition("</section>")[0]
+    assert "The shares are held. How the sets arose: co-occurrence (rows share sets)." in text
+    rows = re.findall(r'<tr><th scope="row">(\w+)</th>\s*<td>(<svg.*?</svg>)</td>\s*(.*?)</tr>', text, flags=re.DOTALL)
+    assert [name for name, _, _ in rows] == ["bee", "ant", "cat"]  # the most frequent first
+    assert {name: re.findall(r"<td>(.*?)</td>", cells) for name, _, cells in rows} == {
+        "bee": ["60.0% (50.0% to 70.0%)", "50.0%", "70.0%"],
+        "ant": ["30.0% (20.0% to 40.0%)", "25.0%", "25.0%"],
+        "cat": ["10.0% (0.0% to 20.0%)", "25.0%", "5.0%"],
+    }
+    shares = {"bee": (0.6, 0.5, 0.7, 0.5, 0.7), "ant": (0.3, 0.2, 0.4, 0.25, 0.25), "cat": (0.1, 0.0, 0.2, 0.25, 0.05)}
+    drawn = []
+    for name, picture, _ in rows:
+        lower, upper = re.search(r'class="range" x1="(.*?)%" x2="(.*?)%"', picture).groups()
+        estimate, own = (re.search(rf'class="{mark}" cx="(.*?)%"', picture)[1] for mark in ("estimate", "own"))
+        true = re.search(r'class="truth" x1="(.*?)%"', picture)[1]
+        drawn += zip(shares[name], map(float, (estimate, lower, upper, own, true)), strict=True)
+    assert [at for share, at in drawn if share == 0] == [0]
+    # On a logarithmic axis, positions are a linear function of the logarithms.
+    logs, at = (np.asarray(column) for column in zip(*[(np.log(share), at) for share, at in drawn if share > 0], strict=True))
+    slope, start = np.polyfit(logs, at, 1)
+    np.testing.assert_allclose(at, start + slope * logs, atol=0.02)
+    assert slope > 0
+    assert (at > 0).all()
+    assert (at < 100).all()
+
+
+def test_ticks_are_at_their_shares():
+    text = render_cleaning_page(contents()).partition('id="frequencies"')[2].partition("</section>")[0]
+    ticks = {float(share): float(at) for at, share in re.findall(r'<text x="(.*?)%" y="13">(.*?)%</text>', text)}
+    assert {2, 5, 10, 20, 50} <= ticks.keys()
+    # Equal ratios are equal distances.
+    assert ticks[20] - ticks[10] == pytest.approx(ticks[10] - ticks[5], abs=0.02)
+
+
 def test_nothing_outside_the_page_is_referred_to_and_only_its_script_may_run():
     text = render_cleaning_page(contents())
     assert not re.findall(r"https?://", text)
@@ -109,10 +154,13 @@ def test_nothing_outside_the_page_is_referred_to_and_only_its_script_may_run():
 
 
 def test_parts_that_there_is_nothing_for_are_left_out():
-    bare = replace(contents(), annotators=None, confusions=[], curves={"epoch": [1], "loss": [0.0]})
+    bare = replace(contents(), annotators=None, confusions=[], curves={"epoch": [1], "loss": [0.0]}, true_shares=None)
+    assert 'class="truth"' not in render_cleaning_page(bare)
+    bare = replace(bare, prior=None)
     text = render_cleaning_page(bare)
     assert 'id="annotators"' not in text
     assert 'class="confusion"' not in text
+    assert 'id="frequencies"' not in text
     assert text.count("<polyline") == 1
     assert "--folds 5" not in text
     assert "--folds 5" in render_cleaning_page(replace(bare, judged_by_own=True))
@@ -120,7 +168,8 @@ def test_parts_that_there_is_nothing_for_are_left_out():
 
 
 def test_hostile_text_is_shown_as_text():
-    page = replace(contents(HOSTILE), title=HOSTILE, facts=[(HOSTILE, HOSTILE)], config={HOSTILE: HOSTILE})
+    page = replace(contents(HOSTILE), title=HOSTILE, facts=[(HOSTILE, HOSTILE)], config={HOSTILE: HOSTILE}, choice=HOSTILE)
+    page = replace(page, prior={**page.prior, "regime": HOSTILE, "because": HOSTILE})
     page = replace(page, annotators={**page.annotators, "annotator": [HOSTILE, "w2"]}, examples=[replace(page.examples[0], id=HOSTILE)])
     text = render_cleaning_page(page)
     assert "<img" not in text

@@ -225,6 +225,27 @@ def test_plots_hold_the_mean_and_spread_over_seeds(whole):
     np.testing.assert_allclose(truth["y"], 100 * np.asarray([90, 20, 5]) / 115, atol=1e-4)
 
 
+def test_what_the_sets_say_is_shown_with_bounds_if_the_records_hold_it(whole):
+    assert "estimated from the sets" not in Page(whole).plots()["prior"]["lines"]
+    records = [one for one in study(2) if one["config"]["rebalancer"] == "none"]
+    assert "prior" not in Page(render(records)).plots()  # none of them estimates one
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(3), size=len(records))
+    for one, estimate in zip(records, shares, strict=True):
+        one["prior"] = {"estimate": estimate.tolist(), "lower": (estimate / 2).tolist(), "upper": (2 * estimate).tolist()}
+        one["prior"] |= {"regime": "independent", "because": "tests agree"}
+    plot = Page(render(records)).plots()["prior"]
+    line = plot["lines"]["estimated from the sets"]
+    mean = 100 * shares.mean(0)[[1, 0, 2]]
+    for name, expected in (("y", mean), ("lower", mean / 2), ("upper", 2 * mean)):
+        np.testing.assert_allclose(line[name], expected, atol=1e-4)
+    assert "true class frequencies" in plot["lines"]
+    assert all("lower" not in other for name, other in plot["lines"].items() if name != "estimated from the sets")
+    records[0]["prior"]["lower"] = [0.1]
+    with pytest.raises(InputError, match="no estimate and bounds of the prior for each of its 3 classes"):
+        render(records)
+
+
 def test_classes_stand_from_most_to_fewest_examples(whole):
     assert Page(whole).plots()["per-class"]["series"][0]["x"] == ["bee (90)", "ant (20)", "cat (5)"]
 

@@ -42,7 +42,7 @@ def out_of_fold_predictions(
     progress_of: ProgressOf,
     workers: int | None = None,
 ) -> SetPredictions | None:
-    """Predict every row by a classifier that was not trained on it.
+    """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
     Finished folds are stored in the folder, so that an interrupted call can be resumed. On a CPU, `workers` folds are trained in parallel,
     each in a process with one thread; None decides by the amount of work and the machine. On a GPU, and with several processes,
@@ -51,10 +51,8 @@ def out_of_fold_predictions(
     Returns:
         The predictions, or None in all processes but the first.
     """
-    from sklearn.model_selection import KFold
-
     world = current_world()
-    splits = list(KFold(min(folds, len(x)), shuffle=True, random_state=seed).split(np.empty(len(x))))
+    splits = fold_splits(sets, folds, seed)
     missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
     parallel = _parallel_folds(make(), x, len(splits), workers) if world.alone else 1
     if parallel > 1 and missing:
@@ -74,9 +72,34 @@ def out_of_fold_predictions(
     return found
 
 
-def epochs_of_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> float:
+def fold_splits(sets: Candidates, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """The rows to train on and the rows to predict, for each fold; all rows of a group are in the same fold."""
+    from sklearn.model_selection import GroupKFold, KFold
+
+    n, groups = number_of_folds(sets, folds), sets.groups
+    rows = np.empty(len(sets))
+    if groups is None:
+        return list(KFold(n, shuffle=True, random_state=seed).split(rows))
+    return list(GroupKFold(n, shuffle=True, random_state=seed).split(rows, groups=groups.cpu().numpy()))
+
+
+def number_of_folds(sets: Candidates, folds: int) -> int:
+    """The number of folds: at most one for each group or, without groups, for each row.
+
+    Raises:
+        InputError: All rows are in one group, which cannot be divided.
+    """
+    if sets.groups is None:
+        return min(folds, len(sets))
+    n_groups = len(sets.groups.unique())
+    if n_groups < 2:
+        raise InputError(f"All rows to train on are in one group, which cannot be divided into {folds} folds: use --folds 0.")
+    return min(folds, n_groups)
+
+
+def epochs_of_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], sets: Candidates, folds: int, workers: int | None) -> float:
     """The time that all folds take, in epochs of the whole table."""
-    folds = min(folds, len(x))
+    folds = number_of_folds(sets, folds)
     parallel = _parallel_folds(classifier, x, folds, workers) if current_world().alone else 1
     return classifier.schedule(len(x) - len(x) // folds).epochs * (folds - 1) / parallel
 
@@ -116,6 +139,8 @@ def _train(
     progress: Callback,
 ) -> None:
     """Train on the other rows, and store the predictions for these rows."""
+    # Rows of the table are labelled, and their classes are as frequent as they are, so that every row counts the same whatever the goal is.
+    classifier.set_params(goal="accuracy")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
         trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
@@ -163,7 +188,8 @@ def _train_in_processes(
             progress.update(done)
 
     # As plain arrays: tensors are passed as open files, and there may be too many.
-    flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes)
+    groups = None if sets.groups is None else sets.groups.cpu().numpy()
+    flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes, groups)
     try:
         in_processes(_train_elsewhere, [(folder, make, x, flat, k, *splits[k], counts[k]) for k in missing], workers, report)
         report()
@@ -176,8 +202,8 @@ def _train_elsewhere(
     folder: Path, make: Make, x: npt.NDArray[Any], flat: tuple[Any, ...], k: int, others: Rows, rows: Rows, count: Path
 ) -> None:
     """Train one fold in a separate process."""
-    offsets, labels, n_classes, classes = flat
-    sets = Candidates(torch.from_numpy(offsets), torch.from_numpy(labels), n_classes, classes)
+    offsets, labels, n_classes, classes, groups = flat
+    sets = Candidates(torch.from_numpy(offsets), torch.from_numpy(labels), n_classes, classes).with_groups(groups)
     with count.open("wb", buffering=0) as file:
         _train(
             folder,

@@ -15,7 +15,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
 from ltpll.data.readers.pictures import read_pictures
-from ltpll.data.readers.streaming import TABLE_SUFFIXES
+from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
@@ -84,7 +84,8 @@ class Examples:
     def fingerprint(self) -> str:
         """A hash of everything that training sees, so that a run is never resumed with other data."""
         digest = hashlib.sha256(repr((self.x.shape, self.x.dtype.str, self.candidates.classes)).encode())
-        for array in (self.x, self.candidates.offsets.numpy(), self.candidates.labels.numpy(), self.training(), self.table.labels):
+        groups = None if self.candidates.groups is None else self.candidates.groups.numpy()
+        for array in (self.x, self.candidates.offsets.numpy(), self.candidates.labels.numpy(), self.training(), self.table.labels, groups):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]
@@ -143,7 +144,8 @@ def is_array(path: Path | None) -> bool:
 def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[npt.NDArray[np.float32], tuple[str, ...], tuple[str, ...]]:
     """The features in the order of the table, the names of their columns, and the names of columns that were left out."""
     if path.suffix.lower() in TABLE_SUFFIXES:
-        other = read_table(path, Reading(id=reading.id, features=reading.features), needs_candidates=False)
+        group = reading.group if reading.group in open_table(path).names else None  # there, too, it is not a feature
+        other = read_table(path, Reading(id=reading.id, features=reading.features, group=group), needs_candidates=False)
         if other.features is None:
             raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
         position = {name: i for i, name in enumerate(other.ids.tolist())}

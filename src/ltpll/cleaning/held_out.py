@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ltpll.candidates import Candidates
 from ltpll.evaluation.metrics import evaluate, target_recovery
+from ltpll.interfaces import Goal
 from ltpll.training.callbacks import Measurement
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
@@ -25,17 +27,25 @@ class HeldOutEvaluation(Measurement):
         candidates: Their candidate sets; None if no rows are held out.
         labels: Their true class numbers, −1 where unknown; None if none is known.
         training_labels: The same for the training rows.
+        goal: What predictions are for; their figures are in `test`, those for both goals in `by_goal` of `test`.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
     """
 
     def __init__(
-        self, x: Any, candidates: Candidates | None, labels: Labels | None, training_labels: Labels | None, every: int = 1
+        self,
+        x: Any,
+        candidates: Candidates | None,
+        labels: Labels | None,
+        training_labels: Labels | None,
+        goal: Goal = "balanced",
+        every: int = 1,
     ) -> None:
         super().__init__(every)
         self.x = x
         self.candidates = candidates
         self.labels = _if_any_known(labels)
         self.training_labels = _if_any_known(training_labels)
+        self.goal = goal
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
@@ -45,18 +55,24 @@ class HeldOutEvaluation(Measurement):
         """Return the figures of the current state."""
         record: dict[str, Any] = {}
         if self.candidates is not None:
-            logits = trainer.logits(self._x).cpu()
-            test: dict[str, Any] = {"covering_rate": float(self.candidates.contains(logits.argmax(1)).double().mean())}
+            outputs = trainer.predictor.outputs(self._x)
+            by_goal = {goal: self._figures(trainer.predictor.adjusted(outputs, goal).cpu(), self.candidates) for goal in get_args(Goal)}
+            record["test"] = {**by_goal[self.goal], "by_goal": by_goal}
             if self.labels is not None:
-                known = torch.from_numpy(np.flatnonzero(self.labels >= 0))
-                figures = evaluate(logits[known], torch.from_numpy(self.labels)[known])
-                test |= {"accuracy": figures.accuracy, "balanced_accuracy": figures.balanced_accuracy, "labelled": len(known)}
-            record["test"] = test
+                record["test"]["labelled"] = int((self.labels >= 0).sum())
         if self.training_labels is not None:
             known = torch.from_numpy(np.flatnonzero(self.training_labels >= 0))
             true = torch.from_numpy(self.training_labels)[known]
             record["target_recovery"] = target_recovery(trainer.targets.labels().cpu()[known], true)
         return record
+
+    def _figures(self, logits: Tensor, candidates: Candidates) -> dict[str, float]:
+        found = {"covering_rate": float(candidates.contains(logits.argmax(1)).double().mean())}
+        if self.labels is not None:
+            known = torch.from_numpy(np.flatnonzero(self.labels >= 0))
+            figures = evaluate(logits[known], torch.from_numpy(self.labels)[known])
+            found |= {"accuracy": figures.accuracy, "balanced_accuracy": figures.balanced_accuracy}
+        return found
 
 
 def _if_any_known(labels: Labels | None) -> Labels | None:

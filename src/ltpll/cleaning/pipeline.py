@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,41 +18,56 @@ from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
-from ltpll.errors import InputError, shown
+from ltpll.data.readers.prior_files import check_prior
+from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
+from ltpll.formatting import format_names
+from ltpll.interfaces import Goal
+from ltpll.methods import METHODS
+from ltpll.priors import PriorEstimate
+from ltpll.rebalancers import REBALANCERS
+from ltpll.registry import named_parameters
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, round_floats, train_logged, training_conditions
 from ltpll.runs.run import Record, Run
-from ltpll.training.callbacks import Progress
+from ltpll.training.callbacks import Callback, Progress
 from ltpll.training.compatibility import check_data
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting
 
 MEASURED = 50  # evaluations during training, at most
 CLASSIFIER = "classifier.safetensors"
+DEFAULT_PRIOR = "auto"
+PRIORS = (DEFAULT_PRIOR, "average", "sets")
+DEFAULTS: dict[str, Any] = {name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()}
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How to train on a table: the parameters of `PartialLabelClassifier`, and the number of folds.
+    """How to train on a table: the parameters of `PartialLabelClassifier` with its defaults, the prior, and the number of folds.
 
     Args:
+        prior: What the rebalancers "auto" and "anchor" take for the class prior: "auto", "average" or "sets" (see
+            `ltpll.rebalancers.Anchor`), or for each class its share, or a list of a lower and an upper bound.
         folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by the classifier that was trained on them.
 
     Example:
         >>> TrainingSettings(method="proden", rebalancer="records", folds=10)
     """
 
-    method: str = "corr"
-    rebalancer: str = "none"  # recovers more labels than "records" on most tables that we measured (docs/own-data.md)
-    extras: tuple[str, ...] = ()
+    method: str = DEFAULTS["method"]
+    rebalancer: str = DEFAULTS["rebalancer"]
+    prior: str | Mapping[str, Any] = DEFAULT_PRIOR
+    extras: tuple[str, ...] = DEFAULTS["extras"]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    model: str = "auto"
-    views: str = "auto"
-    epochs: int | str = "auto"
-    batch_size: int | str = "auto"
-    lr: float = 0.05
-    weight_decay: float = 1e-3
-    precision: str = "float32"
-    seed: int = 0
+    model: str = DEFAULTS["model"]
+    views: str = DEFAULTS["views"]
+    epochs: int | str = DEFAULTS["epochs"]
+    batch_size: int | str = DEFAULTS["batch_size"]
+    lr: float = DEFAULTS["lr"]
+    weight_decay: float = DEFAULTS["weight_decay"]
+    goal: str = DEFAULTS["goal"]
+    precision: str = DEFAULTS["precision"]
+    seed: int = DEFAULTS["random_state"]
     folds: int = 5
 
     @classmethod
@@ -65,6 +81,8 @@ class TrainingSettings:
         for name, value in values.items():
             if name not in known:
                 raise InputError(f"There is no setting {shown(name)} for tables; known: {', '.join(known)}.")
+            if name == "prior" and isinstance(value, Mapping):
+                continue  # checked together with the classes of the table
             if name not in ("epochs", "batch_size"):
                 check_setting(name, known[name], value, "The setting")
             elif value != "auto":
@@ -73,16 +91,46 @@ class TrainingSettings:
         plain: dict[str, Any] = {
             name: int(value) if isinstance(value, float) and name not in floats else value for name, value in values.items()
         }
-        return cls(**{**plain, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
+        if isinstance(prior := plain.get("prior"), Mapping):
+            plain["prior"] = {str(name): share for name, share in prior.items()}  # YAML reads the name of a class as a number if it can
+        if "extras" in values:
+            plain["extras"] = tuple(values["extras"] or ())
+        return cls(**{**plain, "options": dict(values.get("options") or {})})
+
+    def check(self, classes: Iterable[Hashable]) -> None:
+        """Refuse a goal or a prior that is unknown or does not fit the classes or the other settings.
+
+        Raises:
+            InputError: Something does not fit.
+        """
+        if self.goal not in get_args(Goal):
+            raise InputError(f"The goal is {shown(self.goal)}: choose balanced (every class counts the same) or accuracy (every example).")
+        if self.prior == DEFAULT_PRIOR:
+            return
+        if isinstance(self.prior, str) and self.prior not in PRIORS:
+            raise InputError(f"The prior is {shown(self.prior)}: choose {', '.join(PRIORS)}, or give the share of each class.")
+        if "prior" not in named_parameters(REBALANCERS[self.rebalancer]):
+            raise InputError(f"The rebalancer {self.rebalancer!r} takes no prior: choose auto or anchor, or leave --prior out.")
+        if METHODS[self.method].why_no_rebalancer:
+            raise InputError(f"The method {self.method!r} cannot be rebalanced, so it takes no prior: leave --prior out.")
+        if not isinstance(self.prior, str):
+            check_prior(self.prior, classes)
 
     def classifier(self, device: str, on_nan: str, threads: int | str = "auto") -> PartialLabelClassifier:
         """An untrained classifier with these settings."""
-        parameters = {name: value for name, value in asdict(self).items() if name not in ("seed", "folds")}
+        parameters = {name: value for name, value in asdict(self).items() if name not in ("prior", "seed", "folds")}
+        if self.prior != DEFAULT_PRIOR:
+            parameters["options"] = {**self.options, self.rebalancer: {**self.options.get(self.rebalancer, {}), "prior": self.prior}}
         return PartialLabelClassifier(**parameters, random_state=self.seed, device=device, on_nan=on_nan, threads=threads)
 
 
 def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
-    """The run of these settings on these examples, in the folder `out`; `Run.check_folder` refuses a folder with another run."""
+    """The run of these settings on these examples, in the folder `out`; `Run.check_folder` refuses a folder with another run.
+
+    Raises:
+        InputError: The settings do not fit each other or the examples.
+    """
+    settings.check(examples.candidates.classes)
     data = {"fingerprint": examples.fingerprint(), "rows": len(examples), "classes": examples.candidates.n_classes}
     config = {
         "experiment": "own",
@@ -106,6 +154,7 @@ def train_table_run(
     threads: int | str = "auto",
     progress_of: ProgressOf = lambda name, epochs, later: Progress(name=name, write=lambda line: None),
     workers: int | None = None,
+    on_choice: Callable[[str], None] = lambda sentence: None,
 ) -> None:
     """Train a run to its end and store everything that cleaning, prediction and reports need; an interrupted run is resumed.
 
@@ -119,6 +168,7 @@ def train_table_run(
         threads: The number of threads on a CPU, or "auto".
         progress_of: Reports the progress of the trainings, the one on all rows and those of the folds.
         workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
+        on_choice: Called before training with the sentence in which the rebalancer says what it chose, if it chose something.
 
     Raises:
         InputError: The examples cannot be trained on.
@@ -137,6 +187,7 @@ def train_table_run(
     if len(trained) < 2:
         raise InputError(f"Only {len(trained)} of {len(examples)} rows are for training: training needs at least two.")
     everything = len(held_out) == 0
+    _warn_of_divided_groups(examples.table.groups, trained, held_out)
     x = examples.x if everything else examples.x[trained]
     sets = examples.candidates if everything else examples.candidates.select(trained)
     labels = examples.table.labels
@@ -148,10 +199,11 @@ def train_table_run(
         None if everything else examples.candidates.select(held_out),
         None if labels is None else labels[held_out],
         None if labels is None else labels[trained],
+        goal=cast(Goal, settings.goal),
         every=max(1, trainer.epochs // MEASURED),
     )
     check_data(inputs, candidates, trainer.head)
-    later = epochs_of_folds(classifier, x, settings.folds, workers) if settings.folds > 1 else 0.0
+    later = epochs_of_folds(classifier, x, sets, settings.folds, workers) if settings.folds > 1 else 0.0
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
             return
@@ -163,7 +215,7 @@ def train_table_run(
             evaluation,
             checkpoint_every=1,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            callbacks=[progress_of("training", trainer.epochs, later)],
+            callbacks=[progress_of("training", trainer.epochs, later), _SayChoice(on_choice)],
         )
         classifier.finish(trainer)
         if trainer.world.first:
@@ -175,6 +227,8 @@ def train_table_run(
             from_folds = out_of_fold_predictions(run.folder, make, x, sets, progress_of=progress_of, **plan)
         if not trainer.world.first:
             return
+        # As in the folds, every row counts the same. The classifier was saved with its own goal above.
+        classifier.set_params(goal="accuracy")
         predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
         cleaned = _cleaned_labels(predictions, trained, held_out, classifier.transduced_, from_folds)
         store_tables(run.folder, examples.table, cleaned)
@@ -186,6 +240,8 @@ def train_table_run(
                 "processes": trainer.world.size,
                 "classes": [str(name) for name in examples.candidates.classes],
                 "class_prior": round_floats(classifier.class_prior_.tolist()),
+                "prior": _prior_record(trainer),
+                "choice": trainer.rebalancer.because or None,
                 "rows": {"all": len(examples), "trained": len(trained), "held_out": len(held_out)},
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
@@ -193,6 +249,32 @@ def train_table_run(
                 "curves": _curves(trainer.history),
             }
         )
+
+
+def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> None:
+    divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
+    if divided:
+        warnings.warn(
+            f"{len(divided)} groups have rows to train on and rows that are held out, so held-out figures may be too good "
+            f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
+            InputWarning,
+            stacklevel=3,
+        )
+
+
+class _SayChoice(Callback):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        if trainer.rebalancer.because:
+            self.say(trainer.rebalancer.because)
+
+
+def _prior_record(trainer: PartialLabelTrainer) -> Record | None:
+    """The class prior that the rebalancer has read off the sets; None if it has not."""
+    prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
+    return None if prior is None else round_floats(prior.record())
 
 
 def _cleaned_labels(

@@ -41,6 +41,7 @@ def source_for_new_table(record: Record, table: Path, images: Path | None, featu
     reading = replace(
         read_before,
         classes=tuple(record["classes"]),
+        group=None,
         features=named if named and images is None and not is_array(features) else None,
         annotators=None,
         class_columns=(),
@@ -57,7 +58,9 @@ def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
     return PartialLabelClassifier.load(run / CLASSIFIER, device)
 
 
-def prediction_columns(run: Path, record: Record, examples: Examples, *, probabilities: bool, device: str) -> Columns:
+def prediction_columns(
+    run: Path, record: Record, examples: Examples, *, probabilities: bool, device: str, goal: str | None = None
+) -> Columns:
     """Predict new examples.
 
     Args:
@@ -66,12 +69,15 @@ def prediction_columns(run: Path, record: Record, examples: Examples, *, probabi
         examples: The new examples, read from `source_for_new_table`.
         probabilities: Whether to add a column of probabilities for each class.
         device: "cpu", "cuda" or "auto".
+        goal: "balanced" or "accuracy"; None for the goal of the run.
 
     Returns:
         Columns of equal length by name: label, confidence, runner-up and margin of every example, and, if the examples have candidate
         sets, the likeliest candidate.
     """
     classifier = load_classifier(run, device)
+    if goal is not None:
+        classifier.set_params(goal=goal)
     names = np.asarray(record["classes"], dtype=object)
     x, sets, n = examples.x, examples.table.candidates, len(examples)
     numbers, shares = np.zeros((n, 2), dtype=np.int64), np.zeros((n, 2), dtype=np.float32)

@@ -76,6 +76,7 @@ class CleanedTable:
     labels: CleanedLabels
     votes: StoredVotes | None
     pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
+    groups: npt.NDArray[np.object_] | None = None
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -102,7 +103,9 @@ def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
     """The candidate sets of a table, and the true labels if all of them are known."""
     from ltpll.candidates import Candidates  # imports torch, which reports do without
 
-    sets = Candidates.from_flat(table.offsets, table.candidates, len(table.classes), tuple(table.classes.tolist()))
+    sets = Candidates.from_flat(table.offsets, table.candidates, len(table.classes), tuple(table.classes.tolist())).with_groups(
+        table.groups
+    )
     labels = table.true.tolist()
     return sets, None if any(label is None for label in labels) else labels
 
@@ -119,7 +122,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`, `margin`, `set_size`, `issue`,
-        `suggestion`, `suspicion`, `judged_by`, and `path`, `split` and `true_label` if the user's table has them.
+        `suggestion`, `suspicion`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them.
 
     Example:
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
@@ -132,6 +135,8 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
         columns["path"] = table.paths
     if table.splits is not None:
         columns["split"] = table.splits
+    if table.groups is not None:
+        columns["group"] = table.groups
     columns |= {
         "candidates": table.sets(separator),
         "label": names[cleaned.label],
@@ -181,6 +186,15 @@ def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
     order = np.argsort(counts, kind="stable")
     instead[pairs[order, 1]], times[pairs[order, 1]] = pairs[order, 0], counts[order]  # the last assignment, the largest count, remains
     return instead, times
+
+
+def true_shares(table: CleanedTable) -> list[float] | None:
+    """The true share of each class in the rows that were trained on; None unless the true labels of all of them are known."""
+    labels = table.true[table.labels.judged_by != "held out"].tolist()
+    if not labels or any(label is None for label in labels):
+        return None
+    shares: list[float] = (np.bincount(labels, minlength=len(table.classes)) / len(labels)).tolist()
+    return shares
 
 
 def confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:

@@ -41,6 +41,7 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         "split": [None] * n if table.splits is None else table.splits,
         "candidates": pa.ListArray.from_arrays(offsets, labels),
         "true": [None] * n if table.labels is None else [None if label < 0 else int(label) for label in table.labels.tolist()],
+        **({} if table.groups is None else {"group": table.groups}),
         **{name: getattr(cleaned, name) for name in CleanedLabels.__dataclass_fields__},
     }
     write_table(folder / EXAMPLES, columns)
@@ -111,6 +112,7 @@ def read_cleaned(folder: str | Path) -> CleanedTable:
             labels=CleanedLabels(**{name: column(name) for name in CleanedLabels.__dataclass_fields__}),
             votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
+            groups=column("group") if "group" in found.column_names else None,
         )
         _check(table)
     except InputError:
@@ -136,7 +138,7 @@ def _check(table: CleanedTable) -> None:
     """Raise ValueError if columns have different lengths, or hold numbers of classes or rows that do not exist."""
     n, n_classes, cleaned = len(table.ids), len(table.record["classes"]), table.labels
     columns = [table.true, *(getattr(cleaned, name) for name in CleanedLabels.__dataclass_fields__)]
-    optional = [column for column in (table.paths, table.splits) if column is not None]
+    optional = [column for column in (table.paths, table.splits, table.groups) if column is not None]
     if n == 0 or any(column.shape != (n,) for column in columns) or any(len(column) != n for column in optional):
         raise ValueError("its columns have different lengths")
     offsets = table.offsets
@@ -154,7 +156,7 @@ def _check(table: CleanedTable) -> None:
     if not all(isinstance(text, str) for column in (table.ids, cleaned.judged_by) for text in column.tolist()):
         raise ValueError("some examples have no id")
     if not all(text is None or isinstance(text, str) for column in optional for text in column.tolist()):
-        raise ValueError("its paths or splits are not text")
+        raise ValueError("its paths, splits or groups are not text")
     if not all(label is None or (is_whole_number(label) and 0 <= label < n_classes) for label in table.true.tolist()):
         raise ValueError("its true labels are not classes")
     if table.votes is not None:

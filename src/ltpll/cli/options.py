@@ -24,6 +24,10 @@ hardware_option = partial(typer.Option, rich_help_panel="Hardware")
 Config = Annotated[Path | None, training_option(help="YAML file with settings; options on the command line override it.")]
 Method = Annotated[str | None, part_option(help="How labels are disambiguated; see `ltpll list`.")]
 Rebalancer = Annotated[str | None, part_option(help="How class imbalance is corrected; see `ltpll list`.")]
+Goal = Annotated[
+    str | None,
+    part_option(help="What predictions are for: every class counts the same, or every example does.", metavar="balanced|accuracy"),
+]
 Extra = Annotated[list[str] | None, part_option(help="Additional loss term; see `ltpll list`. May be repeated.")]
 Epochs = Annotated[int | None, training_option(help="Passes over the training data.")]
 BatchSize = Annotated[int | None, training_option(help="Examples per step, over all processes.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import print_line
-from ltpll.cli.options import Device, OwnRun, data_option, output_option
+from ltpll.cli.options import Device, OwnRun, data_option, output_option, part_option
 from ltpll.cli.tables import check_outputs, read_source
 
 
@@ -20,6 +20,14 @@ def predict(
     images: Annotated[Path | None, data_option(help="Folder of the new pictures.")] = None,
     features: Annotated[Path | None, data_option(help="File of the new features, as for train.")] = None,
     on_error: Annotated[str, data_option(help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip")] = "stop",
+    goal: Annotated[
+        str | None,
+        part_option(
+            help="What predictions are for: every class counts the same, or every example does.",
+            metavar="balanced|accuracy",
+            show_default="the goal of the run",
+        ),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of the table."""
@@ -32,5 +40,5 @@ def predict(
     check_outputs([out], {"the table to predict": table, "the file of features": features})
     record = Run.open(run, Kind.TABLE).result()
     examples = read_source(source_for_new_table(record, table, images, features, on_error), needs_candidates=False)
-    write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device))
+    write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device, goal=goal))
     print_line(f"Wrote {len(examples):,} predictions to {out}")

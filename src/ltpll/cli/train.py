@@ -71,8 +71,19 @@ def train(
     path_column: Annotated[str | None, opt.column_option("--path", help="Column of paths inside --images.")] = None,
     label: Annotated[str | None, opt.column_option(help="Column of true labels, used for evaluation only.")] = None,
     split: Annotated[str | None, opt.column_option(help="Column with train or test; test rows are held out.")] = None,
+    group: Annotated[
+        str | None, opt.column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")
+    ] = None,
     method: opt.Method = None,
     rebalancer: opt.Rebalancer = None,
+    prior: Annotated[
+        str | None,
+        opt.part_option(
+            help="Class shares: average or sets (two estimates), auto (by how the sets arose), or a file of class and share.",
+            metavar="auto|average|sets|FILE",
+        ),
+    ] = None,
+    goal: opt.Goal = None,
     extra: opt.Extra = None,
     model: Annotated[str | None, opt.part_option(help="Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input).")] = None,
     views: Annotated[
@@ -99,8 +110,9 @@ def train(
 ) -> None:
     """Train on your own table of candidate labels. Rerun the command to resume an interrupted training."""
     from ltpll.cleaning.dataset import TableSource
-    from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+    from ltpll.cleaning.pipeline import PRIORS, TrainingSettings, table_run, train_table_run
     from ltpll.cli.progress import ProgressBar
+    from ltpll.data.readers.prior_files import read_prior
     from ltpll.data.readers.tables import Reading
 
     configured = read_config(config)
@@ -108,12 +120,15 @@ def train(
     path = _table_path(table or configured_table)
     reading = given(candidates=candidates, separator=separator, class_columns=class_column, probability_columns=probability_column)
     reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, features=feature_column)
-    reading |= given(id=id_column, path=path_column, label=label, split=split)
+    reading |= given(id=id_column, path=path_column, label=label, split=split, group=group)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     source = TableSource(path, Reading.of(reading), images, features, **given(side=side, on_error=on_error))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
-    options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds)
-    settings = TrainingSettings.from_mapping(configured | options)
+    options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds, prior=prior, goal=goal)
+    options = configured | options
+    if isinstance(options.get("prior"), str) and options["prior"] not in PRIORS:
+        options["prior"] = read_prior(Path(options["prior"]).expanduser())
+    settings = TrainingSettings.from_mapping(options)
     out = out or Path("ltpll-runs") / path.stem
     with torchrun_processes(device) as (world, own_device):
         examples = read_source(source)
@@ -139,7 +154,7 @@ def train(
 
             hardware: Record = {"device": own_device, "threads": threads or "auto", "workers": workers}
             with exit_on_interrupt(run, close):
-                train_table_run(run, source, examples, settings, progress_of=progress_of, on_nan=on_nan, **hardware)
+                train_table_run(run, source, examples, settings, progress_of=progress_of, on_nan=on_nan, on_choice=print_line, **hardware)
             world.leave()
             world.wait()
         _print_result(run.result(), out)
@@ -192,12 +207,18 @@ def _print_result(result: Record, out: Path) -> None:
     last, test = result["last"], result["last"].get("test", {})
     held_out = f"On {result['rows']['held_out']:,} held-out rows"
     if "accuracy" in test:
-        print_line(
-            f"{held_out}: accuracy {test['accuracy']:.1%}, balanced accuracy {test['balanced_accuracy']:.1%}, "
-            f"predictions inside their sets {test['covering_rate']:.1%}."
-        )
+        by_goal, chosen = test.get("by_goal", {}), result["config"].get("goal")
+        others = {goal: figures for goal, figures in by_goal.items() if figures != by_goal.get(chosen)}  # without a rebalancer, none
+        with_goal = f" with the goal {chosen}" if others else ""
+        print_line(f"{held_out}{with_goal}: {_accuracies(test)}, predictions inside their sets {test['covering_rate']:.1%}.")
+        for goal, figures in others.items():
+            print_line(f"With the goal {goal} (`ltpll predict --goal {goal}`): {_accuracies(figures)}.")
     elif test:
         print_line(f"{held_out}: predictions inside their sets {test['covering_rate']:.1%}.")
     if "target_recovery" in last:
         print_line(f"On training rows: true label recovered for {last['target_recovery']:.1%}.")
     print_line(f"Next: ltpll clean {out} --out cleaned.csv; ltpll report {out}; ltpll predict {out} NEW.csv --out predictions.csv")
+
+
+def _accuracies(figures: Record) -> str:
+    return f"accuracy {figures['accuracy']:.1%}, balanced accuracy {figures['balanced_accuracy']:.1%}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ltpll.cleaning.results import CleanedTable, Numbers, annotator_columns, class_columns, confusion_pairs
+from ltpll.cleaning.results import CleanedTable, Numbers, annotator_columns, class_columns, confusion_pairs, true_shares
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.report import templates
 
@@ -49,6 +50,9 @@ class PageContents:
     n_examples: int
     curves: Mapping[str, Sequence[float]]
     config: Mapping[str, Any]
+    prior: Mapping[str, Any] | None  # the record of a `PriorEstimate`
+    choice: str | None  # what the rebalancer chose and why
+    true_shares: Sequence[float] | None
     judged_by_own: bool  # whether rows were judged by a classifier that was trained on them
 
 
@@ -70,6 +74,9 @@ def page_contents(folder: Path, title: str | None = None) -> PageContents:
         n_examples=len(run.ids),
         curves=run.record["curves"],
         config={"config": run.record["config"], "source": run.record["source"], "environment": run.record["environment"]},
+        prior=run.record.get("prior"),
+        choice=run.record.get("choice"),
+        true_shares=true_shares(run),
         judged_by_own=bool((run.labels.judged_by == "own").any()),
     )
 
@@ -114,7 +121,9 @@ def _facts(run: CleanedTable) -> list[tuple[str, str]]:
     ]
     test = last.get("test", {})
     if "accuracy" in test:
-        facts.append(("held-out accuracy", f"{test['accuracy']:.1%}, balanced {test['balanced_accuracy']:.1%}"))
+        for goal, figures in test.get("by_goal", {"": test}).items():
+            words = "held-out accuracy" + (f" with the goal {goal}" if goal else "")
+            facts.append((words, f"{figures['accuracy']:.1%}, balanced {figures['balanced_accuracy']:.1%}"))
     elif test:
         facts.append(("held-out predictions inside their sets", f"{test['covering_rate']:.1%}"))
     if "target_recovery" in last:
@@ -139,6 +148,7 @@ def render_cleaning_page(contents: PageContents) -> str:
         scripts=[templates.read_asset("cleaning.js")],
         contents=contents,
         lines=_class_lines(contents),
+        frequencies=_frequencies(contents),
         confusion=_confusion(contents),
         annotators=_annotator_lines(contents.annotators),
         plots=_plots(contents.curves),
@@ -192,6 +202,62 @@ def _class_lines(contents: PageContents) -> list[dict[str, Any]]:
         }
         for c in order
     ]
+
+
+def _frequencies(contents: PageContents) -> dict[str, Any] | None:
+    """The estimated prior with its bounds, the model's own estimate and the true share of each class, and where the picture shows them."""
+    if contents.prior is None:
+        return None
+    estimate, lower, upper = (contents.prior[name] for name in ("estimate", "lower", "upper"))
+    columns = [estimate, lower, upper, contents.classes["estimated_prior"], *([contents.true_shares] if contents.true_shares else [])]
+    # Anything below half an example is drawn at the left edge.
+    axis = _LogAxis.of([max(share, 0.5 / contents.n_examples) for column in columns for share in column])
+    return {
+        "ticks": [(axis.at(tick), f"{100 * tick:g}%") for tick in axis.ticks()],
+        "rows": [
+            {
+                "name": contents.class_names[c],
+                "texts": [
+                    f"{_share(estimate[c])} ({_share(lower[c])} to {_share(upper[c])})",
+                    *(_share(column[c]) for column in columns[3:]),
+                ],
+                "at": [axis.at(column[c]) for column in columns],
+            }
+            for c in sorted(range(len(estimate)), key=lambda c: -estimate[c])
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class _LogAxis:
+    """A logarithmic axis for shares of classes."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, shares: Sequence[float]) -> _LogAxis:
+        low, high = min(shares), max(shares)
+        margin = 1.1 * (high / low) ** 0.04  # room for the words of the outermost marks
+        return cls(low / margin, high * margin)
+
+    def at(self, share: float) -> str:
+        """The position of a share on the axis, in percent of its length."""
+        along = math.log(max(share, self.low) / self.low) / math.log(self.high / self.low)
+        return f"{100 * along:.2f}%"
+
+    def ticks(self) -> list[float]:
+        """Shares to mark: powers of ten and, if they are few, their doubles and fivefolds."""
+        powers = [10.0**power for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)]
+        steps = (1, 2, 5) if self.high < 100 * self.low else (1, 3) if self.high < 1000 * self.low else (1,)
+        return [
+            tick for power in powers for step in steps if self.low * (self.high / self.low) ** 0.03 <= (tick := step * power) <= self.high
+        ]
+
+
+def _share(share: float) -> str:
+    """A share as text; small ones with two digits."""
+    return f"{share:.1%}" if share >= 0.01 or share == 0 else f"{float(f'{100 * share:.2g}'):g}%"
 
 
 def _percent(value: float) -> str:

@@ -23,11 +23,12 @@ Read = Callable[[Record, str], Sequence[float | None] | None]
 class Series:
     """One line of a plot: for every x, a figure over seeds."""
 
-    row: int | None  # the row of the table that it belongs to, or None for the truth
+    row: int | None  # the row of the table that it belongs to, or None for what all rows share
     name: str
     what: str  # which of the row's lines it is, in a plot with several lines per row
     x: Sequence[Any]
     figures: list[Figure | None]
+    bounds: tuple[Sequence[float], Sequence[float]] | None = None  # lower and upper
 
     def data(self, scale: float) -> dict[str, Any]:
         def numbers(values: Iterable[float | None]) -> list[float | None]:
@@ -41,6 +42,7 @@ class Series:
             "x": list(self.x),
             "y": numbers(figure.mean if figure else None for figure in self.figures),
             "spread": numbers(figure.std if figure else None for figure in self.figures),
+            **({} if self.bounds is None else {"lower": numbers(self.bounds[0]), "upper": numbers(self.bounds[1])}),
         }
 
 
@@ -102,7 +104,15 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
 
     priors = by_class(estimating, lambda record, _: record["last"].get("prior"), "estimated prior")
     priors += by_class(estimating, lambda record, _: record["last"].get("mean_target"), "mean target")
-    if counts and estimating:
+    from_sets = [record["prior"] for row in trained for record in row.records if record.get("prior")]
+    if from_sets:
+        # The runs of a setting have the same kind of sets, whatever their method is.
+        means = {
+            name: [sum(prior[name][c] for prior in from_sets) / len(from_sets) for c in order] for name in ("estimate", "lower", "upper")
+        }
+        estimates: list[Figure | None] = [Figure(share, None, 1) for share in means["estimate"]]
+        priors.append(Series(None, "estimated from the sets", "sets", labels, estimates, (means["lower"], means["upper"])))
+    if counts and priors:
         frequencies: list[Figure | None] = [Figure(counts[c] / sum(counts), None, 1) for c in order]
         priors.append(Series(None, "true class frequencies", "truth", labels, frequencies))
     distances = by_epoch(trained, lambda curves, _: curves.get("prior_distance"), "estimated prior")

@@ -33,6 +33,18 @@
     };
   };
 
+  // What the candidate sets say: a point and its bounds for each class.
+  const interval = (series, plot, look) => ({
+    type: "scatter", mode: "markers", name: series.name, x: series.x, y: series.y,
+    customdata: series.x.map((_, i) => [series.lower[i], series.upper[i]]),
+    marker: { color: look.soft, size: 6 },
+    error_y: {
+      type: "data", symmetric: false, color: look.soft, thickness: 1.6, width: 4,
+      array: series.y.map((y, i) => series.upper[i] - y), arrayminus: series.y.map((y, i) => y - series.lower[i]),
+    },
+    hovertemplate: `%{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})${plot.unit}<extra>%{fullData.name}</extra>`,
+  });
+
   const line = (series, plot, look) => {
     const row = series.row;
     const colour = row === null ? look.ink : look.rows[row % COLOURS];
@@ -62,7 +74,7 @@
       ? shown.filter((series) => series.spread.some((value) => value !== null))
         .map((series) => band(series, look.rows[series.row % COLOURS], Math.min(0.14, 0.9 / shown.length)))
       : [];
-    return [...bands, ...shown.map((series) => line(series, plot, look))];
+    return [...bands, ...shown.map((series) => (series.lower ? interval : line)(series, plot, look))];
   };
 
   // Plain percentages read better than plotly's 2, 5, 10n; over many decades, label powers of ten only.

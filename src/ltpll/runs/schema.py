@@ -93,7 +93,7 @@ def _benchmark_problem(record: Record) -> str | None:
         return "impossible class_counts"
     if record.get("classes") and (not isinstance(record["classes"], list) or len(record["classes"]) != n_classes):
         return f"no name for each of its {n_classes} classes"
-    return _optional_problem(record, last, ("test", *posthoc))
+    return _prior_problem(record, n_classes) or _optional_problem(record, last, ("test", *posthoc))
 
 
 def _row_problem(last: Any, best: Any, row: str) -> str | None:
@@ -154,10 +154,18 @@ def _table_problem(record: Record) -> str | None:
     if not all(source.get(name, "") is None or isinstance(source.get(name), str) for name in ("images", "features")):
         return "paths of pictures or features that are not text"
     test = last.get("test", {})
-    if not isinstance(test, dict) or not all(_is_number(test.get(name, 0)) for name in TABLE_CURVES):
+    by_goal = test.get("by_goal", {}) if isinstance(test, dict) else None
+    if not isinstance(by_goal, dict) or not all(isinstance(figures, dict) for figures in by_goal.values()):
         return "held-out figures that are not numbers"
-    if (test and "covering_rate" not in test) or ("accuracy" in test) != ("balanced_accuracy" in test):
+    for figures in (test, *by_goal.values()):
+        if not all(_is_number(figures.get(name, 0)) for name in TABLE_CURVES):
+            return "held-out figures that are not numbers"
+        if (figures and "covering_rate" not in figures) or ("accuracy" in figures) != ("balanced_accuracy" in figures):
+            return "only some of the held-out figures"
+    if any(("accuracy" in figures) != ("accuracy" in test) for figures in by_goal.values()):
         return "only some of the held-out figures"
+    if (problem := _prior_problem(record, len(classes))) is not None:
+        return problem
     if not _is_number(last.get("target_recovery", 0)):
         return "a target recovery that is not a number"
     epochs, measured = curves.get("epoch"), curves.get("measured", [])
@@ -169,6 +177,23 @@ def _table_problem(record: Record) -> str | None:
     lines = [curves[name] for name in TABLE_CURVES if name in curves]
     if not all(measured and _are_figures(line, len(measured), missing=False) for line in lines):
         return "a curve without a number for each epoch"
+    return None
+
+
+# ---- what both kinds of runs may hold ----------------------------------------------------------------------------------
+
+
+def _prior_problem(record: Record, n_classes: int) -> str | None:
+    """What is wrong with the prior that was read off the sets, and with the sentence about it; older records have neither."""
+    prior = record.get("prior")
+    if not isinstance(prior, (dict, type(None))) or not isinstance(record.get("choice", ""), (str, type(None))):
+        return "a prior that is not a mapping, or a choice that is not text"
+    if prior is None:
+        return None
+    if not all(_are_figures(prior.get(name), n_classes, missing=False) for name in ("estimate", "lower", "upper")):
+        return f"no estimate and bounds of the prior for each of its {n_classes} classes"
+    if not all(isinstance(prior.get(name), str) for name in ("regime", "because")):
+        return "no reason for the estimate of its prior"
     return None
 
 

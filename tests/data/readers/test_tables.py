@@ -62,6 +62,41 @@ SUFFIXES = (".csv", ".tsv", ".parquet")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_column_of_groups_belongs_to_the_sets_and_is_no_feature(tmp_path, suffix):
+    given = frame().assign(scene=[7, 3, 7, 7, 3])
+    path = write(tmp_path, given, suffix)
+    assert read_table(path).groups is None
+    assert "scene" in read_table(path).feature_names
+    found = read_table(path, Reading(group="scene"))
+    assert found.groups.tolist() == ["7", "3", "7", "7", "3"]
+    assert found.feature_names == ("height", "width")
+    assert found.candidates.groups.tolist() == [0, 1, 0, 0, 1]
+    some = found.select(np.asarray([4, 0, 1]))
+    assert some.groups.tolist() == ["3", "7", "3"]
+    numbers = some.candidates.groups.tolist()
+    assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_a_row_without_a_group_and_an_unknown_column_of_groups_are_refused(tmp_path):
+    path = write(tmp_path, frame().assign(scene=["a", "b", None, "a", " "]), ".csv")
+    message = refusal(lambda: read_table(path, Reading(group="scene")))
+    assert "row 3" in message.lower()
+    assert "is empty in the column 'scene': give every row a group" in message
+    assert "no column called 'scenes' (did you mean 'scene'?)" in refusal(lambda: read_table(path, Reading(group="scenes")))
+
+
+def test_the_annotations_of_a_task_have_one_group(tmp_path):
+    rows = "task,worker,label,scene\n1,u,cat,p\n2,u,dog,q\n1,v,dog,p\n3,u,cat,p\n"
+    found = read_table(text(tmp_path, rows), Reading(annotators="union", group="scene"))
+    assert found.groups.tolist() == ["p", "q", "p"]
+    assert found.candidates.groups.tolist() == [0, 1, 0]
+    path = text(tmp_path, rows.replace("1,v,dog,p", "1,v,dog,q"))
+    assert "gives the task '1' another 'scene'" in refusal(lambda: read_table(path, Reading(annotators="union", group="scene")))
+    path = text(tmp_path, rows.replace("2,u,dog,q", "2,u,dog,"))
+    assert "give every row a group" in refusal(lambda: read_table(path, Reading(annotators="union", group="scene")))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_every_part_is_read_as_pandas_reads_it(tmp_path, suffix):
     expected = frame()
     found = read_table(write(tmp_path, expected, suffix))

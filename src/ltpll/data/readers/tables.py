@@ -39,13 +39,14 @@ class LabelTable:
     feature_names: tuple[str, ...]
     votes: AnnotatorVotes | None
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
+    groups: npt.NDArray[np.object_] | None = None  # the picture or scene of each example; the candidates have them too
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
         """Some of the examples in the given order, each at most once."""
-        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features")}
+        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups")}
         return replace(
             self,
             **{name: array[rows] for name, array in arrays.items() if array is not None},
@@ -67,6 +68,7 @@ class Reading:
         path: The column of image paths.
         label: The column of true labels; in a table of annotations, of the annotated labels.
         split: The column that names the split.
+        group: The column of the picture or scene that rows share; None if there is none.
         class_columns: One 0/1 column per class, by name or with a prefix such as `is_*`.
         probability_columns: One column of probabilities per class, from which `top_k` or `mass` makes sets.
         top_k: Candidates are the k most likely classes.
@@ -85,6 +87,7 @@ class Reading:
     path: str = "path"
     label: str = "label"
     split: str = "split"
+    group: str | None = None
     class_columns: tuple[str, ...] = ()
     probability_columns: tuple[str, ...] = ()
     top_k: int | None = None
@@ -127,8 +130,10 @@ class Reading:
             check_class_names(self.classes)
 
     def find(self, table: Table, what: str) -> int | None:
-        """The number of a column, which may be missing if it has its default name."""
+        """The number of a column; None if it is not given, or is missing and has its default name."""
         name = getattr(self, what)
+        if name is None:
+            return None
         default = next(field.default for field in fields(self) if field.name == what)
         return None if name == default and name not in table.names else table.column(name)
 
@@ -173,9 +178,11 @@ def read_table(
 
 
 def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
-    indices = {what: reading.find(table, what) for what in ("id", "path", "label", "split")}
+    indices = {what: reading.find(table, what) for what in ("id", "path", "label", "split", "group")}
     sets = _set_reader(table, reading, needs_candidates)
-    texts = {what: TextColumn(table, index, repeated=what in ("label", "split")) for what, index in indices.items() if index is not None}
+    texts = {
+        what: TextColumn(table, index, repeated=what in ("label", "split", "group")) for what, index in indices.items() if index is not None
+    }
     taken = {column.index for column in texts.values()} | set(sets.indices if sets else ())
     features, left_out = _feature_reader(table, reading, taken)
     readers = [*texts.values(), *([sets] if sets else []), *([features] if features else [])]
@@ -190,12 +197,13 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
     candidates = None if sets is None else sets.candidates(reading.classes)
+    groups = _groups(table, texts["group"]) if "group" in texts else None
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
     values, names = features.result() if features else (None, ())
     return LabelTable(
         ids=ids,
-        candidates=candidates,
+        candidates=candidates if candidates is None or groups is None else candidates.with_groups(groups),
         labels=None if label is None or classes is None else _label_numbers(table, label.codes(), label.names.names, classes, "true label"),
         splits=texts["split"].values() if "split" in texts else None,
         paths=texts["path"].values() if "path" in texts else None,
@@ -203,7 +211,18 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         feature_names=names,
         votes=None,
         left_out=left_out,
+        groups=groups,
     )
+
+
+def _groups(table: Table, column: TextColumn) -> npt.NDArray[np.object_]:
+    """The group of each row, which must not be empty."""
+    groups = column.values()
+    empty = next((i for i, group in enumerate(groups) if group == ""), None)
+    if empty is not None:
+        name = shown(table.names[column.index])
+        raise InputError(f"{table.row(empty)} is empty in the column {name}: give every row a group, its own if it shares none.")
+    return groups
 
 
 def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetColumn | ClassColumns | None:
@@ -264,7 +283,7 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
     rule = vote_rule(reading.annotators or "")
     task = table.column("task" if "task" in table.names else reading.path if reading.id not in table.names else reading.id)
     indices = {"task": task, "worker": table.column("worker"), "label": table.column(reading.label)}
-    extra = {what: index for what in ("path", "split") if (index := reading.find(table, what)) is not None}
+    extra = {what: index for what in ("path", "split", "group") if (index := reading.find(table, what)) is not None}
     texts = {what: TextColumn(table, index, repeated=True) for what, index in {**indices, **extra}.items()}
     for batch in table.batches([column.index for column in texts.values()], on_progress):
         for column in texts.values():
@@ -279,7 +298,9 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
             )
     tasks = texts["task"].names.names
     first = np.unique(codes["task"], return_index=True)[1]
-    constant: dict[str, npt.NDArray[np.object_] | None] = {"path": None, "split": None}
+    if "group" in texts:
+        _groups(table, texts["group"])
+    constant: dict[str, npt.NDArray[np.object_] | None] = dict.fromkeys(("path", "split", "group"))
     for what in extra:
         differs = np.flatnonzero(codes[what] != codes[what][first][codes["task"]])
         if len(differs):
@@ -301,8 +322,18 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
             f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} "
             "tasks have none): require fewer votes, or use a rule such as top-1."
         )
-    candidates = Candidates.from_flat(indptr, labels, len(classes), classes)
-    return LabelTable(np.asarray(tasks, dtype=object), candidates, None, constant["split"], constant["path"], None, (), votes)
+    candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"])
+    return LabelTable(
+        ids=np.asarray(tasks, dtype=object),
+        candidates=candidates,
+        labels=None,
+        splits=constant["split"],
+        paths=constant["path"],
+        features=None,
+        feature_names=(),
+        votes=votes,
+        groups=constant["group"],
+    )
 
 
 # ---- MATLAB -----------------------------------------------------------------------------------------------------------
@@ -310,8 +341,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
 
 def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> LabelTable:
     """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
-    if reading.class_columns or reading.probability_columns or reading.annotators:
-        raise InputError(f"{path} holds arrays, not columns: omit class_columns, probability_columns and annotators.")
+    if reading.class_columns or reading.probability_columns or reading.annotators or reading.group is not None:
+        raise InputError(f"{path} holds arrays, not columns: omit class_columns, probability_columns, annotators and group.")
     found = read_mat(path, needs_candidates=needs_candidates)
     names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
     features, chosen = found.features, tuple(names)

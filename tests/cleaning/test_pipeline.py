@@ -1,0 +1,54 @@
+"""Settings for tables: the estimator's defaults, and a prior and a goal that fit."""
+
+import inspect
+from dataclasses import fields
+
+import pytest
+
+from ltpll.cleaning.pipeline import TrainingSettings
+from ltpll.estimator import PartialLabelClassifier
+from support.refusals import refusal
+
+SHARES = {"cat": 0.75, "dog": [0.2, 0.3]}
+
+
+def test_a_table_is_trained_with_the_defaults_of_the_estimator():
+    defaults = {name: parameter.default for name, parameter in inspect.signature(PartialLabelClassifier).parameters.items()}
+    settings = TrainingSettings()
+    same = {one.name for one in fields(TrainingSettings)} - {"options", "prior", "seed", "folds"}
+    assert {"method", "rebalancer", "extras", "goal", "lr"} <= same
+    assert {name: getattr(settings, name) for name in same} == {name: defaults[name] for name in same}
+    assert settings.classifier("cpu", "stop").options in (None, {})
+
+
+@pytest.mark.parametrize("prior", ["average", "sets", SHARES], ids=str)
+@pytest.mark.parametrize("rebalancer", ["auto", "anchor"])
+def test_the_prior_is_an_option_of_the_rebalancer(prior, rebalancer):
+    settings = TrainingSettings.from_mapping({"rebalancer": rebalancer, "prior": prior, "options": {rebalancer: {"warmup": 0.3}}})
+    settings.check(("cat", "dog"))
+    assert settings.classifier("cpu", "stop").options == {rebalancer: {"warmup": 0.3, "prior": prior}}
+    assert settings.options == {rebalancer: {"warmup": 0.3}}
+
+
+def test_the_classes_of_a_config_may_be_numbers():
+    settings = TrainingSettings.from_mapping({"prior": {1: 0.5, 2: 0.5}})
+    settings.check(("1", "2"))
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"goal": "speed"}, "The goal is 'speed': choose balanced (every class counts the same) or accuracy (every example)."),
+        ({"prior": "guess"}, "The prior is 'guess': choose auto, average, sets, or give the share of each class."),
+        ({"prior": "sets", "rebalancer": "records"}, "The rebalancer 'records' takes no prior: choose auto or anchor"),
+        ({"prior": SHARES, "rebalancer": "none"}, "The rebalancer 'none' takes no prior"),
+        ({"prior": "average", "method": "solar"}, "The method 'solar' cannot be rebalanced"),
+        ({"prior": {"cat": 1}}, "lacks 1 of 2 classes (dog)"),
+    ],
+)
+def test_a_goal_or_prior_that_does_not_fit_is_refused(values, words):
+    assert words in refusal(lambda: TrainingSettings.from_mapping(values).check(("cat", "dog")))
+
+
+def test_a_prior_of_another_type_is_refused():
+    assert "prior is 3: it must be text" in refusal(lambda: TrainingSettings.from_mapping({"prior": 3}))
