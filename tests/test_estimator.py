@@ -14,7 +14,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from ltpll import Candidates, PartialLabelClassifier, PartialLabelTrainer, approximated_accuracy, covering_rate
+from ltpll import (
+    Candidates,
+    PartialLabelClassifier,
+    PartialLabelTrainer,
+    approximated_accuracy,
+    approximated_balanced_accuracy,
+    covering_rate,
+)
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.extras import Mixup
@@ -363,7 +370,11 @@ def test_it_works_at_the_end_of_a_pipeline():
     assert pipeline.score(x, y) > 0.9
 
 
-@pytest.mark.parametrize("scoring", [covering_rate, approximated_accuracy, None], ids=["covering", "approximated", "score"])
+@pytest.mark.parametrize(
+    "scoring",
+    [covering_rate, approximated_accuracy, approximated_balanced_accuracy, None],
+    ids=["covering", "approximated", "balanced", "score"],
+)
 def test_settings_are_chosen_by_candidate_sets_alone(scoring):
     x, _, candidates = squares(n=20, ambiguity=0.3)
     search = GridSearchCV(quick(epochs=4), {"lr": [1e-6, 0.1]}, scoring=scoring, cv=KFold(2, shuffle=True, random_state=0))

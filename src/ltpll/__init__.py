@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ltpll.evaluation.during_training import best_epoch as best_epoch
     from ltpll.evaluation.metrics import Shots as Shots
     from ltpll.evaluation.scorers import approximated_accuracy as approximated_accuracy
+    from ltpll.evaluation.scorers import approximated_balanced_accuracy as approximated_balanced_accuracy
     from ltpll.evaluation.scorers import covering_rate as covering_rate
     from ltpll.extras import EXTRAS as EXTRAS
     from ltpll.interfaces import Batch as Batch
@@ -69,6 +70,7 @@ _HOMES = {
     "Step": "interfaces",
     "Views": "views",
     "approximated_accuracy": "evaluation.scorers",
+    "approximated_balanced_accuracy": "evaluation.scorers",
     "best_epoch": "evaluation.during_training",
     "build_model": "models",
     "covering_rate": "evaluation.scorers",

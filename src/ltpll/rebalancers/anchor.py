@@ -86,7 +86,10 @@ class Anchor(RECORDS):
         n = len(training.targets)
         self.mean_target.copy_(floored(training.targets.mean(), n))
         self.prior_ = self.estimate(training.candidates)
-        lower, upper = self.bounds_of(self.prior_)
+        self.hold(*self.bounds_of(self.prior_), n)
+
+    def hold(self, lower: Any, upper: Any, n: int) -> None:
+        """Set the bounds; each class counts as at least half an example of n, since its logarithm is taken."""
         self.lower.copy_(floored(torch.as_tensor(lower, device=self.lower.device), n))
         self.upper.copy_(floored(torch.as_tensor(upper, device=self.upper.device), n))
 

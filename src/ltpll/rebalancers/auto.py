@@ -1,38 +1,85 @@
-"""Auto (ours): the default, an anchor whose bounds and lift are chosen by what the candidate sets say about themselves."""
+"""Auto (ours): the default, which chooses by the candidate sets how the class shares of the targets are held."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ltpll.interfaces import Training
+from ltpll.priors import PriorEstimate
 from ltpll.rebalancers.anchor import Anchor
 
-FEW_SINGLETONS = 0.2
+# Chosen on tables with real features and simulated sets (docs/beyond.md).
+MANY_SINGLETONS = 0.3  # share of rows with one candidate above which plain training recovers as many labels
+PRECISE = 0.1  # expected L1 error of the estimate below which it is held exactly
+
+
+class Choice(NamedTuple):
+    """What holds the class shares of the targets, and why, in one sentence."""
+
+    bounds: tuple[Any, Any] | None
+    because: str
 
 
 class Auto(Anchor):
-    """Chooses by the candidate sets how the targets' class shares are held, and says what it chose and why (`because`).
+    """Holds the class shares of the targets where the candidate sets say enough about them, and says what it chose (`because`).
+
+    - Rows share their sets in groups (the objects of a picture): the shares are held at the average uniform target.
+    - Wrong labels join independently and most rows are ambiguous: the shares are held at the most likely estimate, or between bounds
+      around it if it is uncertain.
+    - Otherwise targets are left alone.
+
+    RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always subtract the log of the mean target.
 
     Args:
-        prior: As for `Anchor`.
+        prior: As for `Anchor`; shares that are given are held whatever the sets say.
         warmup: As for `Anchor`.
 
     Example:
-        >>> PartialLabelClassifier(rebalancer=Auto(prior="average"))
+        >>> PartialLabelClassifier(rebalancer=Auto(prior="average")).fit(X, sets).choice_
+        'Class shares are held at the average of the sets, as requested.'
     """
 
     name = "auto"
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
-        super().__init__(prior, warmup=warmup, lift="none")
+        super().__init__(prior, warmup=warmup, lift="warm-up")
 
     def start_training(self, training: Training) -> None:
         super().start_training(training)
-        regime = self.prior_.regime
-        single = float((training.candidates.sizes == 1).double().mean())
-        if regime == "co-occurrence":
-            self.lift, self.because = "records", "Rows share their sets in groups, so the class shares are held at the average target."
-        elif regime == "independent" and single < FEW_SINGLETONS:
-            self.lift, self.because = "records", "Wrong labels join independently, so the class shares are held between bounds."
+        choice = choose(self.prior_, self.bounds_of(self.prior_))
+        self.because = choice.because
+        if choice.bounds is None:
+            self.lift = "none"
+            self.hold(np.zeros_like(self.prior_.lower), np.ones_like(self.prior_.upper), len(training.targets))
         else:
-            self.lift, self.because = "none", "It is unclear how the sets arose, so only predictions are corrected."
+            self.lift = "warm-up"
+            self.hold(*choice.bounds, len(training.targets))
+
+
+def choose(prior: PriorEstimate, interval: tuple[Any, Any]) -> Choice:
+    """Choose what holds the class shares of the targets.
+
+    Args:
+        prior: What the candidate sets say, or the user.
+        interval: The bounds of an anchor around it.
+    """
+    centre = (prior.centre, prior.centre)
+    if prior.how == "given":
+        return Choice(interval, "Class shares are held at the ones that were given.")
+    if prior.how == "average":
+        return Choice(centre, "Class shares are held at the average of the sets, as requested.")
+    if prior.how == "sets":
+        return Choice(interval, "Class shares are held between the bounds that the sets' likelihood gives, as requested.")
+    if prior.regime == "known":
+        return Choice(None, "Every row has a single label, so targets need no rebalancing.")
+    if prior.regime == "unclear":
+        return Choice(None, f"Targets are not rebalanced, because it is unclear how the sets arose: {prior.because}.")
+    if prior.regime == "co-occurrence":
+        return Choice(centre, f"Class shares are held at the average of the sets, because {prior.because}.")
+    if prior.singletons >= MANY_SINGLETONS:
+        return Choice(None, f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single label.")
+    if prior.expected_error < PRECISE:
+        return Choice(centre, f"Class shares are held at the most likely ones, because {prior.because}.")
+    return Choice(interval, f"Class shares are held between bounds around the most likely ones, because {prior.because}.")
