@@ -122,9 +122,9 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
         InputError: `how` is unknown, or the width is negative.
 
     Example:
-        >>> found = estimate_prior(Candidates.of([[0], [0], [0, 1], [1]]))
-        >>> found.estimate.round(2)
-        array([0.67, 0.33])
+        >>> found = estimate_prior(Candidates.of(["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3))
+        >>> found.regime, found.estimate.round(2), found.upper.round(2)
+        ('independent', array([0.29, 0.29, 0.14, 0.29]), array([0.43, 0.43, 0.42, 0.43]))
     """
     if how not in HOW:
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
