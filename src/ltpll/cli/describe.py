@@ -252,7 +252,7 @@ def _show_classes(found: Description, top: int) -> None:
         bounds = f"{prior.lower[c]:.2%}–{prior.upper[c]:.2%}"
         table.add_row(Text(_short(found.classes[c], 19)), f"{prior.estimate[c]:.2%}", bounds, Text(plot))
     console.print(table)
-    _print("● estimate, ├ ┤ bounds" + ("" if truth is None else ", × true share"))
+    _print("● estimate, ├ ┤ bounds" + ("" if truth is None else ", × true share (⊗ at the estimate)"))
     if found.n_classes > top:
         _print(f"Smaller classes not shown: {found.n_classes - top:,} (--top shows more, --json all).")
 
@@ -269,5 +269,5 @@ def interval_plot(lower: float, estimate: float, upper: float, truth: float | No
     line[first], line[last] = "├", "┤"
     line[position(estimate)] = "●"
     if truth is not None:
-        line[position(truth)] = "×"
+        line[position(truth)] = "⊗" if position(truth) == position(estimate) else "×"
     return "".join(line).rstrip()

@@ -22,7 +22,7 @@ How = Literal["auto", "sets", "average"]
 HOW = ("auto", "sets", "average")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriorEstimate:
     """The class prior that candidate sets imply; arrays have one value per class, in the order of `classes`.
 
@@ -95,7 +95,7 @@ class PriorEstimate:
             "evidence": [vars(one) for one in self.evidence],
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: {self.because})"]
         order = np.argsort(-self.estimate, kind="stable")
         lines += [
