@@ -224,6 +224,8 @@ def _show_prior(found: Description, top: int) -> None:
     _print(f"Imbalance, the largest class over the smallest: {'above ' if below else ''}{prior.imbalance:,.1f}{known}.")
     if prior.regime == "independent":
         _print(f"Sampling gives the estimate an L1 error of about {prior.expected_error:.2f}.")
+    elif prior.regime == "co-occurrence":
+        _print("The bounds assume that no class has more rows per group than others, which the sets cannot show.")
     elif prior.regime == "unclear":
         _print("The bounds are wide, since the sets do not show which estimate is right; --group or known labels would help.")
     if found.errors is not None:
