@@ -84,7 +84,7 @@ REGIMES = {
     "unclear": "It is unclear where the sets come from",
     "known": "No set is ambiguous",
 }
-ESTIMATES = {"independent": "EM, the most likely prior", "unclear": "the mean of EM and the average uniform target"}
+ESTIMATES = {"independent": "EM, the most likely prior", "unclear": "a mean of EM and the average uniform target"}
 AVERAGE = "the average uniform target"
 PLOT_WIDTH = 30
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
-from ltpll.priors.grouping import Clusters, runs
+from ltpll.priors.grouping import Clusters, single_rows
 from ltpll.priors.regime import Evidence, Regime, decide_regime
 from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
 
@@ -27,8 +27,8 @@ class PriorEstimate:
     """The class prior that candidate sets imply; arrays have one value per class, in the order of `classes`.
 
     The bounds are for the shares of the classes among these rows: with a width of 2, they hold for 95 % of the classes if the regime is
-    right, and in the regime "co-occurrence" if no class has more objects per picture than others. Where the regime is unclear, they
-    reach beyond both estimates by as much as these differ.
+    right, and in the regime "co-occurrence" if no class has more objects per picture than others. Where the regime is unclear, the
+    estimate is a mean of `em` and `average`, weighted by their precision, and the bounds reach beyond both by as much as these differ.
 
     Attributes:
         classes: The names of the classes.
@@ -134,13 +134,14 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
     decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())
     em, gap = em_prior(sets)
     average = average_prior(sets)
-    em_noise, average_noise = _em_deviation(sets, em), _average_deviation(sets, decision.clusters or runs(sets))
+    em_noise, average_noise = _em_deviation(sets, em), _average_deviation(sets, decision.clusters or single_rows(sets))
     rule = how if how != "auto" else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
     elif rule == "both":
         apart = np.abs(em - average)
-        estimate, deviation = (em + average) / 2, (apart + em_noise + average_noise) / 2
+        weight = _em_weight(em_noise, average_noise, apart)
+        estimate, deviation = weight * em + (1 - weight) * average, (apart + em_noise + average_noise) / 2
         lower = np.minimum(em - width * em_noise, average - width * average_noise) - apart
         upper = np.maximum(em + width * em_noise, average + width * average_noise) + apart
     else:
@@ -167,6 +168,13 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
         how=how,
         seen=possible > 0,
     )
+
+
+def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
+    """The weight of EM beside the average, by their precision; half of their distance counts as the bias of each."""
+    em_error = float(em_noise @ em_noise + apart @ apart / 4)
+    average_error = float(average_noise @ average_noise + apart @ apart / 4)
+    return average_error / max(em_error + average_error, 1e-300)
 
 
 def _em_deviation(sets: DistinctSets, em: Array) -> Array:

@@ -50,6 +50,11 @@ def equal_sets(sets: DistinctSets) -> Clusters:
     return Clusters(sets.sizes, sets.counts.astype(np.int64), np.arange(len(sets.counts)), np.ones(len(sets.counts)))
 
 
+def single_rows(sets: DistinctSets) -> Clusters:
+    """Each row as a group of its own."""
+    return Clusters(sets.sizes, np.ones(len(sets.counts), dtype=np.int64), np.arange(len(sets.counts)), sets.counts)
+
+
 def typical_groups(sets: DistinctSets) -> Clusters:
     """Groups where neither order nor names of groups are known.
 
