@@ -131,15 +131,8 @@ def settings() -> dict[str, Draw]:
 
 
 def orders(name: str) -> list[str]:
-    return (
-        ["as drawn", "80 %", "shuffled", "shuffled, 80 %", "by class", "by set"]
-        if name.startswith(("grouped", "real"))
-        else [
-            "as drawn",
-            "by class",
-            "by set",
-        ]
-    )
+    some = ["as drawn", "by class", "by set"]
+    return [*some, "80 %", "shuffled", "shuffled, 80 %"] if name.startswith(("grouped", "real")) else some
 
 
 def reorder(candidates: Candidates, labels: Array, order: str, rng: np.random.Generator) -> Drawn:

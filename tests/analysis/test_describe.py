@@ -299,6 +299,7 @@ def test_an_interval_is_drawn_between_its_bounds_on_a_square_root_scale():
     assert interval_plot(0.01, 0.04, 0.25, None, largest=1.0, width=11) == " ├●──┤"
     assert interval_plot(0.01, 0.04, 0.25, 0.64, largest=1.0, width=11) == " ├●──┤  ×"
     assert interval_plot(0.5, 0.5, 0.5, None, largest=0.5, width=5) == "    ●"
+    assert interval_plot(0.0, 0.25, 1.0, 0.24, largest=1.0, width=5) == "├─⊗─┤"
 
 
 def test_matrices_are_read(tmp_path):

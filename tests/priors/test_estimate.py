@@ -83,7 +83,7 @@ def test_ordered_classes_with_neighbours_as_candidates_are_not_taken_for_indepen
     found = estimate_prior(neighbour_candidates(labels, 70, seed=0))
     assert found.regime == "unclear"
     assert error(found.em, labels) > 0.6
-    assert error(found.estimate, labels) < 0.5
+    assert error(found.estimate, labels) < 0.3  # EM is so imprecise here that the average has most of the weight
     assert within(found, labels).mean() > 0.95
 
 
@@ -100,7 +100,10 @@ def test_sets_of_other_origins_are_unclear_in_any_order(origin, order):
     keys = {"drawn": range(1500), "by class": labels, "by set": [tuple(candidates.row(i)) for i in range(1500)]}[order]
     found = estimate_prior(candidates.select(sorted(range(1500), key=keys.__getitem__)))
     assert found.regime == "unclear"
-    np.testing.assert_allclose(found.estimate, (found.em + found.average) / 2)
+    apart = found.em - found.average
+    weights = (found.estimate - found.average)[np.abs(apart) > 1e-6] / apart[np.abs(apart) > 1e-6]
+    np.testing.assert_allclose(weights, weights[0], rtol=1e-6)
+    assert 0 < weights[0] <= 0.5
     for inner in (found.em, found.average):
         assert (found.lower <= inner + 1e-12).all()
         assert (found.upper >= inner - 1e-12).all()

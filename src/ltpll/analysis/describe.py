@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,8 @@ class Description:
 
     def record(self) -> dict[str, Any]:
         """All values in a dictionary that JSON can hold."""
-        return asdict(replace(self, prior=None)) | {"prior": self.prior.record()}  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**values, "pairs": asdict(self.pairs), "prior": self.prior.record()}
 
 
 def describe(candidates: Candidates, labels: Sequence[int] | None = None, *, most_pairs: int = 10) -> Description:

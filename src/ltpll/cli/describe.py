@@ -84,7 +84,7 @@ REGIMES = {
     "unclear": "It is unclear where the sets come from",
     "known": "No set is ambiguous",
 }
-ESTIMATES = {"independent": "EM, the most likely prior", "unclear": "the mean of EM and the average uniform target"}
+ESTIMATES = {"independent": "EM, the most likely prior", "unclear": "a mean of EM and the average uniform target"}
 AVERAGE = "the average uniform target"
 PLOT_WIDTH = 30
 
@@ -224,6 +224,8 @@ def _show_prior(found: Description, top: int) -> None:
     _print(f"Imbalance, the largest class over the smallest: {'above ' if below else ''}{prior.imbalance:,.1f}{known}.")
     if prior.regime == "independent":
         _print(f"Sampling gives the estimate an L1 error of about {prior.expected_error:.2f}.")
+    elif prior.regime == "co-occurrence":
+        _print("The bounds assume that no class has more rows per group than others, which the sets cannot show.")
     elif prior.regime == "unclear":
         _print("The bounds are wide, since the sets do not show which estimate is right; --group or known labels would help.")
     if found.errors is not None:
@@ -252,7 +254,7 @@ def _show_classes(found: Description, top: int) -> None:
         bounds = f"{prior.lower[c]:.2%}–{prior.upper[c]:.2%}"
         table.add_row(Text(_short(found.classes[c], 19)), f"{prior.estimate[c]:.2%}", bounds, Text(plot))
     console.print(table)
-    _print("● estimate, ├ ┤ bounds" + ("" if truth is None else ", × true share"))
+    _print("● estimate, ├ ┤ bounds" + ("" if truth is None else ", × true share (⊗ at the estimate)"))
     if found.n_classes > top:
         _print(f"Smaller classes not shown: {found.n_classes - top:,} (--top shows more, --json all).")
 
@@ -269,5 +271,5 @@ def interval_plot(lower: float, estimate: float, upper: float, truth: float | No
     line[first], line[last] = "├", "┤"
     line[position(estimate)] = "●"
     if truth is not None:
-        line[position(truth)] = "×"
+        line[position(truth)] = "⊗" if position(truth) == position(estimate) else "×"
     return "".join(line).rstrip()

@@ -14,7 +14,7 @@ from scipy.stats import truncnorm
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
-from ltpll.priors.grouping import Clusters, runs
+from ltpll.priors.grouping import Clusters, single_rows
 from ltpll.priors.regime import Evidence, Regime, decide_regime
 from ltpll.priors.set_priors import average_prior, em_deviation, em_prior
 
@@ -23,13 +23,13 @@ How = Literal["auto", "sets", "average"]
 HOW = ("auto", "sets", "average")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriorEstimate:
     """The class prior that candidate sets imply; arrays have one value per class, in the order of `classes`.
 
     The bounds are for the shares of the classes among these rows: with a width of 2, they hold for 95 % of the classes if the regime is
-    right, and in the regime "co-occurrence" if no class has more objects per picture than others. Where the regime is unclear, they
-    reach beyond both estimates by as much as these differ.
+    right, and in the regime "co-occurrence" if no class has more objects per picture than others. Where the regime is unclear, the
+    estimate is a mean of `em` and `average`, weighted by their precision, and the bounds reach beyond both by as much as these differ.
 
     Attributes:
         classes: The names of the classes.
@@ -108,7 +108,7 @@ class PriorEstimate:
             "evidence": [vars(one) for one in self.evidence],
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: {self.because})"]
         order = np.argsort(-self.estimate, kind="stable")
         lines += [
@@ -135,9 +135,9 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
         InputError: `how` is unknown, or the width is negative.
 
     Example:
-        >>> found = estimate_prior(Candidates.of([[0], [0], [0, 1], [1]]))
-        >>> found.estimate.round(2)
-        array([0.67, 0.33])
+        >>> found = estimate_prior(Candidates.of(["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3))
+        >>> found.regime, found.estimate.round(2), found.upper.round(2)
+        ('independent', array([0.29, 0.29, 0.14, 0.29]), array([0.43, 0.43, 0.42, 0.43]))
     """
     if how not in HOW:
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
@@ -147,13 +147,14 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
     decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())
     em, gap = em_prior(sets)
     average = average_prior(sets)
-    em_noise, average_noise = _em_deviation(sets, em), _average_deviation(sets, decision.clusters or runs(sets))
+    em_noise, average_noise = _em_deviation(sets, em), _average_deviation(sets, decision.clusters or single_rows(sets))
     rule = how if how != "auto" else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
     elif rule == "both":
         apart = np.abs(em - average)
-        estimate, deviation = (em + average) / 2, (apart + em_noise + average_noise) / 2
+        weight = _em_weight(em_noise, average_noise, apart)
+        estimate, deviation = weight * em + (1 - weight) * average, (apart + em_noise + average_noise) / 2
         lower = np.minimum(em - width * em_noise, average - width * average_noise) - apart
         upper = np.maximum(em + width * em_noise, average + width * average_noise) + apart
     else:
@@ -180,6 +181,13 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
         how=how,
         seen=possible > 0,
     )
+
+
+def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
+    """The weight of EM beside the average, by their precision; half of their distance counts as the bias of each."""
+    em_error = float(em_noise @ em_noise + apart @ apart / 4)
+    average_error = float(average_noise @ average_noise + apart @ apart / 4)
+    return average_error / max(em_error + average_error, 1e-300)
 
 
 def _em_deviation(sets: DistinctSets, em: Array) -> Array:

@@ -50,6 +50,11 @@ def equal_sets(sets: DistinctSets) -> Clusters:
     return Clusters(sets.sizes, sets.counts.astype(np.int64), np.arange(len(sets.counts)), np.ones(len(sets.counts)))
 
 
+def single_rows(sets: DistinctSets) -> Clusters:
+    """Each row as a group of its own."""
+    return Clusters(sets.sizes, np.ones(len(sets.counts), dtype=np.int64), np.arange(len(sets.counts)), sets.counts)
+
+
 def typical_groups(sets: DistinctSets) -> Clusters:
     """Groups where neither order nor names of groups are known.
 
@@ -167,7 +172,7 @@ def _label_blocks(sets: DistinctSets, found: Clusters) -> Numbers | None:
 
 
 class CountTest(NamedTuple):
-    """Distinct sets with fewer rows than labels: how many there are, and the least number among rows that were drawn one by one."""
+    """Distinct sets with fewer rows than labels: how many there are, and how many there would be if rows were drawn one by one."""
 
     too_few: int
     expected: float
@@ -185,6 +190,8 @@ def counts_test(sets: DistinctSets) -> CountTest | None:
     Returns:
         The result, or None if no set has several labels.
     """
+    if (sets.sizes == 1).all():
+        return None
     too_few, expected, variance = 0, 0.0, 0.0
     for size in np.unique(sets.sizes[sets.sizes > 1]):
         counts = sets.counts[sets.sizes == size].astype(np.int64)
@@ -192,14 +199,14 @@ def counts_test(sets: DistinctSets) -> CountTest | None:
         too_few += int((counts < size).sum())
         expected += share * len(counts)
         variance += share * (1 - share) * len(counts)
-    if not (sets.sizes > 1).any():
-        return None
     z = (expected - too_few) / math.sqrt(variance + 1)
     return CountTest(too_few, expected, 0.5 * math.erfc(z / math.sqrt(2)), equal_sets(sets).completeness)
 
 
 def _mixture_below(counts: Numbers, size: int) -> float:
     """The share of counts below `size` in the mixture of zero-truncated Poisson distributions that fits the counts best."""
+    if counts.max() == 1:
+        return 1.0
     highest = 4 * size + 10  # what exceeds it tells nothing about small counts
     clipped = np.minimum(counts, highest)
     seen, times = np.unique(clipped, return_counts=True)
