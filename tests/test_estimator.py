@@ -22,7 +22,7 @@ from ltpll import (
     approximated_balanced_accuracy,
     covering_rate,
 )
-from ltpll.data.synthetic import four_squares, uniform_candidates
+from ltpll.data.synthetic import four_squares, grouped_candidates, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.extras import Mixup
 from ltpll.methods import CORR, METHODS, PRODEN
@@ -140,14 +140,53 @@ def test_the_class_prior_without_a_rebalancer_is_the_mean_target():
     np.testing.assert_allclose(fitted.class_prior_, np.bincount(y) / len(y), atol=0.04)
 
 
-def test_predictions_have_the_estimated_prior_subtracted():
+@pytest.mark.parametrize("rebalancer", ["auto", "anchor", "mean-target", "records"])
+def test_for_balanced_classes_the_estimated_prior_is_subtracted_from_predictions_and_for_accuracy_nothing(rebalancer):
     x, _, candidates = squares()
-    fitted = quick(epochs=3).fit(x, candidates)
+    fitted = quick(rebalancer=rebalancer, epochs=3).fit(x, candidates)
     raw = fitted._predictor.outputs(x).logits[0].numpy()
+    np.testing.assert_array_equal(fitted.decision_function(x), raw)
+    fitted.set_params(goal="balanced")
     debiased = raw - np.log(fitted.class_prior_)
     np.testing.assert_allclose(
         fitted.decision_function(x) - debiased, np.broadcast_to((fitted.decision_function(x) - debiased)[:1, :1], raw.shape), atol=1e-3
     )
+
+
+def test_the_goal_does_not_affect_training():
+    x, _, candidates = squares()
+    one, other = (quick(goal=goal, epochs=3).fit(x, candidates) for goal in ("balanced", "accuracy"))
+    np.testing.assert_array_equal(one.transduced_.confidence, other.transduced_.confidence)
+    np.testing.assert_array_equal(one.set_params(goal="accuracy").predict_proba(x), other.predict_proba(x))
+
+
+def test_an_unknown_goal_is_refused():
+    x, _, candidates = squares()
+    with pytest.raises(InputError, match="choose 'balanced' .* or 'accuracy'"):
+        quick(goal="fairness", epochs=1).fit(x, candidates).predict(x)
+
+
+def test_a_balanced_head_is_saved_with_the_classifier(tmp_path):
+    x, _, candidates = squares()
+    fitted = quick(extras=["mixup", "balanced-head"], goal="balanced", epochs=3).fit(x, candidates)
+    assert not np.allclose(fitted.predict_proba(x), fitted.set_params(goal="accuracy").predict_proba(x))
+    fitted.set_params(goal="balanced").save(tmp_path / "classifier")
+    loaded = PartialLabelClassifier.load(tmp_path / "classifier", device="cpu")
+    np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(x), fitted.predict_proba(x))
+    assert loaded.choice_ == fitted.choice_
+
+
+def test_rows_that_share_their_sets_in_groups_are_held_at_the_average():
+    candidates, labels = grouped_candidates(80, [5, 3, 2, 1], seed=0)
+    groups = candidates.groups.numpy()
+    order = np.random.default_rng(0).permutation(len(labels))
+    x = np.eye(4)[labels] + 0.3 * np.random.default_rng(1).normal(size=(len(labels), 4))
+    shuffled = Candidates.from_sets([candidates.row(i) for i in order], n_classes=4)
+    fitted = quick(epochs=2).fit(x[order], shuffled, groups=groups[order])
+    assert "held at the average" in fitted.choice_
+    with pytest.raises(InputError):
+        quick(epochs=2).fit(x[order], shuffled, groups=groups[:5])
 
 
 def test_a_feature_of_another_size_is_standardised_and_one_that_never_changes_is_left_alone():
@@ -171,7 +210,7 @@ def digit_images():
 def test_images_are_learned(kind):
     images, y, candidates = digit_images()
     x = (images * 15).astype(np.uint8)[..., None] if kind == "bytes" else images[:, None].astype(np.float64)
-    fitted = quick(epochs=4, views="paper" if kind == "bytes" else "auto").fit(x[:400], candidates.select(np.arange(400)))
+    fitted = quick(epochs=6, views="paper" if kind == "bytes" else "auto").fit(x[:400], candidates.select(np.arange(400)))
     assert fitted.score(x[400:], y[400:]) > 0.75
 
 
@@ -418,7 +457,7 @@ def test_progress_can_be_watched():
         ({"method": "prodden"}, "Did you mean 'proden'"),
         ({"rebalancer": "oracle-la"}, "class_frequencies"),
         ({"options": {"lw": {"beta": 2}}}, "options for 'lw'"),
-        ({"method": "solar"}, "cannot be combined with the rebalancer"),
+        ({"method": "solar", "rebalancer": "records"}, "cannot be combined with the rebalancer"),
         ({"views": "paper"}, "8-bit images"),
         ({"model": "resnet19"}, "no model 'resnet19'"),
         ({"epochs": 0}, "epochs is 0"),

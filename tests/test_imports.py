@@ -26,6 +26,7 @@ LAYERS = [
     ["parts", "inference"],
     ["training"],
     ["evaluation", "analysis", "data"],
+    ["comparison"],
     ["estimator", "runs"],
     ["cleaning", "experiments"],
     ["report"],

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
+from ltpll.comparison import can_compare, held_out_scores
 from ltpll.errors import InputError, first_line, shown
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
@@ -38,6 +39,7 @@ from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, whole_num
 from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
+IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
 IMAGE_MODELS = ("small-cnn", "resnet18")
 REGISTRIES: Mapping[str, Registry[Any]] = {"method": METHODS, "rebalancer": REBALANCERS, "extras": EXTRAS}
 
@@ -62,7 +64,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     Args:
         method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
-        rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name.
+        rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by the candidate sets and says what it
+            chose (`choice_`). Where the sets of a table leave it open, it first compares two ways by cross-validation, which takes six
+            trainings; "mean-target" avoids that.
         extras: Extras such as `Mixup()`, or their names.
         options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
         model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose
@@ -73,8 +77,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512.
         lr: The initial learning rate.
         weight_decay: The weight decay.
-        goal: What `predict` optimises: "balanced" (every class counts the same) corrects for the class prior, "accuracy" (every example
-            counts the same) does not. It does not affect training, so it may be changed with `set_params` after `fit`.
+        goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced" (every class counts the same), which
+            corrects for the class prior. It does not affect training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
         device: "cpu", "cuda" or "auto".
         precision: "float32" or "bfloat16", for the passes through the network.
@@ -118,8 +122,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         steps: int = 2000,
         batch_size: int | str = "auto",
         lr: float = 0.05,
-        weight_decay: float = 1e-3,
-        goal: str = "balanced",
+        weight_decay: float = 2e-3,
+        goal: str = "accuracy",
         random_state: Any = 0,
         device: str = "auto",
         precision: str = "float32",
@@ -211,6 +215,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             name = next(iter(unsupported))
             raise InputError(f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out.")
         trainer, x, candidates = self.begin(X, y, groups)
+        if can_compare(trainer.rebalancer, x, candidates):
+            trainer.rebalancer.scores = held_out_scores(self, x.numpy(), candidates)  # type: ignore[assignment]
         return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
 
     def begin(self, X: Any, y: Any, groups: Any = None) -> Fitting:
@@ -235,7 +241,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         model = self._model(self.input_shape_, candidates.n_classes, seed)
         return PartialLabelTrainer(
             model,
-            *build_parts(self.method, self.rebalancer, self.extras, self.options),
+            *build_parts(self.method, self.rebalancer, self.extras, self.options, **({"warmup": IMAGE_WARMUP} if x.ndim == 4 else {})),
             views=self._views(x),
             epochs=epochs,
             batch_size=batch_size,
@@ -299,7 +305,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     # ---- predicting -----------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Debiased class probabilities.
+        """Class probabilities for the goal: debiased if it is "balanced".
 
         Args:
             X: Inputs of the kind that the classifier was fitted to.
@@ -310,12 +316,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return torch.softmax(self._logits(X), dim=1).cpu().numpy()
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
-        """Debiased logits, (rows, classes); for two classes, the difference of the second and the first, (rows,)."""
+        """Logits for the goal, (rows, classes); for two classes, the difference of the second and the first, (rows,)."""
         logits = self._logits(X).cpu().numpy()
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The predicted class label of each row, (rows,), debiased."""
+        """The predicted class label of each row, (rows,), for the goal."""
         check_is_fitted(self)
         predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self._inputs(X, reset=False), self._goal)]
         return predicted

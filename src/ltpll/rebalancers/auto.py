@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ltpll.candidates import Candidates
 from ltpll.interfaces import Training
 from ltpll.priors import PriorEstimate
 from ltpll.rebalancers.anchor import Anchor
@@ -13,6 +15,8 @@ from ltpll.rebalancers.anchor import Anchor
 # Chosen on tables with real features and simulated sets (docs/beyond.md).
 MANY_SINGLETONS = 0.3  # share of rows with one candidate above which plain training recovers as many labels
 PRECISE = 0.1  # expected L1 error of the estimate below which it is held exactly
+
+PLAIN, AVERAGE = "plain", "average"
 
 
 class Choice(NamedTuple):
@@ -28,7 +32,7 @@ class Auto(Anchor):
     - Rows share their sets in groups (the objects of a picture): the shares are held at the average uniform target.
     - Wrong labels join independently and most rows are ambiguous: the shares are held at the most likely estimate, or between bounds
       around it if it is uncertain.
-    - Otherwise targets are left alone.
+    - Otherwise targets are left alone, unless a comparison on held-out rows (`scores`) favours the average.
 
     RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always subtract the log of the mean target.
 
@@ -42,13 +46,15 @@ class Auto(Anchor):
     """
 
     name = "auto"
+    scores: Mapping[str, float] | None = None
+    """How well plain training and shares held at the average predict held-out rows; `ltpll.comparison` measures it for tables."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup, lift="warm-up")
 
     def start_training(self, training: Training) -> None:
         super().start_training(training)
-        choice = choose(self.prior_, self.bounds_of(self.prior_))
+        choice = choose(self.prior_, self.bounds_of(self.prior_), self.scores)
         self.because = choice.because
         if choice.bounds is None:
             self.lift = "none"
@@ -57,13 +63,18 @@ class Auto(Anchor):
             self.lift = "warm-up"
             self.hold(*choice.bounds, len(training.targets))
 
+    def is_undecided(self, candidates: Candidates) -> bool:
+        """Whether the sets alone do not say how to hold the class shares."""
+        return isinstance(self.prior, str) and self.prior == "auto" and self.estimate(candidates).regime == "unclear"
 
-def choose(prior: PriorEstimate, interval: tuple[Any, Any]) -> Choice:
+
+def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str, float] | None = None) -> Choice:
     """Choose what holds the class shares of the targets.
 
     Args:
         prior: What the candidate sets say, or the user.
         interval: The bounds of an anchor around it.
+        scores: How well plain training and shares held at the average predict held-out rows, if that was measured.
     """
     centre = (prior.centre, prior.centre)
     if prior.how == "given":
@@ -74,6 +85,12 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any]) -> Choice:
         return Choice(interval, "Class shares are held between the bounds that the sets' likelihood gives, as requested.")
     if prior.regime == "known":
         return Choice(None, "Every row has a single label, so targets need no rebalancing.")
+    if prior.regime == "unclear" and scores is not None:
+        better = AVERAGE if scores[AVERAGE] > scores[PLAIN] else PLAIN
+        figures = f"an expected balanced accuracy of {scores[AVERAGE]:.1%} on held-out rows, and plain training one of {scores[PLAIN]:.1%}"
+        if better == AVERAGE:
+            return Choice(centre, f"Class shares are held at the average of the sets, because that gave {figures}.")
+        return Choice(None, f"Targets are not rebalanced: holding class shares at the average of the sets gave {figures}.")
     if prior.regime == "unclear":
         return Choice(None, f"Targets are not rebalanced, because it is unclear how the sets arose: {prior.because}.")
     if prior.regime == "co-occurrence":

@@ -1,0 +1,71 @@
+"""Comparison: which of two ways to train predicts held-out rows better, judged by their candidate sets alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputWarning
+from ltpll.evaluation.scorers import approximated_balanced_accuracy_score
+from ltpll.rebalancers import Anchor, MeanTarget
+from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
+from ltpll.training.callbacks import Callback
+
+FOLDS = 3
+FEWEST_ROWS = 60  # with fewer, the scores are mostly noise
+MOST_PROBABILITIES = 2**26  # of all rows and classes, which are held in memory
+CallbacksOf = Callable[[str, int, float], Sequence[Callback]]
+"""Called with the name of each training, its number of epochs and the epochs that follow it."""
+
+
+def can_compare(rebalancer: Any, x: Any, candidates: Candidates) -> bool:
+    """Whether "auto" cannot decide by the sets, and a comparison on held-out rows is affordable: for tables, not for images."""
+    n = len(candidates)
+    affordable = x.ndim == 2 and n >= FEWEST_ROWS and n * candidates.n_classes <= MOST_PROBABILITIES
+    return isinstance(rebalancer, Auto) and affordable and rebalancer.is_undecided(candidates)
+
+
+def held_out_scores(
+    classifier: Any, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda name, epochs, later: ()
+) -> dict[str, float]:
+    """Score plain training and class shares held at the average of the sets, by cross-validation.
+
+    The score is the approximated balanced accuracy of out-of-fold predictions. Unlike the covering rate and the likelihood of the sets, it
+    tells co-occurrence from other origins of the sets (docs/beyond.md).
+
+    Args:
+        classifier: A classifier with the rebalancer "auto".
+        x: The features, (rows, features).
+        candidates: The candidate sets.
+        callbacks_of: Callbacks of each training.
+
+    Returns:
+        The score of "plain" and of "average".
+    """
+    warmup = getattr(classifier.rebalancer, "warmup", None) or (classifier.options or {}).get("auto", {}).get("warmup", Auto().warmup)
+    ways = {PLAIN: MeanTarget(), AVERAGE: Anchor("average", "point", warmup=warmup, lift="warm-up")}
+    options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
+    groups = None if candidates.groups is None else candidates.groups.cpu().numpy()
+    splitter = KFold(FOLDS, shuffle=True, random_state=0) if groups is None else GroupKFold(FOLDS, shuffle=True, random_state=0)
+    splits = list(splitter.split(np.empty(len(candidates)), groups=groups))
+    left = len(ways) * len(splits)
+    scores = {}
+    for way, rebalancer in ways.items():
+        probabilities = np.empty((len(candidates), candidates.n_classes), dtype=np.float32)
+        for others, rows in splits:
+            one = clone(classifier).set_params(rebalancer=rebalancer, options=options, goal="balanced", on_epoch=None)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
+                trainer, inputs, sets = one.begin(x[others], candidates.select(others))
+                left -= 1
+                name = f"comparison {len(ways) * len(splits) - left} of {len(ways) * len(splits)}"
+                trainer.fit(inputs, sets, list(callbacks_of(name, trainer.epochs, left * trainer.epochs)))
+            probabilities[rows] = one.finish(trainer).predict_proba(x[rows])
+        scores[way] = approximated_balanced_accuracy_score(candidates, probabilities)
+    return scores
