@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from sklearn.base import clone
@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold
 from ltpll.candidates import Candidates
 from ltpll.errors import InputWarning
 from ltpll.evaluation.scorers import approximated_balanced_accuracy_score
+from ltpll.interfaces import Rebalancer
 from ltpll.rebalancers import Anchor, MeanTarget
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.training.callbacks import Callback
@@ -24,7 +25,7 @@ CallbacksOf = Callable[[str, int, float], Sequence[Callback]]
 """Called with the name of each training, its number of epochs and the epochs that follow it."""
 
 
-def can_compare(rebalancer: Any, x: Any, candidates: Candidates) -> bool:
+def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeGuard[Auto]:
     """Whether "auto" cannot decide by the sets, and a comparison on held-out rows is affordable: for tables, not for images."""
     n = len(candidates)
     affordable = x.ndim == 2 and n >= FEWEST_ROWS and n * candidates.n_classes <= MOST_PROBABILITIES

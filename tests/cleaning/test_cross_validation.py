@@ -131,7 +131,7 @@ def test_groups_reach_the_processes_of_the_folds(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(module, "in_processes", lambda function, calls, workers, report: [function(*call) for call in calls])
     monkeypatch.setattr(module, "_train", lambda folder, classifier, x, sets, *rest: seen.append(sets.groups.tolist()))
-    plan = {"splits": fold_splits(sets, 2, 0), "missing": [0, 1], "workers": 2, "progress_of": lambda *_: Progress()}
+    plan = {"scores": None, "splits": fold_splits(sets, 2, 0), "missing": [0, 1], "workers": 2, "progress_of": lambda *_: Progress()}
     module._train_in_processes(tmp_path, MAKE, x, sets, **plan)
     assert seen == [sets.groups.tolist()] * 2
 

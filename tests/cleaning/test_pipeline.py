@@ -1,11 +1,16 @@
-"""Settings for tables: the estimator's defaults, and a prior and a goal that fit."""
+"""Settings for tables: the estimator's defaults, a prior and a goal that fit; and a run whose rebalancer compares two ways first."""
 
 import inspect
+import json
 from dataclasses import fields
 
+import numpy as np
 import pytest
 
-from ltpll.cleaning.pipeline import TrainingSettings
+import ltpll.cleaning.pipeline as module
+from ltpll.cleaning.dataset import TableSource, read_examples
+from ltpll.cleaning.pipeline import COMPARISON, TrainingSettings, table_run, train_table_run
+from ltpll.data.synthetic import neighbour_candidates
 from ltpll.estimator import PartialLabelClassifier
 from support.refusals import refusal
 
@@ -52,3 +57,36 @@ def test_a_goal_or_prior_that_does_not_fit_is_refused(values, words):
 
 def test_a_prior_of_another_type_is_refused():
     assert "prior is 3: it must be text" in refusal(lambda: TrainingSettings.from_mapping({"prior": 3}))
+
+
+def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, monkeypatch):
+    labels = np.repeat(np.arange(8), 10)
+    sets = neighbour_candidates(labels, 8, seed=0)
+    x = labels + np.random.default_rng(0).normal(size=len(labels))
+    rows = [f"{value:.3f},{'|'.join(str(label) for label in sets.row(i))}" for i, value in enumerate(x)]
+    (tmp_path / "table.csv").write_text("\n".join(["size,candidates", *rows]))
+    source, settings = TableSource(tmp_path / "table.csv"), TrainingSettings(method="proden", epochs=2, folds=2)
+    examples = read_examples(source)
+    names, compared = [], []
+    real = module.held_out_scores
+    monkeypatch.setattr(module, "held_out_scores", lambda *args: compared.append(1) or real(*args))
+
+    def train(**options):
+        run = table_run(tmp_path / "run", settings, examples)
+        train_table_run(run, source, examples, settings, device="cpu", workers=1, **options)
+        return run
+
+    def interrupted(name, epochs, later):
+        names.append(name)
+        if name == "fold 1 of 2":
+            raise KeyboardInterrupt
+        return module.Progress(name=name, write=lambda line: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(progress_of=interrupted)
+    assert names == [*(f"comparison {k} of 6" for k in range(1, 7)), "training", "fold 1 of 2"]
+    stored = json.loads((tmp_path / "run" / COMPARISON).read_text())
+    run = train()
+    assert len(compared) == 1
+    assert f"{stored['average']:.1%}" in run.result()["choice"]
+    assert run.result()["prior"]["regime"] == "unclear"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.processes import in_processes
+from ltpll.rebalancers.auto import Auto
 from ltpll.runs.recording import CHECKPOINT_SECONDS
 from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
 from ltpll.training.checkpoint import previous_checkpoint, read_checkpoint, write_checkpoint
@@ -28,6 +29,7 @@ INPUT_BYTES = 4 << 30  # for the inputs in all processes together; each process 
 ProgressOf = Callable[[str, int, float], Progress]
 """Called with the name of each training, its number of epochs and the epochs that follow it; returns what reports its progress."""
 Rows = npt.NDArray[np.int64]
+Scores = Mapping[str, float] | None
 Make = Callable[[], PartialLabelClassifier]
 
 
@@ -41,12 +43,13 @@ def out_of_fold_predictions(
     seed: int,
     progress_of: ProgressOf,
     workers: int | None = None,
+    scores: Scores = None,
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
     Finished folds are stored in the folder, so that an interrupted call can be resumed. On a CPU, `workers` folds are trained in parallel,
     each in a process with one thread; None decides by the amount of work and the machine. On a GPU, and with several processes,
-    folds are trained one after the other.
+    folds are trained one after the other. `scores` are those of the comparison that the rebalancer "auto" made on the whole table.
 
     Returns:
         The predictions, or None in all processes but the first.
@@ -56,13 +59,13 @@ def out_of_fold_predictions(
     missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
     parallel = _parallel_folds(make(), x, len(splits), workers) if world.alone else 1
     if parallel > 1 and missing:
-        _train_in_processes(folder, make, x, sets, splits, missing, parallel, progress_of)
+        _train_in_processes(folder, make, x, sets, scores, splits, missing, parallel, progress_of)
     else:
         for k in missing:
             others, rows = splits[k]
             epochs = make().schedule(len(others)).epochs
             later = sum(after > k for after in missing) * epochs
-            _train(folder, make(), x, sets, k, others, rows, progress_of(f"fold {k + 1} of {len(splits)}", epochs, later))
+            _train(folder, make(), x, sets, scores, k, others, rows, progress_of(f"fold {k + 1} of {len(splits)}", epochs, later))
     if not world.first:
         return None
     found = SetPredictions.empty(len(x))
@@ -133,6 +136,7 @@ def _train(
     classifier: PartialLabelClassifier,
     x: npt.NDArray[Any],
     sets: Candidates,
+    scores: Scores,
     k: int,
     others: Rows,
     rows: Rows,
@@ -144,6 +148,8 @@ def _train(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
         trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
+        if isinstance(trainer.rebalancer, Auto):
+            trainer.rebalancer.scores = scores
         trainer.fit(inputs, candidates, [progress, Checkpoint(_checkpoint(folder, k), min_seconds=CHECKPOINT_SECONDS)])
     if trainer.world.first:
         classifier.finish(trainer)
@@ -169,6 +175,7 @@ def _train_in_processes(
     make: Make,
     x: npt.NDArray[Any],
     sets: Candidates,
+    scores: Scores,
     splits: list[tuple[Rows, Rows]],
     missing: list[int],
     workers: int,
@@ -191,7 +198,7 @@ def _train_in_processes(
     groups = None if sets.groups is None else sets.groups.cpu().numpy()
     flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes, groups)
     try:
-        in_processes(_train_elsewhere, [(folder, make, x, flat, k, *splits[k], counts[k]) for k in missing], workers, report)
+        in_processes(_train_elsewhere, [(folder, make, x, flat, scores, k, *splits[k], counts[k]) for k in missing], workers, report)
         report()
     finally:
         for path in counts.values():
@@ -199,7 +206,15 @@ def _train_in_processes(
 
 
 def _train_elsewhere(
-    folder: Path, make: Make, x: npt.NDArray[Any], flat: tuple[Any, ...], k: int, others: Rows, rows: Rows, count: Path
+    folder: Path,
+    make: Make,
+    x: npt.NDArray[Any],
+    flat: tuple[Any, ...],
+    scores: Scores,
+    k: int,
+    others: Rows,
+    rows: Rows,
+    count: Path,
 ) -> None:
     """Train one fold in a separate process."""
     offsets, labels, n_classes, classes, groups = flat
@@ -210,6 +225,7 @@ def _train_elsewhere(
             make().set_params(threads=1),
             x,
             sets,
+            scores,
             k,
             others,
             rows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -12,20 +13,24 @@ from typing import Any, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.candidates import Candidates
 from ltpll.cleaning.cross_validation import ProgressOf, epochs_of_folds, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
+from ltpll.comparison import can_compare, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
+from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import format_names
 from ltpll.interfaces import Goal
 from ltpll.methods import METHODS
 from ltpll.priors import PriorEstimate
 from ltpll.rebalancers import REBALANCERS
+from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.registry import named_parameters
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, round_floats, train_logged, training_conditions
 from ltpll.runs.run import Record, Run
@@ -36,6 +41,7 @@ from ltpll.validation import check_setting
 
 MEASURED = 50  # evaluations during training, at most
 CLASSIFIER = "classifier.safetensors"
+COMPARISON = "comparison.json"
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
 DEFAULTS: dict[str, Any] = {name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()}
@@ -207,6 +213,11 @@ def train_table_run(
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
             return
+        scores = _scores(
+            run, classifier, trainer, x, candidates, lambda name, epochs, rest: progress_of(name, epochs, rest + trainer.epochs + later)
+        )
+        if isinstance(trainer.rebalancer, Auto):
+            trainer.rebalancer.scores = scores
         train_logged(
             run,
             trainer,
@@ -215,7 +226,7 @@ def train_table_run(
             evaluation,
             checkpoint_every=1,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            callbacks=[progress_of("training", trainer.epochs, later), _SayChoice(on_choice)],
+            callbacks=[progress_of("training", trainer.epochs, later), _SayChoice(on_choice), _KeepScores(run.folder / COMPARISON, scores)],
         )
         classifier.finish(trainer)
         if trainer.world.first:
@@ -224,7 +235,7 @@ def train_table_run(
         if settings.folds > 1:
             make = partial(settings.classifier, device, on_nan, threads)
             plan: Record = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-            from_folds = out_of_fold_predictions(run.folder, make, x, sets, progress_of=progress_of, **plan)
+            from_folds = out_of_fold_predictions(run.folder, make, x, sets, scores=scores, progress_of=progress_of, **plan)
         if not trainer.world.first:
             return
         # As in the folds, every row counts the same. The classifier was saved with its own goal above.
@@ -260,6 +271,35 @@ def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt
             InputWarning,
             stacklevel=3,
         )
+
+
+def _scores(
+    run: Run, classifier: PartialLabelClassifier, trainer: PartialLabelTrainer, x: Any, candidates: Candidates, progress_of: ProgressOf
+) -> dict[str, float] | None:
+    """The comparison on held-out rows that "auto" needs, if it does; a run that is resumed has stored it."""
+    if not can_compare(trainer.rebalancer, x, candidates):
+        return None
+    stored = trainer.world.agreed(_stored_scores(run.folder / COMPARISON))
+    return stored or held_out_scores(classifier, x, candidates, lambda name, epochs, later: [progress_of(name, epochs, later)])
+
+
+def _stored_scores(path: Path) -> dict[str, float] | None:
+    try:
+        stored = parse_json(path.read_bytes())
+        return {name: float(stored[name]) for name in (PLAIN, AVERAGE)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class _KeepScores(Callback):
+    """Stores the comparison once the run folder is there."""
+
+    def __init__(self, path: Path, scores: Mapping[str, float] | None) -> None:
+        self.path, self.scores = path, scores
+
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        if self.scores is not None and trainer.world.first:
+            write_atomically(self.path, json.dumps(self.scores).encode())
 
 
 class _SayChoice(Callback):

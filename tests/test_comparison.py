@@ -1,0 +1,71 @@
+"""The comparison on held-out rows: its scores are those of out-of-fold predictions, and it is made only where it is needed."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold
+
+from ltpll import PartialLabelClassifier
+from ltpll.comparison import can_compare, held_out_scores
+from ltpll.data.synthetic import neighbour_candidates, uniform_candidates
+from ltpll.evaluation.scorers import approximated_balanced_accuracy_score
+from ltpll.rebalancers import RECORDS, Anchor, Auto, MeanTarget
+from ltpll.training.callbacks import Callback
+
+LABELS = np.repeat(np.arange(8), 15)
+X = (LABELS[:, None] + np.random.default_rng(0).normal(size=(len(LABELS), 2))).astype(np.float32)
+UNCLEAR = neighbour_candidates(LABELS, 8, seed=0)
+
+
+def quick(**options):
+    return PartialLabelClassifier("proden", epochs=2, device="cpu", threads=1, **options)
+
+
+def test_scores_are_those_of_out_of_fold_predictions():
+    scores = held_out_scores(quick(options={"auto": {"warmup": 0.5}}), X, UNCLEAR)
+    ways = {"plain": MeanTarget(), "average": Anchor("average", "point", warmup=0.5, lift="warm-up")}
+    assert scores.keys() == ways.keys()
+    for way, rebalancer in ways.items():
+        probabilities = np.empty((len(X), 8))
+        for others, rows in KFold(3, shuffle=True, random_state=0).split(X):
+            fitted = quick(rebalancer=rebalancer, goal="balanced").fit(X[others], UNCLEAR.select(others))
+            probabilities[rows] = fitted.predict_proba(X[rows])
+        assert scores[way] == pytest.approx(approximated_balanced_accuracy_score(UNCLEAR, probabilities), abs=1e-6)
+
+
+def test_a_fit_with_auto_says_what_the_comparison_found():
+    fitted = quick().fit(X, UNCLEAR)
+    assert "held-out rows" in fitted.choice_
+    assert "held-out rows" not in quick(rebalancer="anchor").fit(X, UNCLEAR).choice_
+
+
+def test_rows_of_a_group_are_held_out_together():
+    groups = np.arange(len(X)) // 5
+    seen = []
+
+    class Rows(Callback):
+        def on_train_begin(self, trainer):
+            seen.append(set(trainer.candidates.groups.tolist()))
+
+    held_out_scores(quick(), X, UNCLEAR.with_groups(groups), lambda name, epochs, later: [Rows()])
+    assert len(seen) == 6
+    for trained_on in seen:
+        assert len(trained_on) == 16  # of 24 groups
+
+
+def test_every_training_is_announced_with_the_epochs_that_follow():
+    announced = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        held_out_scores(quick(), X, UNCLEAR, lambda *args: announced.append(args) or [])
+    assert announced == [(f"comparison {k + 1} of 6", 2, 2 * (5 - k)) for k in range(6)]
+
+
+def test_it_is_made_only_for_tables_whose_sets_leave_auto_undecided():
+    assert can_compare(Auto(), X, UNCLEAR)
+    assert not can_compare(RECORDS(), X, UNCLEAR)
+    assert not can_compare(Auto(prior="average"), X, UNCLEAR)
+    assert not can_compare(Auto(), X[:, :, None, None], UNCLEAR)  # images
+    assert not can_compare(Auto(), X[:40], UNCLEAR.select(np.arange(40)))
+    assert not can_compare(Auto(), X, uniform_candidates(LABELS, 8, 0.3, seed=0))
