@@ -7,7 +7,6 @@ import numpy as np
 from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.evaluation.metrics import Shots
-from ltpll.experiments.benchmark import POSTHOC
 from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
@@ -20,11 +19,15 @@ from ltpll.views import Cutout, Jitter, Shift, Views
 
 METHODS_SHOWN = ("proden", "corr")
 REBALANCERS_SHOWN = ("none", "records", "anchor")
+# Corrections of predictions that are evaluated on a rebalancer's runs. The anchor predicts with mean-target anyway: for RECORDS, this
+# row shows what the targets alone are worth.
+CORRECTED = {"none": ("mean-target", "oracle-la-posthoc"), "records": ("mean-target",)}
 # Three settings of imbalance and ambiguity were tried with three seeds each (20 and 0.5, 20 and 0.7, 40 and 0.5). RECORDS gained in
-# all of them; this is the mildest. The options of the anchor were chosen before it was run here.
-# All configs have these options, so that their rows are compared as one setting.
-OPTIONS = {"anchor": {"bounds": "interval", "warmup": 0.3, "lift": "records"}}
+# all of them; this is the mildest.
 DATA = {"largest": 120, "imbalance": 20, "ambiguity": 0.5, "test_per_class": 50}
+# All configs have these options, so that their rows are compared as one setting. They were the best of five variants of the anchor, by
+# test accuracy with the same five seeds, so its gain is optimistic.
+OPTIONS = {"anchor": {"bounds": "interval", "warmup": 0.3, "lift": "records"}}
 INTRO = (
     "Real handwritten digits (8×8 images from scikit-learn), made long-tailed and ambiguous: 120 training images of the digit zero, fewer "
     "of each following digit, 6 of the nine.",
@@ -36,7 +39,7 @@ INTRO = (
 
 
 def configs(seeds: int) -> list[Record]:
-    """One config per seed, method and rebalancer; post-hoc corrections are evaluated on the runs of `none`."""
+    """One config per seed, method and rebalancer; post-hoc corrections are evaluated on the same runs."""
     return [
         {
             "study": "digits",
@@ -79,8 +82,7 @@ def train(run: Run) -> None:
         seed=seeds["training"],
         device="cpu",
     )
-    bare = config["rebalancer"] == "none"
-    posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in POSTHOC} if bare else {}
+    posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in CORRECTED.get(config["rebalancer"], ())}
     truth = Evaluate(digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc)
     facts = {"class_counts": counts.tolist(), "classes": [str(c) for c in range(10)], "seeds": seeds}
     record_training(run, trainer, x, candidates, truth, **facts)
