@@ -11,6 +11,7 @@ import yaml
 
 from ltpll import PartialLabelClassifier, __version__
 from ltpll.data.synthetic import four_squares, uniform_candidates
+from ltpll.runs.schema import check_record
 from tools import render_docs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,6 +88,22 @@ def test_the_workflow_calls_make_test_with_every_supported_python():
 
 def test_generated_blocks_are_what_the_registries_and_the_records_say(capsys):
     assert render_docs.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_the_runs_behind_the_page_on_the_anchor_are_whole_and_name_the_commit_of_their_code():
+    for record in render_docs.beyond_runs():
+        check_record(record)
+        assert re.fullmatch(r"[0-9a-f]{7,}(\+changes)?", record["commit"])
+        assert record["curves"]["epoch"][-1] == record["config"]["epochs"]
+
+
+def test_the_page_on_the_anchor_shows_the_mean_of_the_final_rule():
+    final = {"bounds": "point", "warmup": 0.5}
+    runs = [run for run in render_docs.beyond_runs() if run["config"]["options"].get("anchor") == final]
+    mean = np.mean([100 * run["last"]["mean-target"]["balanced_accuracy"] for run in runs])
+    row = next(line for line in (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").splitlines() if line.startswith("| **anchor"))
+    assert f"n = {len(runs)}" in row
+    assert f" {mean:.1f} ± " in row
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)

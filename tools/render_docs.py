@@ -9,10 +9,12 @@ import json
 import re
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ltpll.errors import InputError
+from ltpll.experiments.benchmark import RECIPES
 from ltpll.experiments.paper.catalog import ITEMS
 from ltpll.experiments.paper.compare import compare, markdown_table
 from ltpll.experiments.paper.grid import Finished
@@ -21,7 +23,15 @@ from ltpll.runs.run import Record, results_under
 from ltpll.runs.summary import Figure, Row, difference, rows
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "docs/own-data.md", "docs/performance.md", "docs/reliability.md", "docs/reproduction.md", "docs/studies.md"]
+PAGES = [
+    "README.md",
+    "docs/beyond.md",
+    "docs/own-data.md",
+    "docs/performance.md",
+    "docs/reliability.md",
+    "docs/reproduction.md",
+    "docs/studies.md",
+]
 
 
 def parts_table() -> str:
@@ -97,7 +107,7 @@ def toy_table(*, cosine: bool) -> str:
 
 
 def order(record: Record) -> tuple[int, int]:
-    methods, rebalancers = ["proden", "corr"], ["none", "oracle-la", "records"]
+    methods, rebalancers = ["proden", "corr"], ["none", "oracle-la", "records", "anchor"]
     return methods.index(record["config"]["method"]), rebalancers.index(record["config"]["rebalancer"])
 
 
@@ -435,6 +445,221 @@ def drift_table() -> str:
     return "\n".join(lines)
 
 
+# ---- docs/beyond.md -----------------------------------------------------------------------------------------------------
+
+MEAN_TARGET = "mean-target"
+HEAD = "balanced-head"
+
+
+def beyond_runs() -> list[Record]:
+    """The runs behind docs/beyond.md; those of variants that were given up have an entry `tried`."""
+    return sorted(results_under(ROOT / "results" / "beyond"), key=lambda record: record["config"]["seed"])
+
+
+def last_figures(record: Record) -> dict[str, Record | None]:
+    """The figures of the last epoch by prediction rule: the balanced head, z − log m, and z."""
+    last, extras = record["last"], record["config"]["extras"]
+    anchored = record["config"]["rebalancer"] == "anchor" and HEAD not in extras  # then z − log m is the prediction itself
+    return {
+        "head": last["test"] if HEAD in extras else None,
+        "adjusted": last.get(MEAN_TARGET) or (last["test"] if anchored else None),
+        "plain": last.get("uncorrected") or last["test"],
+    }
+
+
+def accuracy(figures: Record | None) -> float | None:
+    return None if figures is None else figures["balanced_accuracy"]
+
+
+def lowest(figures: Record | None) -> float | None:
+    return None if figures is None else min(figures["per_class"])
+
+
+def shown_percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def under_recipe() -> dict[str, list[Record]]:
+    """The runs of the recipe `best` and those that only differ in the rebalancer or in having a balanced head, by their name."""
+    groups: dict[str, list[Record]] = {}
+    for rebalancer in ("anchor", "records", "none"):
+        options = {name: given for name, given in RECIPES["best"]["options"].items() if name == rebalancer}
+        for extras in ([*RECIPES["best"]["extras"]], [*RECIPES["best"]["extras"], HEAD]):
+            found = [record for record in beyond_runs() if "tried" not in record and record["config"]["rebalancer"] == rebalancer]
+            found = [record for record in found if (record["config"]["extras"], record["config"]["options"]) == (extras, options)]
+            if found:
+                groups[rebalancer + (" + " + HEAD if HEAD in extras else "")] = found
+    return groups
+
+
+def beyond_images_table() -> str:
+    """The anchor, RECORDS and no rebalancing under one recipe, run by run."""
+    columns: dict[str, Callable[[Record], float | None]] = {
+        "balanced head": lambda record: accuracy(last_figures(record)["head"]),
+        "z − log m": lambda record: accuracy(last_figures(record)["adjusted"]),
+        "z": lambda record: accuracy(last_figures(record)["plain"]),
+        "target recovery": lambda record: record["last"]["target_recovery"],
+        "least accurate class, z − log m": lambda record: lowest(last_figures(record)["adjusted"]),
+    }
+    lines = ["| trained with | seed | " + " | ".join(columns) + " |", "|---|---:|" + "---:|" * len(columns)]
+    for name, records in under_recipe().items():
+        for record in records:
+            cells = " | ".join(shown_percent(column(record)) for column in columns.values())
+            lines.append(f"| {name} | {record['config']['seed']} | {cells} |")
+        if len(records) > 1:
+            cells = " | ".join(percent(Figure.of(column(record) for record in records)) for column in columns.values())
+            lines.append(f"| **{name}, mean ± std. deviation** | n = {len(records)} | {cells} |")
+    config = next(iter(under_recipe().values()))[0]["config"]
+    setting = f"{config['data']}, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + {' + '.join(config['extras'])}"
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*Balanced accuracy in % at the last of {config['epochs']} epochs; {setting}, {config['views']} views, lr {config['lr']:g}.*",
+        ]
+    )
+
+
+def beyond_drift_table() -> str:
+    """Target recovery over the course of training, on the seeds that all rebalancers share."""
+    groups = under_recipe()
+    shared = set.intersection(*({record["config"]["seed"] for record in records} for records in groups.values()))
+    chosen = {name: [record for record in records if record["config"]["seed"] in shared] for name, records in groups.items()}
+    epochs = next(iter(groups.values()))[0]["curves"]["epoch"]
+    lines = ["| target recovery (%) after epoch | " + " | ".join(map(str, epochs)) + " |", "|---|" + "---:|" * len(epochs)]
+    for name, records in chosen.items():
+        means = [statistics.fmean(values) for values in zip(*(record["curves"]["target_recovery"] for record in records), strict=True)]
+        lines.append(f"| {name} | " + " | ".join(f"{100 * mean:.1f}" for mean in means) + " |")
+    return "\n".join([*lines, "", f"*Seed {', '.join(map(str, sorted(shared)))} (n = {len(shared)}).*"])
+
+
+def variant(record: Record) -> tuple[str, ...]:
+    """The columns that tell the variants of the anchor apart."""
+    options = record["config"]["options"].get("anchor", {})
+    bounds = options.get("bounds", "interval") + (f", ± {options['width']:g} sd" if "width" in options else "")
+    lift = options.get("lift", "records")
+    return bounds, f"{options['warmup']:g}", lift, record.get("tried", "–")
+
+
+def beyond_ablation_table() -> str:
+    """Variants of the anchor by seed."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in beyond_runs():
+        if record["config"]["rebalancer"] == "anchor" and HEAD in record["config"]["extras"]:
+            groups.setdefault(variant(record), []).append(record)
+    # The final rule first, then by the bounds; later warm-ups first.
+    ordered = sorted(groups, key=lambda key: (key[3] != "–", key[0] != "point", -float(key[1]), key))
+    seeds = sorted({record["config"]["seed"] for records in groups.values() for record in records})
+    lines = ["| bounds | warm-up | lift | earlier code | n | " + " | ".join(f"seed {seed}" for seed in seeds) + " | target recovery |"]
+    lines += ["|---|---:|---|---|---:|" + "---:|" * (len(seeds) + 1)]
+    for key in ordered:
+        by_seed = {record["config"]["seed"]: last_figures(record)["head"] for record in groups[key]}
+        cells = [f"{shown_percent(accuracy(by_seed[s]))} ({shown_percent(lowest(by_seed[s]))})" if s in by_seed else "–" for s in seeds]
+        recovery = Figure.of(record["last"]["target_recovery"] for record in groups[key])
+        lines.append(f"| {' | '.join(key)} | {len(by_seed)} | {' | '.join(cells)} | {percent(recovery)} |")
+    return "\n".join(
+        [*lines, "", "*Balanced accuracy of the balanced head in % at the last epoch, and in brackets that of the least accurate class.*"]
+    )
+
+
+def beyond_head() -> str:
+    """What predicting with the balanced head gains over z − log m in the same training."""
+    parts = []
+    for name, records in under_recipe().items():
+        pairs = [(accuracy(found["head"]), accuracy(found["adjusted"])) for found in map(last_figures, records)]
+        gains = [100 * (head - adjusted) for head, adjusted in pairs if head is not None and adjusted is not None]
+        if gains:
+            each = ", ".join(f"{gain:+.1f}" for gain in gains)
+            parts.append(f"{name.partition(' + ')[0]} {each} (n = {len(gains)})")
+    return (
+        f"Predicting with the balanced head instead of z − log m, in the same training, changes balanced accuracy by, in points: "
+        f"{'; '.join(parts)}.".replace("-", "−").replace("balanced−head", HEAD)
+    )
+
+
+def beyond_cost() -> str:
+    """The speed of the anchor compared with RECORDS and no rebalancing."""
+    speeds = {name: [record["views_per_second"] for record in records] for name, records in under_recipe().items()}
+    medians = {name: statistics.median(found) for name, found in speeds.items()}
+    lines = ["| trained with | n | views per second, median run | relative to none |", "|---|---:|---:|---:|"]
+    for name, median in medians.items():
+        reference = medians.get(name.replace(name.partition(" + ")[0], "none", 1))
+        relative = "–" if reference is None or name.startswith("none") else f"{median / reference - 1:+.1%}".replace("-", "−")
+        lines.append(f"| {name} | {len(speeds[name])} | {median:,.0f} | {relative} |")
+    every = [speed for found in speeds.values() for speed in found]
+    records = [record for found in under_recipe().values() for record in found]
+    spread = (max(every) - min(every)) / statistics.median(every)
+    hardware = " / ".join(sorted({record["environment"]["hardware"] for record in records}))
+    return "\n".join([*lines, "", f"*{hardware}; two runs shared the GPU. The speeds of all runs lie within {spread:.1%}.*"])
+
+
+def beyond_origin() -> str:
+    """Where the runs come from."""
+    records = beyond_runs()
+    final, tried = ([record for record in records if ("tried" in record) == given] for given in (False, True))
+
+    def commits(found: Sequence[Record]) -> str:
+        return ", ".join(f"{commit} ({n})" for commit, n in sorted(Counter(record["commit"] for record in found).items()))
+
+    made = records[0]["environment"]
+    return (
+        f"*{len(records)} runs on {made['hardware']}, torch {made['torch']}, made from working trees at the commits {commits(final)}; "
+        f"runs of earlier code: {commits(tried)}. `+changes`: the code of the run was not committed at the time.*"
+    )
+
+
+FAMILIES = {  # how the sets of results/priors/origins.json arose, by the first words of a setting
+    "uniform": "wrong labels join independently",
+    "rates by label": "each wrong label joins at a rate of its own",
+    "superclass": "similar classes join more often",
+    "crowd": "union of annotators",
+    "neighbours": "neighbours of ordered classes",
+    "top": "top k of a model",
+    "grouped, exchangeable": "objects of a picture",
+    "grouped, multiplicities": "objects of a picture, some classes with more",
+}
+
+
+def family(setting: str) -> str:
+    first = setting.partition(",")[0].split(" ")[0] if setting.startswith("top") else setting.partition(",")[0]
+    return FAMILIES[f"grouped, {'exchangeable' if 'exchangeable' in setting else 'multiplicities'}" if first == "grouped" else first]
+
+
+def priors_table() -> str:
+    """What `estimate_prior` finds in sets of many origins, from `tools/measure_priors.py`."""
+    found: Record = json.loads((ROOT / "results" / "priors" / "origins.json").read_text(encoding="utf-8"))
+    groups: dict[str, list[Record]] = {}
+    for row in found["synthetic"]:
+        if row["order"] == "as drawn":
+            groups.setdefault(f"simulated: {family(row['setting'])}", []).append(row)
+    for row in found["real"]:
+        if row["order"] == "as drawn":
+            groups.setdefault(row["setting"], []).append(row)
+
+    def spread(group: Sequence[Record], name: str, *, whole: bool = False) -> str:
+        values = [row[name] for row in group]
+        texts = [f"{100 * value:.0f}" if whole else f"{value:.2f}" for value in (min(values), max(values))]
+        return texts[0] if texts[0] == texts[1] else "–".join(texts)
+
+    lines = ["| sets | decided | L1, EM | L1, average | L1, chosen | within bounds (%) |", "|---|---|---:|---:|---:|---:|"]
+    for name, group in groups.items():
+        regimes: Counter[str] = Counter()
+        for row in group:
+            regimes.update(row["regimes"])
+        decided = ", ".join(regime if len(regimes) == 1 else f"{regime} {n}" for regime, n in regimes.most_common())
+        cells = [spread(group, figure) for figure in ("em", "average", "estimate")] + [spread(group, "within_bounds", whole=True)]
+        lines.append(f"| {name} | {decided} | {' | '.join(cells)} |")
+    made = found["environment"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*Simulated sets: the range over settings, each a mean of {found['seeds']} draws; the regimes count draws. Other sets: n = 1, "
+            f"rows in the order of the file. L1: the summed distance to the true shares. {made['hardware']}, commit {made['commit']}.*",
+        ]
+    )
+
+
 def fuzz_record(name: str) -> Record:
     found: Record = json.loads((ROOT / "results" / "fuzz" / f"{name}.json").read_text(encoding="utf-8"))
     return found
@@ -535,6 +760,14 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fuzz": fuzz_table,
     "fuzz-findings": fuzz_findings,
     "reproduction": reproduction_tables,
+    "beyond-priors": priors_table,
+    "beyond-drift": beyond_drift_table,
+    "beyond-images": beyond_images_table,
+    "beyond-ablation": beyond_ablation_table,
+    "beyond-head": beyond_head,
+    "beyond-cost": beyond_cost,
+    "beyond-origin": beyond_origin,
+    "beyond-tables": lambda: "*Not measured yet.*",
     "toy-cosine": lambda: toy_table(cosine=True),
 }
 

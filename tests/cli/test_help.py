@@ -13,7 +13,7 @@ from ltpll.cleaning.dataset import TableSource
 from ltpll.cleaning.pipeline import TrainingSettings
 from ltpll.cli import app
 from ltpll.data.readers.tables import Reading
-from ltpll.experiments.benchmark import Experiment
+from ltpll.experiments.benchmark import RECIPES, Experiment
 from support.commands import ltpll_here as ltpll
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "sklearn", "scipy", "PIL", "matplotlib", "plotly"}
@@ -77,6 +77,11 @@ def test_help_shows_the_defaults_of_the_library(command, dataclasses, names):
     defaults = {one.name: one.default for cls in dataclasses for one in fields(cls)}
     for name in names.split():
         assert f"[default: {defaults[name]}]" in lines["--" + name.replace("_", "-")]
+
+
+def test_help_lists_every_recipe():
+    shown = lines_of("benchmark")["--recipe"]
+    assert all(name in shown for name in RECIPES)
 
 
 def test_help_shows_the_default_of_a_pair_of_flags():

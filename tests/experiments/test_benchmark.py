@@ -10,7 +10,7 @@ from ltpll.candidates import Candidates
 from ltpll.cli.progress import ProgressBar
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem, experiment_run, train
+from ltpll.experiments.benchmark import RECIPES, Experiment, build_trainer, draw_problem, experiment_run, train, with_recipe
 from ltpll.runs.run import Run
 from support.commands import ltpll
 from support.pictures import coloured_images
@@ -97,6 +97,49 @@ def test_options_reach_the_part_they_name():
     assert trainer.rebalancer.momentum == 0.5
 
 
+# ---- recipes --------------------------------------------------------------------------------------------------------
+
+
+def test_the_recipe_paper_is_the_defaults():
+    assert Experiment.from_recipe("paper", data="cifar10", seed=1) == Experiment("cifar10", seed=1)
+
+
+def test_the_recipe_best_anchors_with_mixup_for_200_epochs():
+    made = Experiment.from_recipe("best", data="cifar10", imbalance=4, seed=1)
+    assert (made.views, made.lr, made.epochs, made.extras, made.rebalancer) == ("flip-crop", 0.03, 200, ("mixup",), "anchor")
+    assert (made.seed, made.batch_size, made.method) == (1, 256, "corr")
+    trainer = build_trainer(made, draw_problem(made, coloured_images()), device="cpu")
+    assert (trainer.rebalancer.bounds, trainer.rebalancer.warmup) == ("point", 0.5)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_makes_an_experiment_that_is_restored_from_its_config(recipe):
+    made = Experiment.from_recipe(recipe, data="cifar10")
+    assert Experiment.from_config(made.config()) == made
+
+
+def test_settings_override_a_recipe_and_options_of_parts_do_so_one_by_one():
+    settings = {"data": "cifar10", "lr": 0.1, "extras": [], "options": {"anchor": {"warmup": 0.3}, "mixup": {"alpha": 2}}}
+    made = Experiment.from_mapping(with_recipe("best", settings))
+    assert (made.lr, made.extras, made.views) == (0.1, (), "flip-crop")
+    assert made.options["anchor"] == {"bounds": "point", "warmup": 0.3}
+    assert made.config()["options"] == {"anchor": {"bounds": "point", "warmup": 0.3}}
+    assert RECIPES["best"]["options"] == {"anchor": {"bounds": "point", "warmup": 0.5}}
+
+
+def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
+    by_recipe = Experiment.from_recipe("best", data="cifar10", rebalancer="records")
+    by_hand = Experiment("cifar10", rebalancer="records", extras=("mixup",), views="flip-crop", epochs=200, lr=0.03)
+    assert experiment_run(tmp_path, by_recipe).key == experiment_run(tmp_path, by_hand).key
+    assert experiment_run(tmp_path, by_recipe).key != experiment_run(tmp_path, Experiment.from_recipe("best", data="cifar10")).key
+
+
+@pytest.mark.parametrize("wrong", [{"options": []}, {"options": {"anchor": 3}}, {"recipe": "best"}, {3: 4}])
+def test_a_wrong_setting_is_refused_under_a_recipe_too(wrong):
+    with pytest.raises(InputError, match="The config"):
+        Experiment.from_mapping(with_recipe("best", {"data": "cifar10", **wrong}))
+
+
 @pytest.mark.parametrize("rebalancer", ["none", "records"])
 def test_a_run_writes_its_record_and_none_includes_the_posthoc_row(tmp_path, rebalancer):
     experiment = Experiment.from_mapping({**SMALL, "rebalancer": rebalancer, "extras": ["mixup"]})
@@ -104,7 +147,7 @@ def test_a_run_writes_its_record_and_none_includes_the_posthoc_row(tmp_path, reb
     train(run, coloured_images(), device="cpu", measure_every=2)
     result = run.result()
     assert result["curves"]["epoch"] == [2, 3]
-    assert result["posthoc"] == (["oracle-la-posthoc"] if rebalancer == "none" else [])
+    assert result["posthoc"] == (["mean-target", "oracle-la-posthoc"] if rebalancer == "none" else [])
     assert result["class_counts"] == [24, 15, 9, 6]
     assert result["engine"] == "eager"
     assert result["views_per_second"] > 0
@@ -133,6 +176,15 @@ def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(ro
     assert "oracle-la-posthoc: balanced accuracy" in first.stdout
     again = call(root, "--method", "proden", "--epochs", "2", "--rebalancer", "none", cwd=tmp_path)
     assert "finished earlier" in again.stdout
+
+
+def test_the_command_line_overrides_the_config_and_the_config_overrides_the_recipe(root, tmp_path):
+    (tmp_path / "config.yaml").write_text("method: proden\nepochs: 4\nextras: []\n")
+    result = call(root, "--recipe", "best", "--config", "config.yaml", "--epochs", "1", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
+    assert (made["method"], made["epochs"], made["extras"]) == ("proden", 1, [])
+    assert (made["views"], made["rebalancer"], made["options"]) == ("flip-crop", "anchor", RECIPES["best"]["options"])
 
 
 def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root, tmp_path):
@@ -172,6 +224,7 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
         (["--method", "prodem"], "Did you mean 'proden'"),
         (["--config", "missing.yaml"], "no config file missing.yaml"),
         (["--views", "wild"], "wild"),
+        (["--recipe", "bset"], "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper."),
         (["--engine", "captured"], "needs a CUDA device"),
     ],
 )

@@ -9,6 +9,7 @@ from ltpll.errors import CheckpointWarning
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.priors import estimate_prior
 from ltpll.rebalancers import REBALANCERS
 from ltpll.runs.recording import record_snapshots, record_training, round_floats
 from ltpll.runs.run import Run
@@ -19,10 +20,10 @@ from ltpll.training.trainer import PartialLabelTrainer
 from support.refusals import refusal
 
 
-def record(run, *, stop_after=None, checkpoint_every=2, **more):
+def record(run, *, stop_after=None, checkpoint_every=2, rebalancer="records", **more):
     x, y = four_squares([10, 20, 40, 80], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=7, batch_size=32, lr=0.1, device="cpu")
+    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS[rebalancer](), epochs=7, batch_size=32, lr=0.1, device="cpu")
 
     def stop(epoch_record):
         if epoch_record["epoch"] == stop_after:
@@ -143,6 +144,25 @@ def test_an_interrupted_run_ends_with_the_records_of_an_undisturbed_one(tmp_path
     for name in ("last", "best", "curves", "note"):
         assert run.result()[name] == whole.result()[name]
     assert torch.equal(again.targets.values, trained.targets.values)
+
+
+def test_the_record_has_the_prior_of_the_sets_if_the_rebalancer_estimates_it_also_after_an_interruption(tmp_path):
+    _, y = four_squares([10, 20, 40, 80], seed=0)
+    expected = estimate_prior(uniform_candidates(y, 4, 0.5, seed=0))
+    settings = {"method": "proden", "rebalancer": "anchor", "seed": 0}
+    whole, cut, without = Run(tmp_path / "whole", settings), Run(tmp_path / "cut", settings), Run(tmp_path / "without", settings)
+    record(whole, rebalancer="anchor")
+    with pytest.raises(KeyboardInterrupt):
+        record(cut, rebalancer="anchor", stop_after=3)
+    record(cut, rebalancer="anchor")
+    record(without)
+    prior = whole.result()["prior"]
+    assert prior == cut.result()["prior"]
+    assert prior["estimate"] == pytest.approx(expected.estimate.tolist(), abs=1e-6)
+    assert prior["upper"] == pytest.approx(expected.upper.tolist(), abs=1e-6)
+    assert prior["regime"] == expected.regime
+    assert "prior" not in without.result()
+    check_record(whole.result())
 
 
 def test_without_checkpoints_an_interrupted_run_starts_anew(tmp_path):

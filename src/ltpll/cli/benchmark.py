@@ -25,6 +25,13 @@ def benchmark(
     ambiguity: opt.Ambiguity = None,
     superclass: opt.Superclass = None,
     data_root: opt.DataRoot = None,
+    recipe: Annotated[
+        str,
+        opt.part_option(
+            help="Defaults of all settings: paper (the RECORDS paper's protocol) or best (anchor, mixup, flip-crop, lr 0.03, 200 epochs). "
+            "A config file and other options override them."
+        ),
+    ] = "paper",
     method: opt.Method = None,
     rebalancer: opt.Rebalancer = None,
     extra: opt.Extra = None,
@@ -53,7 +60,7 @@ def benchmark(
     """Train one benchmark experiment on an image set, by default with the RECORDS paper's protocol. Rerun the command to resume."""
     from ltpll.cli.progress import ProgressBar
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.benchmark import Experiment, experiment_run
+    from ltpll.experiments.benchmark import Experiment, experiment_run, with_recipe
     from ltpll.experiments.benchmark import train as train_run
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
@@ -65,7 +72,7 @@ def benchmark(
     settings |= given(seed=seed, precision=precision)
     with torchrun_processes(device) as (world, own_device):
         settings.setdefault("precision", "bfloat16" if own_device.startswith("cuda") else "float32")
-        experiment = Experiment.from_mapping(settings)
+        experiment = Experiment.from_mapping(with_recipe(recipe, settings))
         steps = f"{chosen_engine(engine, chosen_device(own_device), world)} steps"
         images = load_image_set(experiment.data, data_root)
         run = experiment_run(out, experiment)

@@ -17,7 +17,7 @@ def demo(
     workers: Workers = None,
     fresh: Fresh = False,
 ) -> None:
-    """See the effect in about a minute: long-tailed, ambiguous digits, two methods with and without rebalancing."""
+    """See the effect in about a minute: long-tailed, ambiguous digits, two methods without and with two rebalancers."""
     from ltpll.experiments.studies import digits
     from ltpll.report.study_page import write_page
 
@@ -27,7 +27,7 @@ def demo(
     records = [run.result() for run in runs]
     table = rows(records)
     print_table(table, shots=records[0]["shots"])
-    print_differences(table, "records")
+    print_differences(table, "records", "anchor")
     page = out / "demo.html"
     write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
     console.print()

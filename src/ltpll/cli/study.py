@@ -83,10 +83,10 @@ def print_table(table: Sequence[Row], shots: Record | None = None) -> None:
     console.print("recovery: share of training examples whose most probable target is the true label.")
 
 
-def print_differences(table: Sequence[Row], rebalancer: str) -> None:
-    """Print what the rebalancer gains over the method alone, paired by seed."""
+def print_differences(table: Sequence[Row], *rebalancers: str) -> None:
+    """Print what the rebalancers gain over the method alone, paired by seed."""
     for row in table:
-        gain = difference(row, table) if row.rebalancer == rebalancer and not row.posthoc else None
+        gain = difference(row, table) if row.rebalancer in rebalancers and not row.posthoc else None
         if gain:
             figure, error = gain
             console.print(

@@ -18,6 +18,7 @@ from ltpll.evaluation.during_training import Evaluate
 from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
+from ltpll.registry import unknown_name_error
 from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
 from ltpll.runs.run import Record, Run
@@ -31,6 +32,19 @@ from ltpll.views import ImageViews
 POSTHOC = ("mean-target", "oracle-la-posthoc")
 # Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and two views take 200 MB.
 CHUNK_PIXELS = 2**24
+# Settings that belong together, by name; whatever a recipe does not set has the default of `Experiment`.
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "paper": {},  # the protocol of the RECORDS paper, which the defaults are
+    # What did best on CIFAR-10-LT at high ambiguity; docs/beyond.md measures the parts.
+    "best": {
+        "rebalancer": "anchor",
+        "extras": ("mixup",),
+        "options": {"anchor": {"bounds": "point", "warmup": 0.5}},
+        "views": "flip-crop",
+        "epochs": 200,
+        "lr": 0.03,
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,24 @@ class Experiment:
         return cls(**{**values, **numbers, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
 
     @classmethod
+    def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
+        """Make an experiment of a recipe; other settings override those of the recipe, and options of parts do so one by one.
+
+        Args:
+            recipe: A name in `RECIPES`: "paper" for the paper's protocol, "best" for what did best on CIFAR-10-LT (docs/beyond.md).
+            **settings: Settings by name, as for `from_mapping`.
+
+        Raises:
+            UnknownNameError: If there is no recipe of that name.
+            InputError: If `data` is missing, a name is unknown or a value has the wrong type.
+
+        Example:
+            >>> Experiment.from_recipe("best", data="cifar10", rebalancer="records").lr
+            0.03
+        """
+        return cls.from_mapping(with_recipe(recipe, settings))
+
+    @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
         """Restore an experiment from the config of its run, the inverse of `config`."""
         return cls.from_mapping({key: value for key, value in config.items() if key != "experiment"})
@@ -110,12 +142,24 @@ class Experiment:
             "experiment": "images",
             **asdict(self),
             "extras": list(self.extras),
-            "options": {k: dict(v) for k, v in self.options.items()},
+            "options": {k: dict(v) for k, v in self.used_options().items()},  # others must not make it another run
         }
 
     def used_options(self) -> Mapping[str, Mapping[str, Any]]:
         """The options of this experiment's own parts; a config file may have options for others as well."""
         return {name: options for name, options in self.options.items() if name in (self.method, self.rebalancer, *self.extras)}
+
+
+def with_recipe(recipe: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a recipe, overridden by others; options of parts are overridden one by one."""
+    if recipe not in RECIPES:
+        raise unknown_name_error("recipe", recipe, RECIPES)
+    merged = {**RECIPES[recipe], **settings}
+    defaults, given = RECIPES[recipe].get("options", {}), settings.get("options")
+    if isinstance(given, Mapping):  # anything else is refused when the experiment is made
+        both = {part: {**defaults[part], **own} for part, own in given.items() if part in defaults and isinstance(own, Mapping)}
+        merged["options"] = {**defaults, **given, **both}
+    return merged
 
 
 @dataclass(frozen=True)

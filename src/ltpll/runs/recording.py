@@ -33,7 +33,7 @@ def record_training(
     callbacks: Sequence[Callback] = (),
     **facts: Any,
 ) -> None:
-    """Train in a run folder and write the run's result.
+    """Train in a run folder and write the run's result, with the prior of the candidate sets if the rebalancer has estimated it.
 
     Args:
         run: The run.
@@ -62,6 +62,9 @@ def record_training(
     others = [*evaluate.posthoc, *trainer.method.variants]
     rows = ["test", *others]
     before_done()
+    prior = getattr(trainer.rebalancer, "prior_", None)  # of rebalancers that read it off the candidate sets
+    if prior is not None:
+        facts["prior"] = round_floats(prior.record())
     run.finish(
         {
             **training_conditions(run, trainer),

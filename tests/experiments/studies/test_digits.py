@@ -11,6 +11,8 @@ from ltpll.runs.summary import rows
 from support.commands import ltpll
 from support.interrupted_runs import shortened
 
+ADDED = ("", " + mean-target", " + oracle-la-posthoc", " + records", " + records + mean-target", " + anchor")
+
 
 def trained(configs, root):
     """The runs with PRODEN among these."""
@@ -29,8 +31,8 @@ def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of
     trained(shortened(digits.configs, 2)(1), tmp_path / "ltpll-runs" / "digits")
     result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path, called=("short_study", 2))
     assert result.returncode == 0, result.stderr
-    assert "2 of 4 runs were finished earlier" in result.stdout
-    for row in ("proden", "proden + oracle-la-posthoc", "proden + records", "corr", "corr + oracle-la-posthoc", "corr + records"):
+    assert "3 of 6 runs were finished earlier" in result.stdout
+    for row in (f"{method}{added}" for method in ("proden", "corr") for added in ADDED):
         assert re.search(rf"^\s*{re.escape(row)}\s+\d+\.\d", result.stdout, re.M), result.stdout
     last = result.stdout.strip().splitlines()[-1]
     page = Path(last.removeprefix("Report: "))
@@ -38,9 +40,9 @@ def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of
     assert "<html" in page.read_text()[:500]
 
 
-def test_the_study_combines_two_methods_with_two_rebalancers_for_every_seed():
+def test_the_study_combines_two_methods_with_three_rebalancers_for_every_seed():
     cells = [(config["method"], config["rebalancer"], config["seed"]) for config in digits.configs(3)]
-    assert len(set(cells)) == len(cells) == 2 * 2 * 3
+    assert len(set(cells)) == len(cells) == 2 * 3 * 3
 
 
 def test_class_sizes_decrease_by_the_imbalance(records):
@@ -51,17 +53,32 @@ def test_class_sizes_decrease_by_the_imbalance(records):
 
 
 def test_records_recovers_more_labels_than_no_rebalancing_and_lifts_the_rarer_classes(records):
-    table = {row.posthoc or row.rebalancer: row for row in rows(records)}
-    assert set(table) == {"none", "oracle-la-posthoc", "records"}
-    assert table["records"].target_recovery.mean > table["none"].target_recovery.mean
-    assert table["records"].last("medium").mean > table["none"].last("medium").mean
-    assert table["records"].last("balanced_accuracy").mean > table["none"].last("balanced_accuracy").mean
+    table = {row.label.removeprefix("proden"): row for row in rows(records)}
+    assert set(table) == set(ADDED)
+    plain, rebalanced = table[""], table[" + records"]
+    assert rebalanced.target_recovery.mean > plain.target_recovery.mean
+    assert rebalanced.last("medium").mean > plain.last("medium").mean
+    assert rebalanced.last("balanced_accuracy").mean > plain.last("balanced_accuracy").mean
+
+
+def test_the_anchor_has_its_options_and_is_more_accurate_than_no_rebalancing(records):
+    plain, _, anchored = records
+    assert anchored["config"]["options"] == digits.OPTIONS
+    assert anchored["config"]["rebalancer"] == "anchor"
+    assert anchored["last"]["test"]["balanced_accuracy"] > plain["last"]["test"]["balanced_accuracy"]
+
+
+def test_only_the_anchors_record_has_the_prior_of_the_sets_and_all_rows_are_compared_in_one_setting(records):
+    assert ["prior" in record for record in records] == [False, False, True]
+    lower, upper = (np.asarray(records[2]["prior"][name]) for name in ("lower", "upper"))
+    assert np.all(lower <= upper)
+    assert len({row.setting for row in rows(records)}) == 1
 
 
 def test_subset_candidates_and_training_have_separate_seeds(tmp_path):
     records = [run.result() for run in trained(shortened(digits.configs, 1)(2), tmp_path)]
     seeds = [seed for record in records for seed in record["seeds"].values()]
-    assert len(set(seeds)) == 6  # three for each of the two seeds, shared by both rebalancers
+    assert len(set(seeds)) == 6  # three for each of the two seeds, shared by all rebalancers
     assert records[0]["seeds"] == records[1]["seeds"]
 
 
