@@ -124,7 +124,7 @@ def test_settings_override_a_recipe_and_options_of_parts_do_so_one_by_one():
     assert (made.lr, made.extras, made.views) == (0.1, (), "flip-crop")
     assert made.options["anchor"] == {"bounds": "point", "warmup": 0.3}
     assert made.config()["options"] == {"anchor": {"bounds": "point", "warmup": 0.3}}
-    assert RECIPES["best"]["options"] == {"anchor": {"bounds": "point", "warmup": 0.5}}
+    assert RECIPES["best"]["options"] == {"anchor": {"bounds": "point", "warmup": 0.5, "lift": "records"}}
 
 
 def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):

@@ -75,7 +75,7 @@ def test_the_shares_of_the_targets_end_between_the_bounds(bounds, lift):
 
 
 def test_targets_are_lifted_by_records_and_predictions_corrected_by_the_mean_target():
-    anchor, head, training = started(Anchor(momentum=0.5))
+    anchor, head, training = started(Anchor(momentum=0.5, lift="records"))
     records = RECORDS(momentum=0.5)
     records.attach(Classifier(torch.nn.Identity(), head))
     outputs = Outputs((torch.randn(N, C),), (torch.randn(N, 3),))

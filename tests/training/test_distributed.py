@@ -34,6 +34,8 @@ CASES = {
     2: [
         *({"method": name, "rebalancer": "none" if METHODS[name].why_no_rebalancer else "records"} for name in sorted(METHODS)),
         {"method": "lw", "rebalancer": "epoch-records", "epochs": 3},
+        {"method": "corr", "rebalancer": "anchor", "epochs": 3},
+        {"method": "lw", "rebalancer": "auto", "epochs": 3},
         {"method": "proden", "rebalancer": "records", **SYNCHRONISED},
         {"method": "pico", "rebalancer": "records", **SYNCHRONISED},
         {"method": "solar", "rebalancer": "none", **SYNCHRONISED},

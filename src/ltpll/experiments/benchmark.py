@@ -39,7 +39,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     "best": {
         "rebalancer": "anchor",
         "extras": ("mixup",),
-        "options": {"anchor": {"bounds": "point", "warmup": 0.5}},
+        "options": {"anchor": {"bounds": "point", "warmup": 0.5, "lift": "records"}},
         "views": "flip-crop",
         "epochs": 200,
         "lr": 0.03,

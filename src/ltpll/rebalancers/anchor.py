@@ -1,4 +1,4 @@
-"""Anchor (ours): RECORDS lifts the rare classes, and bounds that the candidate sets imply hold the class shares of the targets."""
+"""Anchor (ours): RECORDS lifts the rare classes, and then the class shares of the targets are held where the candidate sets put them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ MOST = 1.0  # the largest distance that counts
 
 
 class Anchor(RECORDS):
-    """Targets whose class shares stay between bounds that the candidate sets imply, while RECORDS lifts the rare classes.
+    """Targets whose class shares stay between bounds that the candidate sets imply, after RECORDS has lifted the rare classes.
 
     A network that fits debiased targets absorbs the class prior again, so RECORDS alone keeps pushing the targets towards equal class
     shares, and unlearns the frequent classes. The candidate sets themselves say how frequent the classes can be: `ltpll.estimate_prior`
-    reads lower ≤ π ≤ upper off them before training. Targets are refined with z − log π̂ + b, where π̂ is RECORDS' prior, and after each
-    epoch b ← b + ½ clip(log clamp(m, lower, upper) − log m, −1, 1), centred, where m is the mean target. Predictions subtract log m.
+    reads lower ≤ π ≤ upper off them before training. Targets are refined with z − log π̂ + b, where π̂ is RECORDS' prior. After each epoch
+    with the mean target m, b ← b + ½ clip(log clamp(m, lower, upper) − log m, −1, 1), centred; b is halved where m is between the bounds.
+    Predictions for balanced classes subtract log m.
 
     Args:
         prior: "auto" chooses by how the sets arose; "sets" is their likelihood, for wrong labels that join independently; "average" is the
-            mean of uniform targets, for sets that rows of a picture or scene share; or the known share of each class.
-        bounds: "interval" lets shares move between the bounds, "point" holds them at the estimate.
+            mean of uniform targets, for sets that rows of a picture or scene share; or the known share of each class, or bounds of it (see
+            `ltpll.priors.known_prior`).
+        bounds: "interval" lets shares move between the bounds; "point" holds them at the centre of the estimate.
         width: The width of the interval in standard deviations, to both sides.
         warmup: The share of the epochs before the bounds hold.
-        lift: "records" subtracts RECORDS' prior when targets are refined, "none" leaves the targets to the bounds.
+        lift: When RECORDS' prior is subtracted: "warm-up" only before the bounds hold, "records" always, "none" never.
         momentum: RECORDS' momentum.
 
     Example:
-        >>> PartialLabelClassifier(rebalancer=Anchor(prior="average", lift="none"))
+        >>> PartialLabelClassifier(rebalancer=Anchor(prior="average", bounds="point"))
     """
 
     name = "anchor"
@@ -56,7 +58,7 @@ class Anchor(RECORDS):
         bounds: str = "interval",
         width: float = 2.0,
         warmup: float = 0.1,
-        lift: str = "records",
+        lift: str = "warm-up",
         momentum: float = 0.9,
     ) -> None:
         super().__init__(momentum)

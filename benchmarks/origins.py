@@ -1,0 +1,128 @@
+"""Measures rebalancers on real features whose candidate sets have many origins: those that "auto" tells apart, and those it cannot.
+
+    python benchmarks/origins.py PACK --out results/origins
+
+The features are those of scikit-learn's digits (made long-tailed) and of the tables of PACK (see benchmarks/tabular.py); the sets are
+simulated, or the table's own. Each draw has a record with the figures of every rebalancer on held-out rows, and with the scores by
+which "auto" decided where the sets left it undecided; existing records are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from ltpll.candidates import Candidates
+from ltpll.comparison import can_compare
+from ltpll.data.synthetic import crowd_candidates, long_tail_subset, neighbour_candidates, top_k_candidates, uniform_candidates
+from ltpll.errors import InputWarning
+from ltpll.estimator import PartialLabelClassifier
+from ltpll.rebalancers import Auto
+from ltpll.runs.environment import environment
+
+REBALANCERS = {"mean-target": "mean-target", "records": "records", "average": Auto(prior="average"), "auto": "auto"}
+ORIGINS = {
+    "digits": ("independent 0.1", "independent 0.3", "independent 0.5", "independent 0.7", "crowd", "top 3"),
+    "lost": ("independent 0.1", "independent 0.3", "crowd", "neighbours", "own", "own, shuffled"),
+    "msrcv2": ("independent 0.1", "independent 0.3", "crowd", "neighbours", "own", "own, shuffled"),
+    "birdsong": ("independent 0.1", "independent 0.3", "independent 0.5", "crowd", "top 3", "own", "own, shuffled"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pack", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    draws = [(data, origin, seed) for seed in range(options.seeds) for data, origins in ORIGINS.items() for origin in origins]
+    missing = {draw: path for draw in draws if not (path := options.out / f"{'-'.join(map(str, draw)).replace(' ', '_')}.json").exists()}
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(measure, options.pack, *draw): draw for draw in missing}
+        for done in as_completed(waiting):
+            record = done.result()
+            missing[waiting[done]].write_text(json.dumps(record, indent=1) + "\n")
+            balanced = {name: f"{figures['balanced_accuracy']:.3f}" for name, figures in record["figures"].items()}
+            print(*waiting[done], record["regime"], record["scores"], balanced, flush=True)
+
+
+def measure(pack: Path, data: str, origin: str, seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", InputWarning)  # about classes that no training row has
+    started = time.perf_counter()
+    x, y, sets, x_test, y_test = problem(pack, data, origin, seed)
+    figures, scores = {}, None
+    for name, rebalancer in REBALANCERS.items():
+        model = PartialLabelClassifier(rebalancer=rebalancer, random_state=seed, device="cpu", threads=1)
+        trainer, inputs, candidates = model.begin(x, sets)
+        undecided = name == "auto" and can_compare(trainer.rebalancer, inputs, candidates)
+        model.fit(x, sets)
+        predicted = {goal: model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")}
+        right = predicted["balanced"] == y_test
+        figures[name] = {
+            "accuracy": float((predicted["accuracy"] == y_test).mean()),
+            "balanced_accuracy": float(np.mean([right[y_test == label].mean() for label in np.unique(y_test)])),
+            "recovery": float((model.transduce().labels == y).mean()),
+        }
+        if name == "auto":
+            auto: Any = model._predictor.rebalancer
+            regime, choice = auto.prior_.regime, model.choice_
+            scores = dict(auto.scores) if undecided else None
+    rounded = {name: {key: round(value, 5) for key, value in row.items()} for name, row in figures.items()}
+    return {
+        "data": data,
+        "origin": origin,
+        "seed": seed,
+        "n": len(x),
+        "classes": sets.n_classes,
+        "singletons": float((sets.sizes == 1).double().mean()),
+        "regime": regime,
+        "choice": choice,
+        "scores": scores,
+        "figures": rounded,
+        "seconds": round(time.perf_counter() - started, 1),
+        "environment": environment("cpu"),
+    }
+
+
+def problem(pack: Path, data: str, origin: str, seed: int) -> tuple[Any, Any, Candidates, Any, Any]:
+    """Training features, labels and candidate sets, test features and labels."""
+    if data == "digits":
+        x, y = load_digits(return_X_y=True)
+        pool, test = train_test_split(np.arange(len(y)), test_size=500, stratify=y, random_state=seed)
+        train, n_classes, own = pool[long_tail_subset(y[pool], 20, seed=seed, largest=120)], 10, None
+    else:
+        with np.load(pack) as tables:
+            x, y, n_classes = tables[f"{data}_X"], tables[f"{data}_y"].astype(np.int64), int(tables[f"{data}_C"])
+            own = np.unpackbits(tables[f"{data}_S"], axis=1)[:, :n_classes]
+        train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed)
+        train = train if origin == "own, shuffled" else np.sort(train)  # otherwise in the order of the file
+    x, labels = x.astype(np.float32), y[train]
+    if origin.startswith("own"):
+        sets = Candidates.from_matrix(torch.from_numpy(own[train]))  # type: ignore[index]
+    elif origin.startswith("independent"):
+        sets = uniform_candidates(labels, n_classes, float(origin.split()[1]), seed=seed)
+    elif origin == "crowd":
+        sets = crowd_candidates(labels, n_classes, seed=seed)
+    elif origin == "neighbours":
+        sets = neighbour_candidates(labels, n_classes, seed=seed, reach=1)
+    else:
+        sets = top_k_candidates(labels, n_classes, 3, seed=seed)
+    return x[train], labels, sets, x[test], y[test]
+
+
+if __name__ == "__main__":
+    main()
