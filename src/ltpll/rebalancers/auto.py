@@ -89,7 +89,8 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str,
         better = AVERAGE if scores[AVERAGE] > scores[PLAIN] else PLAIN
         figures = f"an expected balanced accuracy of {scores[AVERAGE]:.1%} on held-out rows, and plain training one of {scores[PLAIN]:.1%}"
         if better == AVERAGE:
-            return Choice(centre, f"Class shares are held at the average of the sets, because that gave {figures}.")
+            # Not the estimate, which lies between the average and EM where the regime is unclear.
+            return Choice((prior.average, prior.average), f"Class shares are held at the average of the sets, because that gave {figures}.")
         return Choice(None, f"Targets are not rebalanced: holding class shares at the average of the sets gave {figures}.")
     if prior.regime == "unclear":
         return Choice(None, f"Targets are not rebalanced, because it is unclear how the sets arose: {prior.because}.")

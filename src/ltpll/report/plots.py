@@ -130,62 +130,6 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
     return [plot for plot in filled if plot.series]
 
 
-def prior_figure(
-    record: Record, *, model: Sequence[float] | None = None, truth: Sequence[float] | None = None, most: int = 40
-) -> dict[str, Any]:
-    """Draw an estimated class prior: for each class its bounds as a horizontal line and its estimate as a point.
-
-    Args:
-        record: What `PriorEstimate.record` returns.
-        model: The share of each class according to a trained model, such as its mean target.
-        truth: The true share of each class.
-        most: The number of classes to show, the largest first.
-
-    Returns:
-        A plotly figure as a dictionary with `data` and `layout`, for `Plotly.newPlot` or `plotly.graph_objects.Figure`.
-    """
-    order = sorted(range(len(record["classes"])), key=lambda c: -record["estimate"][c])[:most]
-    labels = _unique([_plain(_short(str(record["classes"][c]))) for c in order])
-
-    def percent(values: Sequence[float]) -> list[float]:
-        return [round(100 * float(values[c]), 5) for c in order]
-
-    def points(name: str, values: list[float], colour: str, symbol: str, size: int) -> dict[str, Any]:
-        marker = {"color": colour, "symbol": symbol, "size": size, "line": {"color": colour, "width": 2}}
-        return {"type": "scatter", "mode": "markers", "name": name, "x": values, "y": labels, "marker": marker}
-
-    estimate, lower, upper = (percent(record[name]) for name in ("estimate", "lower", "upper"))
-    interval = points(f"from the sets ({record['regime']})", estimate, BLUE, "circle", 8)
-    interval["error_x"] = {
-        "type": "data",
-        "symmetric": False,
-        "array": [round(high - middle, 5) for high, middle in zip(upper, estimate, strict=True)],
-        "arrayminus": [round(middle - low, 5) for low, middle in zip(lower, estimate, strict=True)],
-        "color": BLUE,
-        "thickness": 2.5,
-        "width": 5,
-    }
-    interval["customdata"] = [list(bounds) for bounds in zip(lower, upper, strict=True)]
-    interval["hovertemplate"] = "%{x:.2f} % (%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra>%{y}</extra>"
-    data = [interval]
-    if model is not None:
-        data.append(points("model", percent(model), ORANGE, "diamond-open", 8))
-    if truth is not None:
-        data.append(points("true share", percent(truth), GREY, "x-thin", 8))
-    axis = {"gridcolor": "rgba(133,139,145,0.25)", "zeroline": False, "automargin": True, "tickfont": {"color": GREY}}
-    layout = {
-        "height": 110 + 22 * len(order),
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": GREY},
-        "margin": {"l": 8, "r": 12, "t": 8, "b": 40},
-        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
-        "xaxis": {**axis, "title": {"text": "share of the class (%)"}, "rangemode": "tozero"},
-        "yaxis": {**axis, "type": "category", "autorange": "reversed", "showgrid": False},
-    }
-    return {"data": data, "layout": layout}
-
-
 def _plain(text: str) -> str:
     """Escape text, since plotly interprets names and ticks as markup."""
     return html.escape(text, quote=False)  # plotly does not know &quot;
