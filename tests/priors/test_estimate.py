@@ -240,3 +240,23 @@ def test_many_sparse_sets_take_seconds():
     start = time.perf_counter()
     assert estimate_prior(candidates).regime == "independent"
     assert time.perf_counter() - start < 20
+
+
+def test_classes_that_are_nowhere_candidates_do_not_speak_against_independence():
+    labels = np.repeat(np.arange(5), [200, 100, 50, 25, 12])
+    sets = uniform_candidates(labels, 5, 0.4, seed=0)
+    wider = Candidates.from_sets([sets.row(i) for i in range(len(labels))], n_classes=9)
+    assert estimate_prior(wider).regime == estimate_prior(sets).regime == "independent"
+
+
+def test_the_centre_is_the_mean_of_a_normal_distribution_that_is_cut_off_at_zero():
+    found = estimate_prior(uniform_candidates(np.repeat(np.arange(5), [200, 100, 50, 5, 1]), 5, 0.6, seed=3))
+    rng = np.random.default_rng(0)
+    means = []
+    for estimate, deviation in zip(found.estimate, found.deviation, strict=True):
+        drawn = rng.normal(estimate, deviation, 400_000)
+        means.append(drawn[(drawn > 0) & (drawn < 1)].mean())
+    np.testing.assert_allclose(found.centre, np.asarray(means) / sum(means), atol=2e-3)
+    assert (found.centre > 0).all()
+    known = estimate_prior(Candidates.from_sets([[0], [0], [1]]))
+    np.testing.assert_array_equal(known.centre, known.estimate)
