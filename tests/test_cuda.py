@@ -10,7 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
+from ltpll import PartialLabelClassifier
 from ltpll.candidates import Candidates
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
@@ -432,3 +434,18 @@ def test_targets_are_read_and_written_as_on_the_cpu(sets):
             targets[index.to(targets.values.device)] = rows.to(targets.values.device)
         assert torch.equal(cuda[index.cuda()].cpu(), cpu[index])
         assert cuda.labels().tolist() == cpu.labels().tolist()
+
+
+@pytest.mark.parametrize("kind", ["features", "floats", "bytes"])
+def test_a_classifier_on_a_gpu_learns_like_one_on_a_cpu(kind):
+    """The defaults: steps and views are replayed CUDA graphs."""
+    x, y = four_squares([50, 100, 200, 400], seed=0)
+    candidates = uniform_candidates(y, 4, 0.3, seed=0)
+    if kind != "features":
+        digits = load_digits()
+        kept = digits.target < 4
+        x, y = np.kron(digits.images[kept], np.ones((2, 2)))[:, None], digits.target[kept]
+        x, candidates = x.astype(np.float32) if kind == "floats" else (15 * x).astype(np.uint8), uniform_candidates(y, 4, 0.3, seed=0)
+    scores = [PartialLabelClassifier(epochs=10, device=device).fit(x, candidates).score(x, y) for device in ("cpu", "cuda")]
+    assert min(scores) > 0.85
+    assert scores[1] == pytest.approx(scores[0], abs=0.08)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ class FeatureViews:
     std: Tensor
     noise: tuple[float, float] = (0.0, 0.2)
     dropout: float = 0.2
+    _on_devices: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, x: Tensor) -> FeatureViews:
@@ -54,7 +56,11 @@ class FeatureViews:
 
     def plain(self, x: Tensor) -> Tensor:
         """The batch without augmentation, standardised; predictions use it."""
-        return (x.float() - self.mean.to(x.device)) / self.std.to(x.device)
+        if x.device not in self._on_devices:
+            # Kept, because a copy from the CPU cannot be part of a CUDA graph.
+            self._on_devices[x.device] = (self.mean.to(x.device), self.std.to(x.device))
+        mean, std = self._on_devices[x.device]
+        return (x.float() - mean) / std
 
     def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind, as `Views.draw` does."""
@@ -69,3 +75,9 @@ class FeatureViews:
                 view = view * (torch.rand(plain.shape, generator=generator, device=x.device) >= self.dropout)
             views.append(view if places is None else view[places])
         return tuple(views)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FeatureViews:
+        return replace(self, _on_devices={})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FeatureViews, (self.mean.cpu(), self.std.cpu(), self.noise, self.dropout)
