@@ -23,7 +23,7 @@ def quick(**options):
 
 
 def test_scores_are_those_of_out_of_fold_predictions():
-    scores = held_out_scores(quick(options={"auto": {"warmup": 0.5}}), X, UNCLEAR)
+    scores = held_out_scores(quick(), Auto(warmup=0.5), X, UNCLEAR)
     ways = {"plain": MeanTarget(), "average": Anchor("average", "point", warmup=0.5, lift="warm-up")}
     assert scores.keys() == ways.keys()
     for way, rebalancer in ways.items():
@@ -48,7 +48,7 @@ def test_rows_of_a_group_are_held_out_together():
         def on_train_begin(self, trainer):
             seen.append(set(trainer.candidates.groups.tolist()))
 
-    held_out_scores(quick(), X, UNCLEAR.with_groups(groups), lambda name, epochs, later: [Rows()])
+    held_out_scores(quick(), Auto(), X, UNCLEAR.with_groups(groups), lambda name, epochs, later: [Rows()])
     assert len(seen) == 6
     for trained_on in seen:
         assert len(trained_on) == 16  # of 24 groups
@@ -58,7 +58,7 @@ def test_every_training_is_announced_with_the_epochs_that_follow():
     announced = []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        held_out_scores(quick(), X, UNCLEAR, lambda *args: announced.append(args) or [])
+        held_out_scores(quick(), Auto(), X, UNCLEAR, lambda *args: announced.append(args) or [])
     assert announced == [(f"comparison {k + 1} of 6", 2, 2 * (5 - k)) for k in range(6)]
 
 
@@ -67,5 +67,6 @@ def test_it_is_made_only_for_tables_whose_sets_leave_auto_undecided():
     assert not can_compare(RECORDS(), X, UNCLEAR)
     assert not can_compare(Auto(prior="average"), X, UNCLEAR)
     assert not can_compare(Auto(), X[:, :, None, None], UNCLEAR)  # images
+    assert not can_compare(Auto(), X, UNCLEAR.with_groups(np.arange(len(X)) % 2))  # three folds need three groups
     assert not can_compare(Auto(), X[:40], UNCLEAR.select(np.arange(40)))
     assert not can_compare(Auto(), X, uniform_candidates(LABELS, 8, 0.3, seed=0))

@@ -29,11 +29,12 @@ def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeG
     """Whether "auto" cannot decide by the sets, and a comparison on held-out rows is affordable: for tables, not for images."""
     n = len(candidates)
     affordable = x.ndim == 2 and n >= FEWEST_ROWS and n * candidates.n_classes <= MOST_PROBABILITIES
+    affordable = affordable and (candidates.groups is None or len(candidates.groups.unique()) >= FOLDS)
     return isinstance(rebalancer, Auto) and affordable and rebalancer.is_undecided(candidates)
 
 
 def held_out_scores(
-    classifier: Any, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda name, epochs, later: ()
+    classifier: Any, rebalancer: Auto, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda name, epochs, later: ()
 ) -> dict[str, float]:
     """Score plain training and class shares held at the average of the sets, by cross-validation.
 
@@ -41,7 +42,8 @@ def held_out_scores(
     tells co-occurrence from other origins of the sets (docs/beyond.md).
 
     Args:
-        classifier: A classifier with the rebalancer "auto".
+        classifier: A classifier with the rebalancer "auto"; its other settings are used.
+        rebalancer: That rebalancer.
         x: The features, (rows, features).
         candidates: The candidate sets.
         callbacks_of: Callbacks of each training.
@@ -49,18 +51,17 @@ def held_out_scores(
     Returns:
         The score of "plain" and of "average".
     """
-    warmup = getattr(classifier.rebalancer, "warmup", None) or (classifier.options or {}).get("auto", {}).get("warmup", Auto().warmup)
-    ways = {PLAIN: MeanTarget(), AVERAGE: Anchor("average", "point", warmup=warmup, lift="warm-up")}
+    ways: dict[str, Rebalancer] = {PLAIN: MeanTarget(), AVERAGE: Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")}
     options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
     groups = None if candidates.groups is None else candidates.groups.cpu().numpy()
     splitter = KFold(FOLDS, shuffle=True, random_state=0) if groups is None else GroupKFold(FOLDS, shuffle=True, random_state=0)
     splits = list(splitter.split(np.empty(len(candidates)), groups=groups))
     left = len(ways) * len(splits)
     scores = {}
-    for way, rebalancer in ways.items():
+    for way, instead in ways.items():
         probabilities = np.empty((len(candidates), candidates.n_classes), dtype=np.float32)
         for others, rows in splits:
-            one = clone(classifier).set_params(rebalancer=rebalancer, options=options, goal="balanced", on_epoch=None)
+            one = clone(classifier).set_params(rebalancer=instead, options=options, goal="balanced", on_epoch=None)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
                 trainer, inputs, sets = one.begin(x[others], candidates.select(others))

@@ -216,7 +216,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError(f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out.")
         trainer, x, candidates = self.begin(X, y, groups)
         if can_compare(trainer.rebalancer, x, candidates):
-            trainer.rebalancer.scores = held_out_scores(self, x.numpy(), candidates)
+            trainer.rebalancer.scores = held_out_scores(self, trainer.rebalancer, x.numpy(), candidates)
         return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
 
     def begin(self, X: Any, y: Any, groups: Any = None) -> Fitting:

@@ -280,7 +280,9 @@ def _scores(
     if not can_compare(trainer.rebalancer, x, candidates):
         return None
     stored = trainer.world.agreed(_stored_scores(run.folder / COMPARISON))
-    return stored or held_out_scores(classifier, x, candidates, lambda name, epochs, later: [progress_of(name, epochs, later)])
+    return stored or held_out_scores(
+        classifier, trainer.rebalancer, x, candidates, lambda name, epochs, later: [progress_of(name, epochs, later)]
+    )
 
 
 def _stored_scores(path: Path) -> dict[str, float] | None:
