@@ -64,16 +64,16 @@ def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
     with np.load(path) as pack:
         x, y = pack[f"{name}_X"].astype(np.float32), pack[f"{name}_y"].astype(np.int64)
         sets = np.unpackbits(pack[f"{name}_S"], axis=1)[:, : int(pack[f"{name}_C"])]
-    names = ("accuracy", "balanced_accuracy", "accuracy_for_balanced", "balanced_accuracy_for_accuracy", "recovery")
-    figures: dict[str, list[float]] = {name: [] for name in names}
+    known = ("accuracy", "balanced_accuracy", "accuracy_for_balanced", "balanced_accuracy_for_accuracy", "recovery")
+    figures: dict[str, list[float]] = {figure: [] for figure in known}
     choices: list[str] = []
     started = time.perf_counter()
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(x):
         predicted, balanced, identified, choice = fit_and_predict(row, x[train], sets[train], x[test])
         figures["accuracy"].append(float((predicted == y[test]).mean()))
         # Averaged over the classes of the test rows; scikit-learn would warn about predicted classes that are not among them.
-        for name, labels in (("balanced_accuracy", balanced), ("balanced_accuracy_for_accuracy", predicted)):
-            figures[name].append(float(np.mean([(labels[y[test] == k] == k).mean() for k in np.unique(y[test])])))
+        for figure, labels in (("balanced_accuracy", balanced), ("balanced_accuracy_for_accuracy", predicted)):
+            figures[figure].append(float(np.mean([(labels[y[test] == k] == k).mean() for k in np.unique(y[test])])))
         figures["accuracy_for_balanced"].append(float((balanced == y[test]).mean()))
         figures["recovery"].append(float((identified == y[train]).mean()))
         choices.append(choice)
