@@ -63,7 +63,7 @@ def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_of_
 @pytest.mark.parametrize(("average", "held"), [(0.7, True), (0.5, False)])
 def test_where_the_sets_leave_it_open_the_better_score_on_held_out_rows_decides(average, held):
     auto = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0), scores={"plain": 0.6, "average": average})
-    assert f"expected balanced accuracy of {average:.1%} on held-out rows, and plain training one of 60.0%" in auto.because
+    assert f"expected accuracy of {average:.1%} on held-out rows, and plain training one of 60.0%" in auto.because
     if held:
         average = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0), Auto(prior="average"))
         np.testing.assert_allclose(auto.lower.numpy(), average.prior_.estimate, rtol=1e-5)

@@ -47,7 +47,7 @@ class Auto(Anchor):
 
     name = "auto"
     scores: Mapping[str, float] | None = None
-    """How well plain training and shares held at the average predict held-out rows; `ltpll.comparison` measures it for tables."""
+    """How well plain training and shares held at the average predict held-out rows, for both goals; see `ltpll.comparison`."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup, lift="warm-up")
@@ -87,7 +87,7 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str,
         return Choice(None, "Every row has a single label, so targets need no rebalancing.")
     if prior.regime == "unclear" and scores is not None:
         better = AVERAGE if scores[AVERAGE] > scores[PLAIN] else PLAIN
-        figures = f"an expected balanced accuracy of {scores[AVERAGE]:.1%} on held-out rows, and plain training one of {scores[PLAIN]:.1%}"
+        figures = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows, and plain training one of {scores[PLAIN]:.1%}"
         if better == AVERAGE:
             # Not the estimate, which lies between the average and EM where the regime is unclear.
             return Choice((prior.average, prior.average), f"Class shares are held at the average of the sets, because that gave {figures}.")
