@@ -323,9 +323,9 @@ def score_sentence(records: list[Record]) -> str:
         return sum((score > 0) == (true > 0) for score, true in chosen)
 
     return (
-        f"In {len(pairs)} draws the sets left `auto` undecided. Its score preferred the way that did better on other rows (mean of accuracy "
-        f"and balanced accuracy) in {right(pairs)} of them, and in {right(clear)} of the {len(clear)} in which both differed by at least 2 "
-        "points."
+        f"In {len(pairs)} draws the sets left `auto` undecided. Its score preferred the way that did better on other rows (mean of "
+        f"accuracy and balanced accuracy) in {right(pairs)} of them, and in {right(clear)} of the {len(clear)} in which both differed "
+        "by at least 2 points."
     )
 
 

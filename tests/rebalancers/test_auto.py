@@ -8,6 +8,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.synthetic import grouped_candidates, neighbour_candidates, uniform_candidates
 from ltpll.models import Classifier
 from ltpll.rebalancers import Auto
+from ltpll.rebalancers.auto import PRECISE
 from ltpll.targets import initial_targets
 from support.problems import BetweenEpochs
 
@@ -38,11 +39,11 @@ def test_grouped_sets_are_held_at_their_average():
 
 def test_independent_sets_are_held_exactly_if_the_estimate_is_precise_and_between_bounds_otherwise():
     precise = started(uniform_candidates(np.repeat(LONG_TAIL, 10), 5, 0.5, seed=0))
-    assert precise.prior_.expected_error < 0.1
+    assert precise.prior_.expected_error < PRECISE
     assert precise.because.startswith("Class shares are held at the most likely ones, because")
     np.testing.assert_array_equal(precise.lower.numpy(), precise.upper.numpy())
     vague = started(uniform_candidates(LONG_TAIL[::4], 5, 0.6, seed=0))
-    assert vague.prior_.expected_error > 0.1
+    assert vague.prior_.expected_error > PRECISE
     assert vague.because.startswith("Class shares are held between bounds around the most likely ones, because")
     assert (vague.lower < vague.upper).any()
     assert vague.lift == "warm-up"
