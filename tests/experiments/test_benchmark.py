@@ -122,8 +122,8 @@ def test_settings_override_a_recipe_and_options_of_parts_do_so_one_by_one():
     settings = {"data": "cifar10", "lr": 0.1, "extras": [], "options": {"anchor": {"warmup": 0.3}, "mixup": {"alpha": 2}}}
     made = Experiment.from_mapping(with_recipe("best", settings))
     assert (made.lr, made.extras, made.views) == (0.1, (), "flip-crop")
-    assert made.options["anchor"] == {"bounds": "point", "warmup": 0.3}
-    assert made.config()["options"] == {"anchor": {"bounds": "point", "warmup": 0.3}}
+    assert made.options["anchor"] == {"bounds": "point", "warmup": 0.3, "lift": "records"}
+    assert made.config()["options"] == {"anchor": {"bounds": "point", "warmup": 0.3, "lift": "records"}}
     assert RECIPES["best"]["options"] == {"anchor": {"bounds": "point", "warmup": 0.5, "lift": "records"}}
 
 

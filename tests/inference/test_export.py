@@ -14,12 +14,20 @@ from support.refusals import refusal
 def fitted(method="proden", rebalancer="records", **options):
     x, y = four_squares([20, 40, 60, 80], seed=0)
     x = x * [3, 0.1] + [5, 0]
-    classifier = PartialLabelClassifier(method, rebalancer, epochs=3, device="cpu", **options)
+    classifier = PartialLabelClassifier(method, rebalancer, epochs=3, device="cpu", **{"goal": "balanced", **options})
     return classifier.fit(x, uniform_candidates(y, 4, 0.3, seed=0)), x.astype(np.float32)
 
 
 def answers(path, x):
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(["logits"], {"x": x})[0]
+
+
+@pytest.mark.parametrize("goal", ["accuracy", "balanced"])
+@pytest.mark.parametrize("extras", [[], ["balanced-head"]])
+def test_the_network_that_is_exported_predicts_for_the_goal(goal, extras):
+    classifier, x = fitted("proden", "anchor", goal=goal, extras=extras)
+    given = PredictingNetwork(classifier._predictor, goal)(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(given, classifier.decision_function(x), atol=1e-4)
 
 
 @pytest.mark.parametrize(("method", "rebalancer"), [("proden", "records"), ("proden", "none"), ("htc", "none"), ("solar", "none")])

@@ -195,7 +195,7 @@ def test_method_and_rebalancer_are_told_of_every_epoch_in_order():
         def start_epoch(self, epoch, n_epochs):
             told.append(("rebalancer starts", epoch, n_epochs))
 
-        def end_epoch(self):
+        def end_epoch(self, training):
             told.append("rebalancer ends")
 
     x, _, candidates = toy()
