@@ -16,6 +16,7 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.files import remove_leftovers
 from ltpll.processes import in_processes
 from ltpll.rebalancers.auto import Auto
 from ltpll.runs.recording import CHECKPOINT_SECONDS
@@ -72,6 +73,7 @@ def out_of_fold_predictions(
     for k, (_, rows) in enumerate(splits):
         found.put(rows, SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0]))
         _delete_checkpoints(folder, k)  # left by a process that was killed after it had stored its predictions
+        remove_leftovers(folder, _fold_file(folder, k).name)  # of a process that was killed while it stored them
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import truncnorm
+from scipy.special import ndtr  # scipy.stats would take a second to import
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
@@ -81,8 +81,9 @@ class PriorEstimate:
         """
         certain = self.deviation < 1e-12
         deviation = np.where(certain, 1.0, self.deviation)
-        means = truncnorm.mean(-self.estimate / deviation, (1 - self.estimate) / deviation, self.estimate, deviation)
-        centre = np.where(certain, self.estimate, means)
+        low, high = -self.estimate / deviation, (1 - self.estimate) / deviation
+        density = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / math.sqrt(2 * math.pi)
+        centre = np.where(certain, self.estimate, self.estimate + deviation * density / (ndtr(high) - ndtr(low)))
         return np.asarray(centre / centre.sum())
 
     @property
