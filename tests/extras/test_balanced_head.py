@@ -32,7 +32,7 @@ def test_the_loss_is_the_cross_entropy_of_its_logits_plus_the_log_of_the_mean_ta
             normaliser = math.log(sum(math.exp(value) for value in shifted))
             total -= sum(w * (value - normaliser) for w, value in zip(row, shifted, strict=True)) / len(rows)
     expected = 0.5 * total / len(p.outputs.features)
-    assert float(extra.loss(method, step_of(p), None, None)) == pytest.approx(expected, rel=1e-5)
+    assert float(extra.loss(method, step_of(p), None, None).detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_balanced_predictions_come_from_the_head_and_others_do_not():
