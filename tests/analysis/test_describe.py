@@ -15,28 +15,13 @@ from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.cli.describe import interval_plot
 from ltpll.data.benchmarks.image_sets import write_image_set
-from ltpll.data.synthetic import class_sizes, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
 from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
+from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
 from support.pictures import coloured_images
-
-
-def random_sets(n=60, n_classes=5, seed=0, probability=0.4):
-    """Sets with true labels in them, whose labels join with probabilities of their own."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, n_classes, n)
-    inside = rng.random((n, n_classes)) < probability * rng.random(n_classes)
-    inside[np.arange(n), labels] = True
-    return Candidates.from_matrix(inside), labels.tolist()
-
-
-def long_tailed(n_classes=10, largest=3000, imbalance=50, ambiguity=0.3, seed=0):
-    labels = np.repeat(np.arange(n_classes), class_sizes(largest, n_classes, imbalance))
-    return uniform_candidates(labels, n_classes, ambiguity, seed=seed), labels.tolist()
-
 
 # ---- counting ---------------------------------------------------------------------------------------------------------
 

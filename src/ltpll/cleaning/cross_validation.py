@@ -145,7 +145,7 @@ def _train(
     progress: Callback,
 ) -> None:
     """Train on the other rows, and store the predictions for these rows."""
-    # Rows of the table are labelled, and their classes are as frequent as they are, so that every row counts the same whatever the goal is.
+    # Rows of the table are labelled, in which rare classes are rare, so every row counts the same whatever the goal is.
     classifier.set_params(goal="accuracy")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have

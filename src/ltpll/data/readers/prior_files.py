@@ -84,7 +84,7 @@ def _number(cell: str, words: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise InputError(f"{words} {shown(cell)}, which is no number: write it as in 0.25.") from None
+        raise InputError(f"{words} {shown(cell)}, which is not a number: write it as in 0.25.") from None
 
 
 def _from_json(path: Path) -> Prior:
@@ -97,7 +97,7 @@ def _from_json(path: Path) -> Prior:
         raise InputError(f"{path} cannot be read as JSON ({first_line(error)}): write an object with a share for each class.") from None
     if not isinstance(content, dict):
         raise InputError(
-            f'{path} is no JSON object: write a share, or two bounds, for each class, as in {{"cat": 0.7, "dog": [0.1, 0.3]}}.'
+            f'{path} is not a JSON object: write a share, or two bounds, for each class, as in {{"cat": 0.7, "dog": [0.1, 0.3]}}.'
         )
     return content
 
