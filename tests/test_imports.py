@@ -18,7 +18,7 @@ LAYERS = [
     ["files", "formatting", "processes", "rng", "trial_kernels"],
     ["triton_support", "validation"],
     ["candidates"],
-    ["targets", "priors"],
+    ["targets", "priors", "folds"],
     ["registry"],
     ["interfaces"],
     ["blocks"],

@@ -8,11 +8,11 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputWarning
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
+from ltpll.folds import fold_splits
 from ltpll.interfaces import Rebalancer
 from ltpll.rebalancers import Anchor, MeanTarget
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
@@ -54,9 +54,7 @@ def held_out_scores(
     """
     ways: dict[str, Rebalancer] = {PLAIN: MeanTarget(), AVERAGE: Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")}
     options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
-    groups = None if candidates.groups is None else candidates.groups.cpu().numpy()
-    splitter = KFold(FOLDS, shuffle=True, random_state=0) if groups is None else GroupKFold(FOLDS, shuffle=True, random_state=0)
-    splits = list(splitter.split(np.empty(len(candidates)), groups=groups))
+    splits = fold_splits(candidates, FOLDS, seed=0)
     left = len(ways) * len(splits)
     scores = {}
     for way, instead in ways.items():

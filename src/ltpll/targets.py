@@ -150,6 +150,11 @@ def initial_targets(
     return CandidateTargets(candidates, dtype) if targets_on == "candidates" else ClassTargets(candidates, dtype)
 
 
+def floored(shares: Tensor, n: int) -> Tensor:
+    """Class shares of n examples, each at least half an example, for logarithms."""
+    return shares.clamp_min(0.5 / n)
+
+
 class Transduced(NamedTuple):
     """The disambiguated labels of the training examples, one entry per row."""
 

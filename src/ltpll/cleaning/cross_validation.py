@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -17,6 +16,7 @@ from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.files import remove_leftovers
+from ltpll.folds import Rows, fold_splits, number_of_folds
 from ltpll.processes import in_processes
 from ltpll.rebalancers.auto import Auto
 from ltpll.runs.recording import CHECKPOINT_SECONDS
@@ -29,7 +29,6 @@ WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting proc
 INPUT_BYTES = 4 << 30  # for the inputs in all processes together; each process briefly holds about four copies
 ProgressOf = Callable[[str, int, float], Progress]
 """Called with the name of each training, its number of epochs and the epochs that follow it; returns what reports its progress."""
-Rows = npt.NDArray[np.int64]
 Scores = Mapping[str, float] | None
 Make = Callable[[], PartialLabelClassifier]
 
@@ -75,31 +74,6 @@ def out_of_fold_predictions(
         _delete_checkpoints(folder, k)  # left by a process that was killed after it had stored its predictions
         remove_leftovers(folder, _fold_file(folder, k).name)  # of a process that was killed while it stored them
     return found
-
-
-def fold_splits(sets: Candidates, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """The rows to train on and the rows to predict, for each fold; all rows of a group are in the same fold."""
-    from sklearn.model_selection import GroupKFold, KFold
-
-    n, groups = number_of_folds(sets, folds), sets.groups
-    rows = np.empty(len(sets))
-    if groups is None:
-        return list(KFold(n, shuffle=True, random_state=seed).split(rows))
-    return list(GroupKFold(n, shuffle=True, random_state=seed).split(rows, groups=groups.cpu().numpy()))
-
-
-def number_of_folds(sets: Candidates, folds: int) -> int:
-    """The number of folds: at most one for each group or, without groups, for each row.
-
-    Raises:
-        InputError: All rows are in one group, which cannot be divided.
-    """
-    if sets.groups is None:
-        return min(folds, len(sets))
-    n_groups = len(sets.groups.unique())
-    if n_groups < 2:
-        raise InputError(f"All rows to train on are in one group, which cannot be divided into {folds} folds: use --folds 0.")
-    return min(folds, n_groups)
 
 
 def epochs_of_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], sets: Candidates, folds: int, workers: int | None) -> float:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, Training, linear_head
+from ltpll.targets import floored
 
 
 class BalancedHead(Extra):
@@ -38,8 +39,7 @@ class BalancedHead(Extra):
         self.end_epoch(training)
 
     def end_epoch(self, training: Training) -> None:
-        # A class counts as at least half an example, since its logarithm is taken.
-        self.log_mean_target.copy_(training.targets.mean().clamp_min(0.5 / len(training.targets)).log())
+        self.log_mean_target.copy_(floored(training.targets.mean(), len(training.targets)).log())
 
     def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
         # Some methods have targets on other classes as well.

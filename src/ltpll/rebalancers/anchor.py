@@ -14,8 +14,8 @@ from ltpll.errors import InputError
 from ltpll.interfaces import Place, Training, linear_head
 from ltpll.priors import PriorEstimate, estimate_prior, known_prior
 from ltpll.priors.estimate import How
-from ltpll.rebalancers.mean_target import floored
 from ltpll.rebalancers.records import RECORDS
+from ltpll.targets import floored
 
 STEP = 0.5  # of the logarithmic distance to the bounds that an epoch makes up for; the targets of the next epoch follow at once
 DECAY = 0.5  # of the bias of a class between its bounds, per epoch

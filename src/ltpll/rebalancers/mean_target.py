@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.interfaces import Rebalancer, Training, linear_head
+from ltpll.targets import floored
 
 
 class MeanTarget(Rebalancer):
@@ -34,8 +35,3 @@ class MeanTarget(Rebalancer):
 
     def log_prior(self, head: nn.Linear) -> Tensor:
         return self.mean_target.log()
-
-
-def floored(shares: Tensor, n: int) -> Tensor:
-    """Class shares of n examples, each at least half an example."""
-    return shares.clamp_min(0.5 / n)
