@@ -140,14 +140,16 @@ def test_a_wrong_setting_is_refused_under_a_recipe_too(wrong):
         Experiment.from_mapping(with_recipe("best", {"data": "cifar10", **wrong}))
 
 
-@pytest.mark.parametrize("rebalancer", ["none", "records"])
-def test_a_run_writes_its_record_and_none_includes_the_posthoc_row(tmp_path, rebalancer):
+@pytest.mark.parametrize(
+    ("rebalancer", "corrections"), [("none", ["mean-target", "oracle-la-posthoc"]), ("records", ["mean-target"]), ("anchor", [])]
+)
+def test_a_run_writes_its_record_with_the_corrections_that_need_no_other_training(tmp_path, rebalancer, corrections):
     experiment = Experiment.from_mapping({**SMALL, "rebalancer": rebalancer, "extras": ["mixup"]})
     run = experiment_run(tmp_path, experiment)
     train(run, coloured_images(), device="cpu", measure_every=2)
     result = run.result()
     assert result["curves"]["epoch"] == [2, 3]
-    assert result["posthoc"] == (["mean-target", "oracle-la-posthoc"] if rebalancer == "none" else [])
+    assert result["posthoc"] == corrections
     assert result["class_counts"] == [24, 15, 9, 6]
     assert result["engine"] == "eager"
     assert result["views_per_second"] > 0

@@ -28,7 +28,8 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
 
-# These only change predictions, so they are evaluated on the runs without a rebalancer, and the first also beside a balanced head.
+# These only change predictions, so they are evaluated on runs without a rebalancer; the first also on those of RECORDS, whose targets may
+# have drifted away from the prior that it reads off the network, and beside a balanced head.
 POSTHOC = ("mean-target", "oracle-la-posthoc")
 # Pixels whose views a GPU draws at once (a CPU draws a quarter): few kernel launches per step, and two views take 200 MB.
 CHUNK_PIXELS = 2**24
@@ -351,7 +352,8 @@ def train(
             return
         counts = np.bincount(problem.y, minlength=problem.candidates.n_classes)
         bare = experiment.rebalancer == "none" and not trainer.method.why_no_rebalancer
-        names = POSTHOC if bare else POSTHOC[:1] if "balanced-head" in experiment.extras else ()
+        also = experiment.rebalancer == "records" or "balanced-head" in experiment.extras
+        names = POSTHOC if bare else POSTHOC[:1] if also else ()
         posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names}
         truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, posthoc=posthoc)
         facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
