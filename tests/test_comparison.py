@@ -7,7 +7,7 @@ import pytest
 from sklearn.model_selection import KFold
 
 from ltpll import PartialLabelClassifier
-from ltpll.comparison import can_compare, held_out_scores
+from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.synthetic import neighbour_candidates, uniform_candidates
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
 from ltpll.rebalancers import RECORDS, Anchor, Auto, MeanTarget
@@ -50,18 +50,26 @@ def test_rows_of_a_group_are_held_out_together():
         def on_train_begin(self, trainer):
             seen.append(set(trainer.candidates.groups.tolist()))
 
-    held_out_scores(quick(), Auto(), X, UNCLEAR.with_groups(groups), lambda name, epochs, later: [Rows()])
+    held_out_scores(quick(), Auto(), X, UNCLEAR.with_groups(groups), lambda number: [Rows()])
     assert len(seen) == 6
     for trained_on in seen:
         assert len(trained_on) == 16  # of 24 groups
 
 
-def test_every_training_is_announced_with_the_epochs_that_follow():
-    announced = []
+def test_every_training_is_announced_by_its_number_and_has_the_size_that_was_planned():
+    numbers, trained = [], []
+
+    class Sizes(Callback):
+        def on_train_begin(self, trainer):
+            trained.append((len(trainer.candidates), trainer.epochs, trainer.batch_size))
+
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        held_out_scores(quick(), Auto(), X, UNCLEAR, lambda *args: announced.append(args) or [])
-    assert announced == [(f"comparison {k + 1} of 6", 2, 2 * (5 - k)) for k in range(6)]
+        held_out_scores(quick(), Auto(), X, UNCLEAR, lambda number: numbers.append(number) or [Sizes()])
+    assert numbers == list(range(6))
+    planned = comparison_parts(quick(), UNCLEAR)
+    assert [part.name for part in planned] == [f"comparison {k + 1} of 6" for k in range(6)]
+    assert [(part.epochs, part.cost) for part in planned] == [(epochs, rows * (1 + 100 / batch)) for rows, epochs, batch in trained]
 
 
 def test_it_is_made_only_for_tables_whose_sets_leave_auto_undecided():

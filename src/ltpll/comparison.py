@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -17,12 +18,14 @@ from ltpll.interfaces import Rebalancer
 from ltpll.rebalancers import Anchor, MeanTarget
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.training.callbacks import Callback
+from ltpll.training.job import Part
 
 FOLDS = 3
 FEWEST_ROWS = 60  # with fewer, the scores are mostly noise
 MOST_PROBABILITIES = 2**26  # of all rows and classes, which are held in memory
-CallbacksOf = Callable[[str, int, float], Sequence[Callback]]
-"""Called with the name of each training, its number of epochs and the epochs that follow it."""
+WAYS = (PLAIN, AVERAGE)
+CallbacksOf = Callable[[int], Sequence[Callback]]
+"""Called with the number of each training, from 0."""
 
 
 def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeGuard[Auto]:
@@ -33,8 +36,14 @@ def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeG
     return isinstance(rebalancer, Auto) and affordable and rebalancer.is_undecided(candidates)
 
 
+def comparison_parts(classifier: Any, candidates: Candidates) -> list[Part]:
+    """The trainings of a comparison, as parts of a job."""
+    rows = [len(others) for others, _ in fold_splits(candidates, FOLDS, seed=0)] * len(WAYS)
+    return [Part.of_rows(f"comparison {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
+
+
 def held_out_scores(
-    classifier: Any, rebalancer: Auto, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda name, epochs, later: ()
+    classifier: Any, rebalancer: Auto, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda number: ()
 ) -> dict[str, float]:
     """Score plain training and class shares held at the average of the sets, by cross-validation.
 
@@ -52,11 +61,11 @@ def held_out_scores(
     Returns:
         The score of "plain" and of "average".
     """
-    ways: dict[str, Rebalancer] = {PLAIN: MeanTarget(), AVERAGE: Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")}
+    average = Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")
+    ways: dict[str, Rebalancer] = dict(zip(WAYS, (MeanTarget(), average), strict=True))
     options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
     splits = fold_splits(candidates, FOLDS, seed=0)
-    left = len(ways) * len(splits)
-    scores = {}
+    scores, numbers = {}, count()
     for way, instead in ways.items():
         probabilities = {goal: np.empty((len(candidates), candidates.n_classes), dtype=np.float32) for goal in ("accuracy", "balanced")}
         for others, rows in splits:
@@ -64,9 +73,7 @@ def held_out_scores(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
                 trainer, inputs, sets = one.begin(x[others], candidates.select(others))
-                left -= 1
-                name = f"comparison {len(ways) * len(splits) - left} of {len(ways) * len(splits)}"
-                trainer.fit(inputs, sets, list(callbacks_of(name, trainer.epochs, left * trainer.epochs)))
+                trainer.fit(inputs, sets, callbacks_of(next(numbers)))
             one.finish(trainer)
             for goal, found in probabilities.items():
                 found[rows] = one.set_params(goal=goal).predict_proba(x[rows])

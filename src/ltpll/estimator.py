@@ -410,12 +410,24 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError(f"This classifier cannot be saved as numbers and text ({first_line(error)}): pickle it instead.") from None
         write_checkpoint(Path(path), tensors, values)
 
-    def to_onnx(self, path: Path | str) -> None:
-        """Write an ONNX model that maps inputs of `predict` (images with channels first) to the logits it predicts with, by `classes_`."""
+    def to_onnx(self, path: Path | str, feature_names: Sequence[str] | None = None) -> None:
+        """Write an ONNX model that maps inputs of `predict` (images with channels first) to logits and probabilities for the goal.
+
+        The model's metadata and a JSON file beside it (`model.onnx.json`) hold the class names, the input and the preprocessing.
+
+        Args:
+            path: The file to write.
+            feature_names: Names of the features for the description; by default those of the DataFrame that was used for training.
+
+        Raises:
+            InputError: If the classifier cannot be exported, or `ltpll[onnx]` is not installed.
+        """
         from ltpll.inference.export import export_onnx
 
         check_is_fitted(self)
-        export_onnx(self._predictor, self.input_shape_, Path(path), self._goal)
+        names = getattr(self, "feature_names_in_", ()) if feature_names is None else feature_names
+        classes = self.classes_.tolist()
+        export_onnx(self._predictor, self.input_shape_, Path(path), self._goal, classes=classes, feature_names=[*map(str, names)])
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:

@@ -1,5 +1,6 @@
 """Out-of-fold predictions: the same one after the other and in parallel, interrupted or not."""
 
+import signal
 from functools import partial
 
 import numpy as np
@@ -8,10 +9,10 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
-from ltpll.cleaning.cross_validation import fold_splits, out_of_fold_predictions
+from ltpll.cleaning.cross_validation import fold_splits, fold_stage, out_of_fold_predictions
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.processes import PRELOADED
-from ltpll.training.callbacks import Callback, Progress
+from ltpll.training.callbacks import Callback, Checkpoint, Progress
 from support.refusals import refusal
 
 EPOCHS = 40
@@ -28,10 +29,13 @@ def problem(n=60):
 MAKE = partial(PartialLabelClassifier, method="proden", epochs=EPOCHS, device="cpu", random_state=0)
 
 
-def judged(folder, progress_of=lambda name, epochs, later: Callback(), **options):
+def judged(folder, workers, progress=None, make=MAKE, folds=3):
     x, sets, _ = problem()
     folder.mkdir(exist_ok=True)
-    return out_of_fold_predictions(folder, MAKE, x, sets, folds=3, seed=0, progress_of=progress_of, **options)
+    stage = fold_stage(make(), x, sets, folds, 0, workers)
+    progress = progress or Progress(write=lambda line: None)
+    progress.plan([stage])
+    return out_of_fold_predictions(folder, make, x, sets, folds=folds, seed=0, stage=stage, progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +78,51 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path
     seen = []
 
     class Watching(Progress):
-        def update(self, done, record=None):
-            seen.append(done)
+        def update(self, done, **options):
+            super().update(done, **options)
+            seen.append(sum(part.done for part in self.job.parts))
             if len(seen) == 3:
                 raise KeyboardInterrupt
 
-    def watch(name, epochs, later):
-        seen.append((name, epochs))
-        return Watching()
-
     with pytest.raises(KeyboardInterrupt):
-        judged(tmp_path, watch, workers=2)
-    assert seen[0] == ("3 folds", 3 * EPOCHS)
-    assert not list(tmp_path.glob(".epochs*"))
+        judged(tmp_path, 2, Watching(write=lambda line: None))
+    assert not list(tmp_path.glob(".progress*"))
     finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*")}
     assert len(finished) < 3
-    found = judged(tmp_path, watch, workers=2)
+    lines = []
+    found = judged(tmp_path, 2, Watching(write=lines.append))
     assert same(found, expected)
-    assert seen[-1] == (3 - len(finished)) * EPOCHS
+    assert seen[3] >= len(finished) * EPOCHS
+    assert seen[-1] == 3 * EPOCHS
+    assert lines[-1].startswith("100% · finished in ")
+    assert lines[-1].endswith("folds: 3 of 3 done")
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in finished.items())
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"fold-{k}.safetensors" for k in (1, 2, 3)]
+
+
+def test_a_process_reports_within_epochs_and_where_it_resumed(tmp_path, monkeypatch):
+    x, sets, _ = problem()
+    monkeypatch.setattr(module, "WRITE_SECONDS", 0.0)
+    path, checkpoint, seen = tmp_path / "report", Checkpoint(tmp_path / "checkpoint"), []
+
+    class Reading(Callback):
+        def on_step_end(self, trainer):
+            seen.append((*module._read_report(path), trainer.epochs_done))
+            if len(seen) == 7:
+                signal.raise_signal(signal.SIGINT)
+
+    def train():
+        trainer, inputs, candidates = MAKE(epochs=3, batch_size=16).begin(x, sets)
+        with path.open("wb", buffering=0) as file:
+            assert module._read_report(path) is None
+            trainer.fit(inputs, candidates, [module._Report(file), Reading(), checkpoint])
+        return trainer.steps_per_epoch
+
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    steps = train()
+    assert seen == [(0 if k <= 7 else 7 / steps, k / steps, k / steps) for k in range(1, 3 * steps + 1)]
+    assert module._read_report(path) == (7 / steps, 3.0)
 
 
 def test_checkpoints_of_folds_that_were_killed_after_they_finished_are_deleted(tmp_path, expected):
@@ -131,15 +160,17 @@ def test_groups_reach_the_processes_of_the_folds(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(module, "in_processes", lambda function, calls, workers, report: [function(*call) for call in calls])
     monkeypatch.setattr(module, "_train", lambda folder, classifier, x, sets, *rest: seen.append(sets.groups.tolist()))
-    plan = {"scores": None, "splits": fold_splits(sets, 2, 0), "missing": [0, 1], "workers": 2, "progress_of": lambda *_: Progress()}
-    module._train_in_processes(tmp_path, MAKE, x, sets, **plan)
+    plan = {"scores": None, "splits": fold_splits(sets, 2, 0), "missing": [0, 1], "stage": fold_stage(MAKE(), x, sets, 2, 0, 2)}
+    progress = Progress()
+    progress.plan([plan["stage"]])
+    module._train_in_processes(tmp_path, MAKE, x, sets, **plan, progress=progress)
     assert seen == [sets.groups.tolist()] * 2
 
 
 def test_rows_are_judged_as_frequent_as_their_classes_are_whatever_the_goal_is(tmp_path):
     x, sets, _ = problem()
     make = partial(MAKE, rebalancer="mean-target", epochs=3, goal="balanced")
-    found = out_of_fold_predictions(tmp_path, make, x, sets, folds=2, seed=0, progress_of=lambda *_: Callback(), workers=1)
+    found = judged(tmp_path, 1, make=make, folds=2)
     others, rows = fold_splits(sets, 2, seed=0)[0]
     fitted = make().fit(x[others], sets.select(others))
     by_goal = {}

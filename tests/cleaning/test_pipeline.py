@@ -12,6 +12,7 @@ from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.pipeline import COMPARISON, TrainingSettings, table_run, train_table_run
 from ltpll.data.synthetic import neighbour_candidates
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.training.callbacks import Progress
 from support.refusals import refusal
 
 SHARES = {"cat": 0.75, "dog": [0.2, 0.3]}
@@ -67,7 +68,7 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
     (tmp_path / "table.csv").write_text("\n".join(["size,candidates", *rows]))
     source, settings = TableSource(tmp_path / "table.csv"), TrainingSettings(method="proden", epochs=2, folds=2)
     examples = read_examples(source)
-    names, compared = [], []
+    names, compared, lines = [], [], []
     real = module.held_out_scores
     monkeypatch.setattr(module, "held_out_scores", lambda *args: compared.append(1) or real(*args))
 
@@ -76,17 +77,24 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         train_table_run(run, source, examples, settings, device="cpu", workers=1, **options)
         return run
 
-    def interrupted(name, epochs, later):
-        names.append(name)
-        if name == "fold 1 of 2":
-            raise KeyboardInterrupt
-        return module.Progress(name=name, write=lambda line: None)
+    class Interrupted(Progress):
+        def start(self, part):
+            names.append(part.name)
+            if part.name == "fold 1 of 2":
+                raise KeyboardInterrupt
+            return super().start(part)
 
     with pytest.raises(KeyboardInterrupt):
-        train(progress_of=interrupted)
+        train(progress=Interrupted(0, lines.append))
     assert names == [*(f"comparison {k} of 6" for k in range(1, 7)), "training", "fold 1 of 2"]
     stored = json.loads((tmp_path / "run" / COMPARISON).read_text())
-    run = train()
+    run = train(progress=Progress(0, lines.append))
     assert len(compared) == 1
+    # One progress of everything, also within epochs, which goes on where it was.
+    shares = [int(line.partition("%")[0]) for line in lines]
+    assert shares == sorted(shares)
+    assert lines[-1].startswith("100% · finished in ")
+    for name in (*names[:-1], "fold 1 of 2", "fold 2 of 2"):
+        assert any(f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines), name
     assert f"{stored['average']:.1%}" in run.result()["choice"]
     assert run.result()["prior"]["regime"] == "unclear"

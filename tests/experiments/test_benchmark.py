@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cli.progress import ProgressBar
+from ltpll.cli.progress import TensorBoardEvents
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import RECIPES, Experiment, build_trainer, draw_problem, experiment_run, train, with_recipe
@@ -208,11 +208,10 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
     run = Run(tmp_path, {"seed": 0})
     run.start()
     for epochs in ((1, 2, 3), (3, 4)):  # a process that is killed before its third epoch is in a checkpoint, and the next
-        progress = ProgressBar(run, 4, tensorboard=True)
+        events = TensorBoardEvents(run)
         for epoch in epochs:
             record = {"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1}
-            progress.on_epoch_end(SimpleNamespace(epoch=epoch), record)
-        progress.close()
+            events.on_epoch_end(SimpleNamespace(epoch=epoch), record)
         if epochs[-1] < 4:
             time.sleep(1.1)  # the names of the two event files contain the time in seconds
     events = EventAccumulator(str(run.folder / "tensorboard"))

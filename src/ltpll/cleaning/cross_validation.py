@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
+import struct
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy.typing as npt
 import torch
@@ -16,19 +19,21 @@ from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.files import remove_leftovers
-from ltpll.folds import Rows, fold_splits, number_of_folds
+from ltpll.folds import Rows, fold_splits
 from ltpll.processes import in_processes
 from ltpll.rebalancers.auto import Auto
 from ltpll.runs.recording import CHECKPOINT_SECONDS
-from ltpll.training.callbacks import Callback, Checkpoint, OnEpoch, Progress
+from ltpll.training.callbacks import Callback, Checkpoint, Progress
 from ltpll.training.checkpoint import previous_checkpoint, read_checkpoint, write_checkpoint
 from ltpll.training.distributed import current_world
+from ltpll.training.job import Part, Stage
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
 WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
 INPUT_BYTES = 4 << 30  # for the inputs in all processes together; each process briefly holds about four copies
-ProgressOf = Callable[[str, int, float], Progress]
-"""Called with the name of each training, its number of epochs and the epochs that follow it; returns what reports its progress."""
+WRITE_SECONDS = 0.2  # between two reports of a process
+REPORT = struct.Struct("=dd")
 Scores = Mapping[str, float] | None
 Make = Callable[[], PartialLabelClassifier]
 
@@ -41,15 +46,15 @@ def out_of_fold_predictions(
     *,
     folds: int,
     seed: int,
-    progress_of: ProgressOf,
-    workers: int | None = None,
+    stage: Stage,
+    progress: Progress,
     scores: Scores = None,
 ) -> SetPredictions | None:
     """Predict every row by a classifier that was trained neither on it nor on a row of its group.
 
-    Finished folds are stored in the folder, so that an interrupted call can be resumed. On a CPU, `workers` folds are trained in parallel,
-    each in a process with one thread; None decides by the amount of work and the machine. On a GPU, and with several processes,
-    folds are trained one after the other. `scores` are those of the comparison that the rebalancer "auto" made on the whole table.
+    Finished folds are stored in the folder, so that an interrupted call can be resumed. If the `stage`, which `fold_stage` returns, has
+    several workers, that many folds are trained in parallel, each in a process with one thread. The plan of `progress` contains the stage.
+    `scores` are those of the comparison that the rebalancer "auto" made on the whole table.
 
     Returns:
         The predictions, or None in all processes but the first.
@@ -57,15 +62,13 @@ def out_of_fold_predictions(
     world = current_world()
     splits = fold_splits(sets, folds, seed)
     missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
-    parallel = _parallel_folds(make(), x, len(splits), workers) if world.alone else 1
-    if parallel > 1 and missing:
-        _train_in_processes(folder, make, x, sets, scores, splits, missing, parallel, progress_of)
+    for k in set(range(len(splits))) - set(missing):
+        stage.parts[k].done = stage.parts[k].epochs
+    if stage.workers > 1 and missing:
+        _train_in_processes(folder, make, x, sets, scores, splits, missing, stage, progress)
     else:
         for k in missing:
-            others, rows = splits[k]
-            epochs = make().schedule(len(others)).epochs
-            later = sum(after > k for after in missing) * epochs
-            _train(folder, make(), x, sets, scores, k, others, rows, progress_of(f"fold {k + 1} of {len(splits)}", epochs, later))
+            _train(folder, make(), x, sets, scores, k, *splits[k], progress.start(stage.parts[k]))
     if not world.first:
         return None
     found = SetPredictions.empty(len(x))
@@ -76,11 +79,19 @@ def out_of_fold_predictions(
     return found
 
 
-def epochs_of_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], sets: Candidates, folds: int, workers: int | None) -> float:
-    """The time that all folds take, in epochs of the whole table."""
-    folds = number_of_folds(sets, folds)
-    parallel = _parallel_folds(classifier, x, folds, workers) if current_world().alone else 1
-    return classifier.schedule(len(x) - len(x) // folds).epochs * (folds - 1) / parallel
+def fold_stage(
+    classifier: PartialLabelClassifier, x: npt.NDArray[Any], sets: Candidates, folds: int, seed: int, workers: int | None = None
+) -> Stage:
+    """The trainings of the folds, as a stage of a job.
+
+    On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the machine. On a GPU, and with several
+    processes, folds are trained one after the other. Fewer than two folds are none.
+    """
+    if folds < 2:
+        return Stage([])
+    rows = [len(others) for others, _ in fold_splits(sets, folds, seed)]
+    parts = [Part.of_rows(f"fold {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
+    return Stage(parts, _parallel_folds(classifier, x, len(rows), workers) if current_world().alone else 1, "folds")
 
 
 def _fold_file(folder: Path, k: int) -> Path:
@@ -154,30 +165,36 @@ def _train_in_processes(
     scores: Scores,
     splits: list[tuple[Rows, Rows]],
     missing: list[int],
-    workers: int,
-    progress_of: ProgressOf,
+    stage: Stage,
+    progress: Progress,
 ) -> None:
-    counts = {k: folder / f".epochs-of-fold-{k + 1}" for k in missing}  # files with one byte per finished epoch
-    progress = progress_of(f"{len(missing)} folds", sum(make().schedule(len(splits[k][0])).epochs for k in missing), 0)
-    for path in counts.values():
+    reports = {k: folder / f".progress-of-fold-{k + 1}" for k in missing}
+    for path in reports.values():
         path.unlink(missing_ok=True)  # left by a process that was killed
-    shown = 0
+    progress.start(stage.parts[0])
+    seen: set[int] = set()
 
     def report() -> None:
-        nonlocal shown
-        done = sum(path.stat().st_size for path in counts.values() if path.exists())
-        if done > shown:
-            shown = done
+        done = {}
+        for k, path in reports.items():
+            found = _read_report(path)
+            if found is None:
+                continue
+            if k not in seen:
+                seen.add(k)
+                stage.parts[k].done = found[0]
+            done[stage.parts[k]] = found[1]
+        if done:
             progress.update(done)
 
     # As plain arrays: tensors are passed as open files, and there may be too many.
     groups = None if sets.groups is None else sets.groups.cpu().numpy()
     flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes, groups)
     try:
-        in_processes(_train_elsewhere, [(folder, make, x, flat, scores, k, *splits[k], counts[k]) for k in missing], workers, report)
+        in_processes(_train_elsewhere, [(folder, make, x, flat, scores, k, *splits[k], reports[k]) for k in missing], stage.workers, report)
         report()
     finally:
-        for path in counts.values():
+        for path in reports.values():
             path.unlink(missing_ok=True)
 
 
@@ -190,24 +207,44 @@ def _train_elsewhere(
     k: int,
     others: Rows,
     rows: Rows,
-    count: Path,
+    report: Path,
 ) -> None:
     """Train one fold in a separate process."""
     offsets, labels, n_classes, classes, groups = flat
     sets = Candidates(torch.from_numpy(offsets), torch.from_numpy(labels), n_classes, classes).with_groups(groups)
-    with count.open("wb", buffering=0) as file:
-        _train(
-            folder,
-            make().set_params(threads=1),
-            x,
-            sets,
-            scores,
-            k,
-            others,
-            rows,
-            OnEpoch(lambda record: _count(file, 1), lambda epochs: _count(file, epochs)),
-        )
+    with report.open("wb", buffering=0) as file:
+        _train(folder, make().set_params(threads=1), x, sets, scores, k, others, rows, _Report(file))
 
 
-def _count(file: Any, epochs: int) -> None:
-    file.write(b"." * epochs)
+class _Report(Callback):
+    """Writes two numbers to a file: the finished epochs at the start, after resuming, and those of now."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self._start, self._written = file, 0.0, -math.inf
+
+    def on_resume(self, trainer: PartialLabelTrainer) -> None:
+        self._start = trainer.epochs_done
+        self._write(self._start)
+
+    def on_step_end(self, trainer: PartialLabelTrainer) -> None:
+        now = time.monotonic()
+        if now - self._written >= WRITE_SECONDS:
+            self._written = now
+            self._write(trainer.epochs_done)
+
+    def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
+        if trainer.epoch == trainer.epochs:
+            self._write(trainer.epoch)
+
+    def _write(self, done: float) -> None:
+        self.file.seek(0)
+        self.file.write(REPORT.pack(self._start, done))
+
+
+def _read_report(path: Path) -> tuple[float, float] | None:
+    """The numbers of `_Report`; None if they are not there yet."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return REPORT.unpack(content) if len(content) == REPORT.size else None

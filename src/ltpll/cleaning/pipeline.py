@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.cross_validation import ProgressOf, epochs_of_folds, out_of_fold_predictions
+from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
-from ltpll.comparison import can_compare, held_out_scores
+from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
@@ -36,6 +36,7 @@ from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, round_
 from ltpll.runs.run import Record, Run
 from ltpll.training.callbacks import Callback, Progress
 from ltpll.training.compatibility import check_data
+from ltpll.training.job import Part, Stage
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting
 
@@ -158,7 +159,8 @@ def train_table_run(
     device: str = "auto",
     on_nan: str = "stop",
     threads: int | str = "auto",
-    progress_of: ProgressOf = lambda name, epochs, later: Progress(name=name, write=lambda line: None),
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     workers: int | None = None,
     on_choice: Callable[[str], None] = lambda sentence: None,
 ) -> None:
@@ -172,7 +174,8 @@ def train_table_run(
         device: "cpu", "cuda" or "auto".
         on_nan: "stop", or "skip" to drop batches whose numbers are not finite.
         threads: The number of threads on a CPU, or "auto".
-        progress_of: Reports the progress of the trainings, the one on all rows and those of the folds.
+        progress: Reports the progress of all trainings: those of a comparison, the one on all rows and those of the folds.
+        callbacks: Further callbacks of the training on all rows.
         workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
         on_choice: Called before training with the sentence in which the rebalancer says what it chose, if it chose something.
 
@@ -209,13 +212,15 @@ def train_table_run(
         every=max(1, trainer.epochs // MEASURED),
     )
     check_data(inputs, candidates, trainer.head)
-    later = epochs_of_folds(classifier, x, sets, settings.folds, workers) if settings.folds > 1 else 0.0
+    progress = progress or Progress(write=lambda line: None)
+    comparison = Stage(comparison_parts(classifier, candidates) if can_compare(trainer.rebalancer, x, candidates) else [])
+    training = Part.of_rows("training", len(trained), trainer.epochs, trainer.batch_size)
+    folds = fold_stage(classifier, x, sets, settings.folds, settings.seed, workers)
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
             return
-        scores = _scores(
-            run, classifier, trainer, x, candidates, lambda name, epochs, rest: progress_of(name, epochs, rest + trainer.epochs + later)
-        )
+        progress.plan([comparison, Stage([training]), folds])
+        scores = _scores(run, classifier, trainer, x, candidates, comparison, progress)
         if isinstance(trainer.rebalancer, Auto):
             trainer.rebalancer.scores = scores
         train_logged(
@@ -226,7 +231,7 @@ def train_table_run(
             evaluation,
             checkpoint_every=1,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            callbacks=[progress_of("training", trainer.epochs, later), _SayChoice(on_choice), _KeepScores(run.folder / COMPARISON, scores)],
+            callbacks=[progress.start(training), _SayChoice(on_choice), _KeepScores(run.folder / COMPARISON, scores), *callbacks],
         )
         classifier.finish(trainer)
         if trainer.world.first:
@@ -234,8 +239,9 @@ def train_table_run(
         from_folds = None
         if settings.folds > 1:
             make = partial(settings.classifier, device, on_nan, threads)
-            plan: Record = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-            from_folds = out_of_fold_predictions(run.folder, make, x, sets, scores=scores, progress_of=progress_of, **plan)
+            from_folds = out_of_fold_predictions(
+                run.folder, make, x, sets, folds=settings.folds, seed=settings.seed, stage=folds, progress=progress, scores=scores
+            )
         if not trainer.world.first:
             return
         # As in the folds, every row counts the same. The classifier was saved with its own goal above.
@@ -274,14 +280,21 @@ def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt
 
 
 def _scores(
-    run: Run, classifier: PartialLabelClassifier, trainer: PartialLabelTrainer, x: Any, candidates: Candidates, progress_of: ProgressOf
+    run: Run,
+    classifier: PartialLabelClassifier,
+    trainer: PartialLabelTrainer,
+    x: Any,
+    candidates: Candidates,
+    comparison: Stage,
+    progress: Progress,
 ) -> dict[str, float] | None:
     """The comparison on held-out rows that "auto" needs, if it does; a run that is resumed has stored it."""
-    if not can_compare(trainer.rebalancer, x, candidates):
+    if not comparison.parts:
         return None
+    assert isinstance(trainer.rebalancer, Auto)
     stored = trainer.world.agreed(_stored_scores(run.folder / COMPARISON))
     return stored or held_out_scores(
-        classifier, trainer.rebalancer, x, candidates, lambda name, epochs, later: [progress_of(name, epochs, later)]
+        classifier, trainer.rebalancer, x, candidates, lambda number: [progress.start(comparison.parts[number])]
     )
 
 

@@ -58,10 +58,11 @@ def benchmark(
     ] = False,
 ) -> None:
     """Train one benchmark experiment on an image set, by default with the RECORDS paper's protocol. Rerun the command to resume."""
-    from ltpll.cli.progress import ProgressBar
+    from ltpll.cli.progress import ProgressBar, TensorBoardEvents
     from ltpll.data.benchmarks.image_sets import load_image_set
     from ltpll.experiments.benchmark import Experiment, experiment_run, with_recipe
     from ltpll.experiments.benchmark import train as train_run
+    from ltpll.training.callbacks import Callback
     from ltpll.training.cuda_graphs import chosen_engine
     from ltpll.validation import chosen_device
 
@@ -81,10 +82,11 @@ def benchmark(
         else:
             processes = "" if world.alone else f" in {world.size} processes"
             print_line(f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; {run.folder}")
-            progress = ProgressBar(run, experiment.epochs, tensorboard=tensorboard and world.first)
+            progress = ProgressBar()
+            callbacks: list[Callback] = [progress, *([TensorBoardEvents(run)] if tensorboard and world.first else [])]
             how: dict[str, Any] = {"device": own_device, "engine": engine, "threads": threads or "auto", "sync_batch_norm": sync_batch_norm}
             with exit_on_interrupt(run, progress.close):
-                train_run(run, images, measure_every=measure_every, callbacks=[progress], on_nan=on_nan, **how)
+                train_run(run, images, measure_every=measure_every, callbacks=callbacks, on_nan=on_nan, **how)
             world.leave()
             world.wait()
         _print_result(run)

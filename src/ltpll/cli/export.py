@@ -11,18 +11,23 @@ from ltpll.cli.tables import check_outputs
 
 
 def export(run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to write.")]) -> None:
-    """Write a trained run as an ONNX model that takes raw inputs and returns debiased logits; checked if onnxruntime is installed."""
+    """Write a trained run as an ONNX model that takes raw inputs and returns logits and probabilities, checked if onnxruntime is installed.
+
+    The model's metadata, and a JSON file beside it, hold the names of the classes, the input and the preprocessing.
+    """
     from ltpll.cleaning.prediction import load_classifier, onnx_difference
+    from ltpll.inference.export import sidecar
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
 
-    Run.open(run, Kind.TABLE).result()
-    check_outputs([onnx], {})
+    record = Run.open(run, Kind.TABLE).result()
+    check_outputs([onnx, sidecar(onnx)], {})
     classifier = load_classifier(run, "cpu")
-    classifier.to_onnx(onnx)
+    classifier.to_onnx(onnx, record["source"]["feature_names"] if len(classifier.input_shape_) == 1 else ())
     difference = onnx_difference(classifier, onnx)
     shape = ", ".join(map(str, classifier.input_shape_))
     checked = (
         "not checked, because onnxruntime is not installed" if difference is None else f"differs from torch by {difference:.1g} at most"
     )
-    print_line(f"Wrote {onnx}: input x (rows, {shape}), output logits of {len(classifier.classes_)} classes; {checked}.")
+    print_line(f"Wrote {onnx}: input x (rows, {shape}), outputs logits and probabilities of {len(classifier.classes_)} classes; {checked}.")
+    print_line(f"Its metadata and {sidecar(onnx)} hold the names of the classes, the input and the preprocessing.")

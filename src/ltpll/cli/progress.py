@@ -2,76 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich import progress as rich_progress
+from rich.console import RenderableType
 from rich.progress import BarColumn, TextColumn
+from rich.text import Text
 
 from ltpll.cli.console import console, print_line
 from ltpll.errors import required_by
 from ltpll.runs.run import Record, Run
-from ltpll.training.callbacks import Progress
+from ltpll.training.callbacks import Callback, Progress
+from ltpll.training.job import Part
+
+
+class _BarAboveFigures(rich_progress.Progress):
+    """A bar with figures on a second line, because one line is too narrow for both on most terminals."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            if task.fields["figures"]:
+                yield Text(task.fields["figures"], no_wrap=True, overflow="ellipsis")
 
 
 class ProgressBar(Progress):
-    """The progress of a training as a bar on a terminal, or as lines in a log file.
+    """The progress of a job as one bar on a terminal, or as lines in a log file."""
 
-    Args:
-        run: The run that is trained.
-        epochs: The epochs of the whole training.
-        later_epochs: Epochs of other trainings of the same run that follow.
-        tensorboard: Whether to write every record to TensorBoard too.
-        name: What is trained, if one run has several trainings.
-    """
-
-    def __init__(self, run: Run, epochs: int, *, later_epochs: float = 0.0, tensorboard: bool = False, name: str = "") -> None:
-        super().__init__(10.0, print_line, epochs=epochs, later_epochs=later_epochs, name=name)
-        self._write_events = _event_writer(run) if tensorboard else None
-        self._bar = rich_progress.Progress(
-            *([TextColumn(name)] if name else []),
-            TextColumn("epoch {task.completed:.0f}/{task.total:.0f}"),
+    def __init__(self) -> None:
+        super().__init__(write=print_line)
+        self._bar = _BarAboveFigures(
+            TextColumn("{task.fields[current]}"),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[status]}"),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=epochs, status="starting")
+        self._task = self._bar.add_task("", total=1.0, current="starting", status="", figures="")
+
+    def start(self, part: Part) -> ProgressBar:
+        super().start(part)
         self._bar.start()
+        self._draw()
+        return self
 
-    def on_epoch_end(self, trainer: Any, record: Record) -> None:
-        super().on_epoch_end(trainer, record)
-        if self._write_events:
-            self._write_events(record)
+    def show(self, important: bool) -> None:
+        if console.is_terminal:
+            self._draw()
+        else:
+            super().show(important)
 
-    def show(self, done: float) -> None:
-        self._bar.update(self._task, completed=done, status=self.text)
-        if not console.is_terminal:
-            super().show(done)
+    def _draw(self) -> None:
+        share = self.job.share_done
+        status = " · ".join(filter(None, [f"{int(100 * share)}%", self.time_left]))
+        self._bar.update(self._task, completed=share, current=self.current, status=status, figures=self.figures)
 
     def close(self) -> None:
         self._bar.stop()
 
 
-def _event_writer(run: Run) -> Callable[[Record], None]:
-    with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
-        from torch.utils.tensorboard import SummaryWriter
-    writer: Any = None
+class TensorBoardEvents(Callback):
+    """Writes the record of every epoch to TensorBoard.
 
-    def write(record: Record) -> None:
-        nonlocal writer
-        if writer is None:  # created at the first epoch, because starting a run clears its folder
+    Args:
+        run: The run that is trained; the events are in its folder.
+    """
+
+    def __init__(self, run: Run) -> None:
+        with required_by("--tensorboard", install="tensorboard", otherwise=", or leave it out"):
+            from torch.utils.tensorboard import SummaryWriter
+        self.run, self._new_writer = run, SummaryWriter
+        self._writer: Any = None
+
+    def on_epoch_end(self, trainer: Any, record: Record) -> None:
+        if self._writer is None:  # created at the first epoch, because starting a run clears its folder
             # purge_step hides what a killed process wrote about epochs that are trained again.
-            writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=record["epoch"])
+            self._writer = self._new_writer(str(self.run.folder / "tensorboard"), purge_step=record["epoch"])
         scalars = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
         scalars |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
         for name, value in scalars.items():
             if value is not None:
-                writer.add_scalar(name, value, record["epoch"])
-        writer.flush()
-
-    return write
+                self._writer.add_scalar(name, value, record["epoch"])
+        self._writer.flush()
 
 
 @contextmanager

@@ -111,39 +111,48 @@ def _train(
     missing: Sequence[Any], out: Path, data_root: Path | None, device: str, per_gpu: int, launcher: str, ray_address: str | None
 ) -> int:
     """Train the missing runs, and return how many failed."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from ltpll.cli.progress import ProgressBar
     from ltpll.experiments.benchmark import experiment_run
+    from ltpll.experiments.paper.duration import pixels_processed
     from ltpll.experiments.paper.launch import launch, launch_in_processes
     from ltpll.experiments.paper.on_ray import launch_on_ray
+    from ltpll.training.job import Part, Stage
+
+    progress = ProgressBar()
+    parts = [
+        Part(f"run {number} of {len(missing)}", each.epochs, pixels_processed(each.config()) / each.epochs)
+        for number, each in enumerate(missing, 1)
+    ]
+    runs = [experiment_run(out, experiment) for experiment in missing]
 
     def watch(number: int, experiment: Any, run: Run) -> ProgressBar:
         print_line(f"[{number + 1}/{len(missing)}] {_name(experiment)}  {run.folder}")
-        later = sum(other.epochs for other in missing[number + 1 :])
-        return ProgressBar(run, experiment.epochs, later_epochs=later)
+        progress.start(parts[number])
+        return progress
+
+    def show() -> None:
+        progress.update(sum(run.epochs_logged() for run in runs))
 
     try:
         if per_gpu > 1 or launcher == "ray":
-            runs = [experiment_run(out, experiment) for experiment in missing]
-            with Progress(TextColumn("{task.fields[status]}"), BarColumn(), TimeRemainingColumn(), console=console) as progress:
-                task = progress.add_task("", total=sum(experiment.epochs for experiment in missing), status="starting")
-
-                def show() -> None:
-                    done = sum(run.done for run in runs)
-                    progress.update(task, completed=sum(run.epochs_logged() for run in runs), status=f"{done} of {len(runs)} runs done")
-
-                if launcher == "ray":
-                    outcomes = launch_on_ray(
-                        missing, out, data_root=data_root, device=device, per_gpu=per_gpu, address=ray_address, on_wait=show
-                    )
-                else:
-                    outcomes = launch_in_processes(missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show)
+            everything = Part(f"{len(runs)} runs", sum(part.epochs for part in parts), done=sum(run.epochs_logged() for run in runs))
+            progress.plan([Stage([everything])])
+            progress.start(everything)
+            if launcher == "ray":
+                outcomes = launch_on_ray(
+                    missing, out, data_root=data_root, device=device, per_gpu=per_gpu, address=ray_address, on_wait=show
+                )
+            else:
+                outcomes = launch_in_processes(missing, out, workers=per_gpu, data_root=data_root, device=device, on_wait=show)
         else:
+            progress.plan([Stage(parts)])
             outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
     except KeyboardInterrupt:
+        progress.close()  # before anything is printed below it
         console.print("Interrupted: rerun the command to resume from the last checkpoint.")
         raise typer.Exit(130) from None
+    finally:
+        progress.close()
     failures = [outcome for outcome in outcomes if outcome.reason]
     for outcome in failures:
         print_line(f"failed: {_name(outcome.experiment)}: {outcome.reason}")

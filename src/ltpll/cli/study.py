@@ -24,9 +24,9 @@ Seeds = Annotated[int, training_option(min=1, help="Number of seeds; each has it
 
 def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
     """Train the missing runs with a progress bar; Ctrl-C keeps the finished ones."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
+    from ltpll.cli.progress import ProgressBar
     from ltpll.experiments.studies.runner import run_missing
+    from ltpll.training.job import Part, Stage
 
     runs[0].root.mkdir(parents=True, exist_ok=True)  # fails before training if the folder cannot be written
     for run in runs:
@@ -36,24 +36,22 @@ def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int |
     finished = sum(run.done for run in runs)
     if finished:
         console.print(f"{finished} of {len(runs)} runs were finished earlier and are reused (--fresh trains them again).")
-    total = sum(run.config["epochs"] for run in runs)
-    columns = (
-        TextColumn(f"training {len(runs)} runs"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    if finished == len(runs):
+        return
+    everything = Part(f"{len(runs)} runs", sum(run.config["epochs"] for run in runs), done=sum(run.epochs_logged() for run in runs))
+    progress = ProgressBar()
+    progress.plan([Stage([everything])])
+    progress.start(everything)
     try:
-        with Progress(*columns, console=console) as progress:
-            task = progress.add_task("", total=total)
-            run_missing(runs, train, workers=workers, on_progress=lambda epochs: progress.update(task, completed=epochs))
-            progress.update(task, completed=total)
+        run_missing(runs, train, workers=workers, on_progress=progress.update)
+        progress.update(everything.epochs)
     except KeyboardInterrupt:
+        progress.close()  # before anything is printed below it
         done = sum(run.done for run in runs)
         console.print(f"Interrupted: {done} of {len(runs)} runs are finished and kept. Rerun the command to resume.")
         raise typer.Exit(130) from None
+    finally:
+        progress.close()
 
 
 def print_table(table: Sequence[Row], shots: Record | None = None) -> None:

@@ -111,7 +111,7 @@ def train(
     """Train on your own table of candidate labels. Rerun the command to resume an interrupted training."""
     from ltpll.cleaning.dataset import TableSource
     from ltpll.cleaning.pipeline import PRIORS, TrainingSettings, table_run, train_table_run
-    from ltpll.cli.progress import ProgressBar
+    from ltpll.cli.progress import ProgressBar, TensorBoardEvents
     from ltpll.data.readers.prior_files import read_prior
     from ltpll.data.readers.tables import Reading
 
@@ -140,21 +140,12 @@ def train(
         if finished:
             print_line(f"This run was finished earlier (--fresh trains it again): {out}")
         else:
-            bars: list[ProgressBar] = []
-
-            def close() -> None:
-                for bar in bars:
-                    bar.close()
-
-            def progress_of(name: str, epochs: int, later: float) -> ProgressBar:
-                close()
-                events = tensorboard and world.first and name == "training"
-                bars.append(ProgressBar(run, epochs, later_epochs=later, tensorboard=events, name=name))
-                return bars[-1]
-
+            progress = ProgressBar()
+            events = [TensorBoardEvents(run)] if tensorboard and world.first else []
             hardware: Record = {"device": own_device, "threads": threads or "auto", "workers": workers}
-            with exit_on_interrupt(run, close):
-                train_table_run(run, source, examples, settings, progress_of=progress_of, on_nan=on_nan, on_choice=print_line, **hardware)
+            with exit_on_interrupt(run, progress.close):
+                how: Record = {"progress": progress, "callbacks": events, "on_nan": on_nan, "on_choice": print_line}
+                train_table_run(run, source, examples, settings, **how, **hardware)
             world.leave()
             world.wait()
         _print_result(run.result(), out)

@@ -1,16 +1,20 @@
-"""Export: write a fitted classifier as an ONNX model that takes raw inputs and returns the logits it predicts with."""
+"""Export: write a fitted classifier as an ONNX model that takes raw inputs, predicts like it and describes itself."""
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 import warnings
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ltpll import __version__
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.inference.predictor import Predictor
@@ -20,19 +24,22 @@ from ltpll.views.features import FeatureViews
 
 
 class PredictingNetwork(nn.Module):
-    """Maps raw inputs to the logits used for prediction: it normalises them and folds the log-prior into the bias of the model's head.
+    """Maps raw inputs to logits and probabilities: it normalises them and folds the log-prior into the bias of the model's head.
 
     Args:
         predictor: The fitted predictor.
         goal: "balanced" or "accuracy", as for `Predictor.adjusted`.
+        temperature: Logits are divided by it before they become probabilities.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, predictor: Predictor, goal: Goal = "balanced") -> None:
+    def __init__(self, predictor: Predictor, goal: Goal = "balanced", temperature: float = 1.0) -> None:
         super().__init__()
+        self.temperature = temperature
         views = predictor.views
+        self.pictures = isinstance(views, ImageViews)
         if isinstance(views, ImageViews):
             mean, std = (255 * torch.tensor(figures).view(-1, 1, 1) for figures in (views.mean, views.std))
         elif isinstance(views, FeatureViews):
@@ -61,29 +68,53 @@ class PredictingNetwork(nn.Module):
                 head.bias = nn.Parameter(torch.zeros(head.out_features))
             head.bias.sub_(log_prior)
 
-    def forward(self, x: Tensor) -> Tensor:
-        logits, features = self.model((x.float() - self.mean) / self.std)
-        predicted = self.method.predict(Outputs.from_views([(logits, features)]))
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        raw, features = self.model((x.float() - self.mean) / self.std)
+        predicted = self.method.predict(Outputs.from_views([(raw, features)]))
         balanced = None if self.balanced is None else self.balanced.balanced_logits(predicted)
-        return predicted.logits[0] if balanced is None else balanced
+        logits = predicted.logits[0] if balanced is None else balanced
+        return logits, torch.softmax(logits / self.temperature, dim=1)
 
 
-def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path, goal: Goal = "balanced") -> None:
-    """Write an ONNX model with the input `x`, (rows, …) floats, and the output `logits`, (rows, classes), for any number of rows.
+def sidecar(path: Path) -> Path:
+    """The JSON file beside an ONNX model that describes it."""
+    return path.with_name(f"{path.name}.json")
+
+
+def export_onnx(
+    predictor: Predictor,
+    shape: tuple[int, ...],
+    path: Path,
+    goal: Goal = "balanced",
+    *,
+    classes: Sequence[Any],
+    feature_names: Sequence[str] = (),
+    temperature: float = 1.0,
+) -> None:
+    """Write an ONNX model and, beside it, a JSON file with the same description as the model's metadata.
+
+    The input is `x`, (rows, …) floats, for any number of rows; the outputs are `logits` and `probabilities`, (rows, classes). Each entry of
+    `description` is an entry of the model's metadata, whose value is JSON.
 
     Args:
         predictor: The fitted predictor.
         shape: The shape of one example.
         path: The file to write.
         goal: "balanced" corrects for the class prior, "accuracy" does not.
+        classes: The names of the classes.
+        feature_names: The names of the features, if they are known.
+        temperature: Logits are divided by it before they become probabilities.
 
     Raises:
         InputError: If the folder does not exist, the views or the method cannot be exported, or `ltpll[onnx]` is not installed.
     """
     with required_by("Exporting", install="'ltpll[onnx]'"):
+        import onnx
         import onnxscript  # noqa: F401
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
+    network = PredictingNetwork(predictor, goal, temperature)
+    described = description(network, shape, goal, classes, feature_names)
     example = torch.zeros(2, *shape)
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -91,15 +122,51 @@ def export_onnx(predictor: Predictor, shape: tuple[int, ...], path: Path, goal: 
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports optional packages that are not needed
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
-            PredictingNetwork(predictor, goal),
+            network,
             (example,),
             made,
             input_names=["x"],
-            output_names=["logits"],
+            output_names=["logits", "probabilities"],
             dynamic_shapes={"x": {0: rows}},
             opset_version=18,  # the version that torch writes without converting
             dynamo=True,
             external_data=False,
             verbose=False,
         )
-        write_atomically(path, made.read_bytes())
+        model = onnx.load(made)
+    onnx.helper.set_model_props(model, {name: json.dumps(value, ensure_ascii=False) for name, value in described.items()})
+    sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
+    write_atomically(path, model.SerializeToString())
+    write_atomically(sidecar(path), (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def description(
+    network: PredictingNetwork, shape: tuple[int, ...], goal: Goal, classes: Sequence[Any], feature_names: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What a user of an exported model needs to know, as JSON values.
+
+    Returns:
+        `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the values are), `preprocessing` (the
+        standardisation that the model does itself), `outputs` (names), `goal`, `temperature` and the `version` of the library.
+    """
+    given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": "float32"}
+    if network.pictures:
+        given |= {"values": "pixels from 0 to 255", "layout": "rows, channels, height, width", "channels": "RGB"}
+        given |= {"height": shape[1], "width": shape[2]}
+    elif len(shape) == 3:
+        given |= {"values": "images of the numbers used for training", "layout": "rows, channels, height, width"}
+    else:
+        given |= {"values": "features as used for training, not standardised", "features": list(feature_names) or None}
+    return {
+        "classes": [name if isinstance(name, str | int | float) else str(name) for name in classes],
+        "input": given,
+        "preprocessing": {
+            "inside_model": "(x - mean) / std, for each channel" if len(shape) == 3 else "(x - mean) / std",
+            "mean": network.mean.flatten().tolist(),
+            "std": network.std.flatten().tolist(),
+        },
+        "outputs": ["logits", "probabilities"],
+        "goal": goal,
+        "temperature": network.temperature,
+        "version": f"ltpll {__version__}",
+    }

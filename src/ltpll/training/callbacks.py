@@ -5,17 +5,30 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ltpll.files import check_writable
 from ltpll.formatting import format_duration
 from ltpll.training.checkpoint import has_checkpoint
+from ltpll.training.job import Job, Part, Stage
 from ltpll.validation import in_range, whole_number
 
 if TYPE_CHECKING:
     from ltpll.training.trainer import PartialLabelTrainer
+
+UPDATE_SECONDS = 0.2  # between two updates of a progress, however it is shown
+FIRST_LINE_SECONDS = 1.0
+FREQUENT_SECONDS = 60.0  # after this time, lines of progress become rarer
+MEASURED = ("accuracy", "balanced_accuracy", "covering_rate")
+SHOWN_AS = {
+    "loss": "loss",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "covering_rate": "inside sets",
+    "target_recovery": "recovery",
+}
 
 
 class Callback:
@@ -127,88 +140,135 @@ class Checkpoint(Callback):
 
 
 class Progress(Callback):
-    """Reports the progress of a training with the time left, also inside long epochs; by default as lines on standard error.
+    """Reports the progress of a training, or of a job of several trainings, with the time left; by default as lines on standard error.
 
-    Subclasses override `show` to report in another way.
+    One object reports the whole job: give it to every training, and call `plan` first if there are several. Without a plan, every training
+    is a job of its own. Subclasses override `show` to report in another way.
 
     Args:
-        every_seconds: Print at most one line in this time; the end is always printed.
+        every_seconds: Print at most one line in this time during the first minute, and in six times this time after it. The first line
+            comes after a second; the end of a training with other figures than its loss, and the end of the job, are always printed.
         write: A function that gets each line.
-        epochs: The number of epochs, if it is needed before `fit` is called.
-        later_epochs: Epochs of about the same cost that follow this training; they count for the time left.
-        name: What is trained, if there are several trainings.
 
     Example:
         >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
-        epoch 12/100 · loss 0.412 · accuracy 71.3% · 40 s left
+        12% · 40 s left · epoch 12.3/100 · loss 0.412 · accuracy 71.3% · balanced accuracy 64.0% · 51,200 views/s
     """
 
-    def __init__(
-        self,
-        every_seconds: float = 5.0,
-        write: Callable[[str], None] | None = None,
-        *,
-        epochs: int = 0,
-        later_epochs: float = 0.0,
-        name: str = "",
-    ) -> None:
+    def __init__(self, every_seconds: float = 5.0, write: Callable[[str], None] | None = None) -> None:
         self.every_seconds = in_range(every_seconds, "every_seconds", 0)
         self.write = write or (lambda line: print(line, file=sys.stderr, flush=True))
-        self.epochs, self.later_epochs, self.name = epochs, later_epochs, name
-        self.figures = dict.fromkeys(("loss", "accuracy", "recovery", "left", "speed"), "")
-        self._updated = self._shown = self._started = time.monotonic()
-        self._done_at_start: float | None = None
+        self.part: Part | None = None
+        self._job: Job | None = None
+        self._planned = False
+        self._figures: dict[str, str] = {}
         self._views_per_epoch = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ended = False
+        self._began = self._updated = time.monotonic()
+        self._next_line = self._began + min(self.every_seconds, FIRST_LINE_SECONDS)
+
+    @property
+    def job(self) -> Job:
+        """The job that is planned or, without a plan, the current training."""
+        assert self._job is not None
+        return self._job
+
+    def plan(self, stages: Sequence[Stage]) -> None:
+        """State all stages of a job before the first of its trainings starts."""
+        self._job, self._planned, self.part = Job(stages), True, None
+        self._begin()
+
+    def start(self, part: Part) -> Progress:
+        """Report the next training, or the first one of several in parallel, as this part of the plan; parts before it are finished."""
+        self.part, self._figures, self._views_per_epoch = part, {}, 0
+        self.job.finish_before(part)
+        return self
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        self.epochs = trainer.epochs
+        if not self._planned:
+            self._job = Job([Stage([Part("", trainer.epochs)])])
+            self._begin()
+            self.start(self._job.parts[0])
         self._views_per_epoch = trainer.views_per_epoch
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
-        self.update(trainer.epochs_done)
+        if self.part is not None:
+            self.part.done = trainer.epochs_done  # without a report, which would count for the speed
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
-        # The last step of an epoch is reported with the epoch's figures.
-        if trainer.step_of_epoch < trainer.steps_per_epoch and time.monotonic() - self._updated >= min(self.every_seconds, 0.5):
+        # The last step of an epoch is reported with the figures of the epoch.
+        if time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS) and trainer.step_of_epoch < trainer.steps_per_epoch:
+            self.job.threads = max(1, trainer.threads.number)
             self.update(trainer.epochs_done)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        self.update(trainer.epoch, record)
+        self._figures |= _figures(record)
+        ends = trainer.epoch == trainer.epochs
+        if ends or time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS):
+            self.job.threads = max(1, trainer.threads.number)
+            self.update(trainer.epoch, important=ends and len(self._figures) > 1)
 
-    def update(self, done: float, record: Mapping[str, Any] | None = None) -> None:
-        """Report that `done` epochs, with the fraction of the current one, are finished."""
-        now, figures, record = time.monotonic(), self.figures, record or {}
-        self._updated = now
-        test = record.get("test", {})
-        if "loss" in record:
-            figures["loss"] = f"loss {record['loss']:.3f}"
-        if "balanced_accuracy" in test:
-            figures["accuracy"] = f"accuracy {test['balanced_accuracy']:.1%}"
-        elif "covering_rate" in test:
-            figures["accuracy"] = f"inside sets {test['covering_rate']:.1%}"
-        if "target_recovery" in record:
-            figures["recovery"] = f"recovery {record['target_recovery']:.1%}"
-        if self._done_at_start is None or (record.get("epoch") == 1 and done == 1):
-            self._done_at_start, self._started = done, now  # the first steps, and the first epoch, include compilation
-        elif done > self._done_at_start:
-            pace = (now - self._started) / (done - self._done_at_start)
-            figures["left"] = f"{format_duration((self.epochs - done + self.later_epochs) * pace)} left"
-            if self._views_per_epoch:
-                figures["speed"] = f"{self._views_per_epoch / max(pace, 1e-9):,.0f} views/s"
-        self.show(done)
+    def update(self, done: float | Mapping[Part, float], *, important: bool = False) -> None:
+        """Report finished epochs, with the fraction of the current one.
+
+        Args:
+            done: The epochs of the current part, or those of several parts that are trained in parallel.
+            important: Whether this has to be shown, even if something else was shown a moment ago.
+        """
+        assert self.part is not None
+        self.job.report(done if isinstance(done, Mapping) else {self.part: done})
+        self._updated = time.monotonic()
+        ends = self.job.share_done >= 1
+        if not self._ended:
+            self.show(important or ends)
+        self._ended = ends
 
     @property
-    def text(self) -> str:
-        """The current figures."""
-        return " · ".join(filter(None, self.figures.values()))
+    def current(self) -> str:
+        """What is being trained, with the epoch."""
+        assert self.part is not None
+        stage, part = self.job.stage_of(self.part), self.part
+        if stage.workers > 1:
+            return f"{stage.name}: {len(stage.parts) - stage.unfinished} of {len(stage.parts)} done"
+        # Rounded down, so that an epoch looks finished only if it is.
+        epoch = int(part.done) if part.done == int(part.done) else int(10 * part.done) / 10
+        return f"{part.name}{': ' if part.name else ''}epoch {epoch}/{part.epochs}"
 
-    def show(self, done: float) -> None:
-        """Print a line, unless the last one was printed a moment ago."""
-        if done >= self.epochs or time.monotonic() - self._shown >= self.every_seconds:
-            self._shown = time.monotonic()
-            epoch = f"{done:.0f}" if done == int(done) else f"{done:.2f}"
-            name = f"{self.name}: " if self.name else ""
-            self.write(" · ".join(filter(None, [f"{name}epoch {epoch}/{self.epochs}", self.text])))
+    @property
+    def time_left(self) -> str:
+        """The time left, or the time that the job took; empty as long as it is unknown."""
+        if self.job.share_done >= 1:
+            return f"finished in {format_duration(time.monotonic() - self._began)}"
+        left = self.job.seconds_left
+        return "" if left is None else f"{format_duration(left)} left"
+
+    @property
+    def figures(self) -> str:
+        """The figures of the last epoch, and the speed."""
+        assert self.part is not None
+        speed = self.job.stage_of(self.part).speed()
+        views = f"{speed / self.part.cost * self._views_per_epoch:,.0f} views/s" if speed and self._views_per_epoch else ""
+        return " · ".join(filter(None, [*self._figures.values(), views]))
+
+    def show(self, important: bool) -> None:
+        """Print a line, unless it is unimportant and the last one was printed a moment ago."""
+        now = time.monotonic()
+        if not important and now < self._next_line:
+            return
+        self._next_line = now + self.every_seconds * (1 if now - self._began < FREQUENT_SECONDS else 6)
+        self.write(" · ".join(filter(None, [f"{int(100 * self.job.share_done)}%", self.time_left, self.current, self.figures])))
 
     def close(self) -> None:
         """Called when nothing follows; closing twice does no harm."""
+
+
+def _figures(record: Mapping[str, Any]) -> dict[str, str]:
+    """The figures of an epoch that are shown, by name."""
+    test = record.get("test", {})
+    found = {"loss": record.get("loss"), **{name: test.get(name) for name in MEASURED}, "target_recovery": record.get("target_recovery")}
+    if found["accuracy"] is not None:
+        found["covering_rate"] = None  # with true labels, it says little
+    return {name: f"{SHOWN_AS[name]} {value:{'.3f' if name == 'loss' else '.1%'}}" for name, value in found.items() if value is not None}

@@ -64,9 +64,6 @@ def launch(
             reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             _write_reason(run, reason)
             outcomes.append(Outcome(experiment, run, reason))
-        finally:
-            if progress:
-                progress.close()
     return outcomes
 
 

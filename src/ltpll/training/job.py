@@ -1,0 +1,168 @@
+"""Job: trainings that follow one another or run in parallel, with their work, their speed and the time left."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+STEP_ROWS = 100  # a step takes as long as its batch and about this many rows more, measured on tables with one thread
+RECENT_SECONDS = 10.0  # older speeds count less and less; with time, more of the past is recent
+LEAST_SECONDS = 0.5  # a speed that was measured for less time says nothing
+START_SECONDS = 4.0  # until processes that train in parallel have imported torch and started
+CORE_GAIN = 0.8  # what a further core adds to the speed of the first, because cores share memory and other programs need some
+EXPECTED_SECONDS = 3.0  # for which the speed that is expected after earlier stages counts beside the measured one
+
+
+@dataclass(eq=False)
+class Part:
+    """One training of a job.
+
+    Args:
+        name: What is trained; empty if the job has one part.
+        epochs: The number of epochs.
+        cost: The work of an epoch, in a unit that all parts share.
+        done: The finished epochs, with the fraction of the current one.
+    """
+
+    name: str
+    epochs: int
+    cost: float = 1.0
+    done: float = 0.0
+
+    @classmethod
+    def of_rows(cls, name: str, rows: int, epochs: int, batch_size: int) -> Part:
+        """A training on some rows, whose work is measured in rows."""
+        return cls(name, epochs, rows * (1 + STEP_ROWS / batch_size))
+
+    @property
+    def left(self) -> float:
+        """The work that is left."""
+        return max(0.0, self.epochs - self.done) * self.cost
+
+
+@dataclass(eq=False)
+class Stage:
+    """Parts that are trained one after the other or, with several workers, in parallel.
+
+    Args:
+        parts: The parts, in the order in which they start.
+        workers: How many of them train at once.
+        name: What the parts are called together; needed if they train in parallel.
+    """
+
+    parts: Sequence[Part]
+    workers: int = 1
+    name: str = ""
+    _reported: float | None = field(default=None, repr=False)
+    _work: float = field(default=0.0, repr=False)
+    _seconds: float = field(default=0.0, repr=False)  # of all workers together, as `_work` is
+    _elapsed: float = field(default=0.0, repr=False)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part has reported."""
+        return self._reported is not None
+
+    @property
+    def unfinished(self) -> int:
+        """The number of parts that are not finished."""
+        return sum(part.left > 0 for part in self.parts)
+
+    def report(self, done: Mapping[Part, float]) -> None:
+        """Note the finished epochs of some parts; the first report of finished work starts the clock of the stage."""
+        now, busy = time.monotonic(), min(self.workers, self.unfinished)
+        work = sum(max(0.0, epochs - part.done) * part.cost for part, epochs in done.items())
+        for part, epochs in done.items():
+            part.done = epochs
+        if self._reported is not None:
+            seconds = (now - self._reported) * busy
+            self._elapsed += seconds
+            fade = 0.5 ** (seconds / max(RECENT_SECONDS * self.workers, self._elapsed / 4))
+            self._work, self._seconds = self._work * fade + work, self._seconds * fade + seconds
+        if self._reported is not None or work > 0:
+            self._reported = now
+
+    def speed(self, expected: float | None = None) -> float | None:
+        """The work per second of one worker; until it is measured, the expected one, or None."""
+        if expected is not None:
+            weight = max(0.0, EXPECTED_SECONDS * self.workers - self._elapsed)
+            return (self._work + expected * weight) / (self._seconds + weight)
+        return self._work / self._seconds if self._seconds >= LEAST_SECONDS and self._work > 0 else None
+
+    def gain(self, threads: int) -> float:
+        """How many times as fast as one training with so many threads all workers together are expected to be."""
+        return 1 + CORE_GAIN * max(0.0, min(self.workers, os.cpu_count() or 1) / threads - 1)
+
+    @property
+    def longest(self) -> float:
+        """The work left to the worker that finishes last."""
+        workers = [0.0] * self.workers
+        for part in self.parts:
+            free = workers.index(min(workers))  # each worker takes the next part when it is free
+            workers[free] += part.left
+        return max(workers)
+
+
+class Job:
+    """Stages that follow one another.
+
+    The time left is the work left divided by the measured speed. A stage that has not begun is expected to be as fast as the last one that
+    was measured, and faster if its parts train in parallel on several cores. Epochs that were finished before the job was resumed do not
+    count for the speed.
+
+    Args:
+        stages: The stages.
+
+    Example:
+        >>> training = Part.of_rows("training", rows=1000, epochs=50, batch_size=32)
+        >>> folds = [Part.of_rows(f"fold {k}", rows=800, epochs=50, batch_size=32) for k in (1, 2, 3, 4, 5)]
+        >>> job = Job([Stage([training]), Stage(folds, workers=2, name="folds")])
+        >>> job.report({training: 0.1})  # several times per second
+        >>> job.share_done, job.seconds_left
+    """
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = list(stages)
+        self.threads = 1
+        """The number of threads of a training that is not one of several in parallel."""
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of all stages."""
+        return [part for stage in self.stages for part in stage.parts]
+
+    def stage_of(self, part: Part) -> Stage:
+        """The stage of a part."""
+        return next(stage for stage in self.stages if part in stage.parts)
+
+    def finish_before(self, part: Part) -> None:
+        """Count all parts before this one as finished: they were, perhaps by another process, or they are not needed."""
+        for earlier in self.parts[: self.parts.index(part)]:
+            earlier.done = earlier.epochs
+
+    def report(self, done: Mapping[Part, float]) -> None:
+        """Note the finished epochs of parts of one stage."""
+        if done:
+            self.stage_of(next(iter(done))).report(done)
+
+    @property
+    def share_done(self) -> float:
+        """The share of the work that is done."""
+        total = sum(part.epochs * part.cost for part in self.parts)
+        return 1 - sum(part.left for part in self.parts) / total if total else 1.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time left, or None as long as no speed was measured."""
+        seconds, reference = 0.0, None  # the reference is the speed of a training that is not one of several in parallel
+        for stage in self.stages:
+            scale = stage.gain(self.threads) / stage.workers
+            speed = stage.speed(None if reference is None else reference * scale)
+            if stage.longest > 0:
+                if not speed:
+                    return None
+                seconds += stage.longest / speed + (START_SECONDS if stage.workers > 1 and not stage.begun else 0.0)
+            reference = speed / scale if speed else reference
+        return seconds

@@ -1,0 +1,72 @@
+"""The progress of a job on the command line: one bar on a terminal, lines in a log file."""
+
+import io
+import re
+import sys
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from ltpll.cli import progress as module
+from ltpll.cli.progress import ProgressBar
+from ltpll.training.job import Part, Stage
+
+RECORD = {"epoch": 3, "loss": 0.25, "test": {"accuracy": 0.714, "balanced_accuracy": 0.369}, "target_recovery": 0.8}
+
+
+def printed(monkeypatch, *, terminal):
+    """What is printed about a job of two trainings on a terminal of 80 columns, or elsewhere."""
+    now, text = [0.0], io.StringIO()
+    console = Console(file=text, force_terminal=terminal, width=80, highlight=False)
+    monkeypatch.setattr(module, "console", console)
+    monkeypatch.setattr(sys.modules["ltpll.cli.console"], "console", console)
+    for name in ("callbacks", "job"):
+        monkeypatch.setattr(f"ltpll.training.{name}.time.monotonic", lambda: now[0])
+    parts = [Part("training", 4, 100.0), Part("fold 1 of 1", 4, 100.0)]
+    progress = ProgressBar()
+    progress.plan([Stage(parts[:1]), Stage(parts[1:])])
+    for part in parts:
+        progress.start(part)
+        for quarter in range(1, 17):
+            now[0] += 1.0
+            trainer = SimpleNamespace(epoch=quarter // 4, epochs=4, epochs_done=quarter / 4, step_of_epoch=quarter % 4, steps_per_epoch=4)
+            trainer.threads = SimpleNamespace(number=1)
+            if quarter % 4:
+                progress.on_step_end(trainer)
+            else:
+                progress.on_epoch_end(trainer, RECORD if part is parts[0] else {"loss": 1.0})
+    progress.close()
+    progress.close()
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
+
+
+def test_a_log_file_gets_whole_lines_of_the_whole_job_before_a_part_or_an_epoch_ends(monkeypatch):
+    lines = printed(monkeypatch, terminal=False).splitlines()
+    figures = "loss 0.250 · accuracy 71.4% · balanced accuracy 36.9% · recovery 80.0%"
+    assert lines == [
+        "3% · training: epoch 0.2/4",
+        f"18% · 26 s left · training: epoch 1.5/4 · {figures}",
+        f"34% · 21 s left · training: epoch 2.7/4 · {figures}",
+        f"50% · 16 s left · training: epoch 4/4 · {figures}",
+        "65% · 11 s left · fold 1 of 1: epoch 1.2/4 · loss 1.000",
+        "81% · 6 s left · fold 1 of 1: epoch 2.5/4 · loss 1.000",
+        "96% · 1 s left · fold 1 of 1: epoch 3.7/4 · loss 1.000",
+        "100% · finished in 32 s · fold 1 of 1: epoch 4/4 · loss 1.000",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted", [r"training: epoch 2.7/4 ━\S* 34% · 21 s left", "accuracy 71.4% · balanced accuracy 36.9% · recovery 80.0%"]
+)
+def test_a_terminal_gets_a_bar_with_the_time_left_and_figures_that_fit(monkeypatch, wanted):
+    monkeypatch.setattr(module.rich_progress.Progress, "update", refreshed(module.rich_progress.Progress.update))
+    assert re.search(wanted, printed(monkeypatch, terminal=True))
+
+
+def refreshed(update):
+    def updating(self, *args, **fields):
+        update(self, *args, **fields)
+        self.refresh()
+
+    return updating
