@@ -96,6 +96,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         n_features_in_: The number of features, or of channels for images.
         feature_names_in_: The names of the features, if `X` was a DataFrame.
         input_shape_: The shape of one example.
+        temperature_: The logits are divided by it before they become probabilities; 1 unless `ltpll train` has calibrated them.
         transduced_: The labels of the training examples as class numbers; `transduce` returns them as labels.
         device_: The device that the classifier was trained on.
 
@@ -290,7 +291,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def finish(self, trainer: PartialLabelTrainer) -> Self:
         """Take over the results of a trainer that `begin` returned, once its `fit` is done."""
         self.model_ = trainer.model
-        self.choice_ = trainer.rebalancer.because
+        self.choice_, self.temperature_ = trainer.rebalancer.because, 1.0
         self.history_ = trainer.history
         self.n_iter_ = trainer.epoch
         self.device_ = str(trainer.device)
@@ -313,7 +314,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Returns:
             Probabilities, (rows, classes), in the order of `classes_`.
         """
-        return torch.softmax(self._logits(X), dim=1).cpu().numpy()
+        return torch.softmax(self._logits(X) / self.temperature_, dim=1).cpu().numpy()
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float32]:
         """Logits for the goal, (rows, classes); for two classes, the difference of the second and the first, (rows,)."""
@@ -403,6 +404,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             "feature_names_in": getattr(self, "feature_names_in_", np.asarray([])).tolist(),
             "history": self.history_,
             "choice": self.choice_,
+            "temperature": self.temperature_,
         }
         try:
             values = json.loads(json.dumps(values, default=_as_json))
@@ -426,8 +428,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", ()) if feature_names is None else feature_names
-        classes = self.classes_.tolist()
-        export_onnx(self._predictor, self.input_shape_, Path(path), self._goal, classes=classes, feature_names=[*map(str, names)])
+        export_onnx(
+            self._predictor,
+            self.input_shape_,
+            Path(path),
+            self._goal,
+            classes=self.classes_.tolist(),
+            feature_names=[*map(str, names)],
+            temperature=self.temperature_,
+        )
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto") -> Self:
@@ -445,11 +454,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self = cls(**params)
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
             self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
-            self.choice_ = str(values.get("choice", ""))
+            self.choice_, self.temperature_ = str(values.get("choice", "")), float(values.get("temperature", 1.0))
             names, policy = list(values["feature_names_in"]), values["policy"]
             whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(self.input_shape_) in (1, 3)
             whole = whole and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
-            whole = whole and self.classes_.ndim == 1 and len(names) in (0, self.n_features_in_)
+            whole = whole and 0 < self.temperature_ < math.inf and self.classes_.ndim == 1 and len(names) in (0, self.n_features_in_)
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):

@@ -71,7 +71,7 @@ def out_of_fold_predictions(
             _train(folder, make(), x, sets, scores, k, *splits[k], progress.start(stage.parts[k]))
     if not world.first:
         return None
-    found = SetPredictions.empty(len(x))
+    found = SetPredictions.empty(sets)
     for k, (_, rows) in enumerate(splits):
         found.put(rows, SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0]))
         _delete_checkpoints(folder, k)  # left by a process that was killed after it had stored its predictions

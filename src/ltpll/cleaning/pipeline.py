@@ -17,13 +17,16 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
+from ltpll.cleaning.judgement import Judgement, judge
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
+from ltpll.data.readers.annotations import AnnotatorVotes
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
+from ltpll.evaluation.metrics import calibration_figures
 from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import format_names
 from ltpll.interfaces import Goal
@@ -247,7 +250,13 @@ def train_table_run(
         # As in the folds, every row counts the same. The classifier was saved with its own goal above.
         classifier.set_params(goal="accuracy")
         predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
-        cleaned = _cleaned_labels(predictions, trained, held_out, classifier.transduced_, from_folds)
+        if from_folds is not None:
+            predictions.put(trained, from_folds)
+        cleaned, judgement = clean_labels(predictions, examples, trained, classifier.transduced_, from_folds is not None)
+        if judgement is not None:
+            classifier.set_params(goal=settings.goal)
+            classifier.temperature_ = judgement.temperature
+            classifier.save(run.folder / CLASSIFIER)
         store_tables(run.folder, examples.table, cleaned)
         if source.images is not None:
             store_pictures(run.folder, source.images, examples.table, cleaned)
@@ -262,6 +271,7 @@ def train_table_run(
                 "rows": {"all": len(examples), "trained": len(trained), "held_out": len(held_out)},
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
+                "judgement": _judgement_record(judgement, cleaned, examples),
                 "last": round_floats(trainer.history[-1]),
                 "curves": _curves(trainer.history),
             }
@@ -332,25 +342,84 @@ def _prior_record(trainer: PartialLabelTrainer) -> Record | None:
     return None if prior is None else round_floats(prior.record())
 
 
-def _cleaned_labels(
+def clean_labels(
     predictions: SetPredictions,
+    examples: Examples,
     trained: npt.NDArray[np.int64],
-    held_out: npt.NDArray[np.int64],
     transduced: tuple[npt.NDArray[Any], ...],
-    out_of_fold: SetPredictions | None,
-) -> CleanedLabels:
-    """Trained rows get the label of their final targets, held-out rows the likeliest candidate; out-of-fold predictions judge the sets."""
-    total = np.maximum(predictions.of_set, np.finfo(np.float32).tiny)
-    label, confidence = predictions.inside.copy(), (predictions.inside_probability / total).astype(np.float32)
-    second = predictions.second.copy()
-    margin = ((predictions.inside_probability - predictions.second_probability) / total).astype(np.float32)
-    label[trained], confidence[trained], second[trained], margin[trained] = transduced
-    judged_by = np.full(len(label), "own" if out_of_fold is None else "folds", dtype=object)
-    judged_by[held_out] = "held out"
-    if out_of_fold is not None:
-        predictions.put(trained, out_of_fold)
-    judged = (predictions.inside_probability, predictions.outside, predictions.outside_probability)
-    return CleanedLabels(label, confidence, second, margin, *judged, judged_by)
+    out_of_fold: bool,
+) -> tuple[CleanedLabels, Judgement | None]:
+    """Choose the labels, and judge them and their sets where predictions are by classifiers that were not trained on the rows.
+
+    Trained rows get the label of their final targets, held-out rows the likeliest candidate.
+
+    Args:
+        predictions: Predictions for all rows.
+        examples: The examples.
+        trained: The rows that were trained on.
+        transduced: Their labels, confidences, runners-up and margins.
+        out_of_fold: Whether the predictions for these rows are out of fold.
+
+    Returns:
+        The labels, and the judgement of the rows that could be judged; None if there are none.
+    """
+    n, n_classes = len(examples), examples.candidates.n_classes
+    judged_by = np.full(n, "held out", dtype=object)
+    judged_by[trained] = "folds" if out_of_fold else "own"
+    labels = predictions.inside.copy()
+    labels[trained] = transduced[0]
+    inside = predictions.inside_sets(labels)
+    confidence, runner_up, margin = inside.share.copy(), inside.runner_up.copy(), inside.share - inside.runner_up_share
+    suspicion, can_judge, judgement = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=bool), None
+    rows = np.flatnonzero(judged_by != "own")
+    if len(rows):
+        seen = predictions.select(rows)
+        judgement = judge(seen, labels[rows], n_classes, _agreement(examples.table.votes, n)[rows])
+        inside = seen.inside_sets(labels[rows], judgement.temperature)
+        suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged[labels[rows]]
+        confidence[rows] = (1 - judgement.suspicion) * inside.share
+        runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
+    if not out_of_fold:
+        confidence[trained], runner_up[trained], margin[trained] = transduced[1:]
+    return CleanedLabels(labels, confidence, runner_up, margin, predictions.outside, suspicion, can_judge, judged_by), judgement
+
+
+def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:
+    """1 for rows on which several annotators agree, whose sets lack the true label less often, and 0 for others."""
+    if votes is None:
+        return np.zeros(n, dtype=np.int64)
+    annotators = np.bincount(np.unique(np.stack([votes.rows, votes.annotators]), axis=1)[0], minlength=n)
+    labels = np.bincount(np.unique(np.stack([votes.rows, votes.labels]), axis=1)[0], minlength=n)
+    return np.asarray((annotators > 1) & (labels == 1), dtype=np.int64)
+
+
+def _judgement_record(judgement: Judgement | None, cleaned: CleanedLabels, examples: Examples) -> Record | None:
+    """What a report says about the judgement, and how good confidences are where true labels are known."""
+    if judgement is None:
+        return None
+    n, sizes = len(examples), examples.candidates.sizes.numpy()
+    unknown = np.flatnonzero(~judgement.judged & (judgement.examples > 0))
+    found: Record = {
+        "temperature": judgement.temperature,
+        "missing": judgement.missing,
+        "covering": judgement.covering,
+        "chance": judgement.chance,
+        "not_judged": [[int(c), int(judgement.examples[c]), int(judgement.recovered[c])] for c in unknown],
+    }
+    ambiguous = (sizes > 1) & (cleaned.judged_by != "own")
+    if ambiguous.any():
+        found["ambiguous"] = {
+            "rows": int(ambiguous.sum()),
+            "expected": cleaned.confidence[ambiguous].mean(),
+            "guess": (1 / sizes[ambiguous]).mean(),
+        }
+    true = np.full(n, -1) if examples.table.labels is None else examples.table.labels
+    for name, rows in (("all", cleaned.judged_by != "own"), ("ambiguous", ambiguous)):
+        known = rows & (true >= 0)
+        if known.any():
+            right = cleaned.label[known] == true[known]
+            found.setdefault("calibration", {})[name] = calibration_figures(cleaned.confidence[known], right)
+    return cast(Record, round_floats(found))
 
 
 def _described(source: TableSource, examples: Examples) -> Record:

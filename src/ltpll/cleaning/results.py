@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from ltpll.candidates import Candidates
 
 NOTED = 150  # examples of each kind whose pictures are stored for the report
+FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
+LEAST_SUSPICION = 0.5  # of a flagged set
+UNEVEN = 2.0  # how many times as often as in all rows together a class's sets may be flagged by mistake, as far as can be foreseen
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -26,23 +30,21 @@ class CleanedLabels:
     """The label chosen for every example, and the evidence for and against it; one entry per example, labels are class numbers."""
 
     label: Numbers
-    confidence: Shares
+    confidence: Shares  # the probability that the label is right
     runner_up: Numbers  # the label itself where it is the only candidate
-    margin: Shares
-    inside_probability: Shares  # of the likeliest candidate, as predicted by the classifier that judged_by names
+    margin: (
+        Shares  # the label's share of the set's probability minus the runner-up's; negative if out-of-fold classifiers prefer the latter
+    )
     outside: Numbers  # the likeliest label that is not a candidate; −1 where every class is one
-    outside_probability: Shares
+    suspicion: Shares  # the probability that the set lacks the true label
+    judged: Flags  # whether the classifiers know the label's class well enough to judge the set
     judged_by: npt.NDArray[np.object_]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
+    false_discoveries: float = FALSE_DISCOVERIES
 
-    @property
-    def suspicion(self) -> Shares:
-        """By how much a label outside the set is likelier than the best candidate."""
-        return self.outside_probability - self.inside_probability
-
-    @property
+    @cached_property
     def issue(self) -> Flags:
         """Whether the set seems to lack the true label."""
-        return self.suspicion > 0
+        return flagged_sets(self.suspicion, self.judged & (self.outside >= 0), self.label, self.false_discoveries)
 
     def noteworthy(self) -> dict[str, Numbers]:
         """The rows with the least certain labels and with the most suspicious sets, worst first."""
@@ -52,6 +54,42 @@ class CleanedLabels:
             "uncertain": uncertain[self.label[uncertain] != self.runner_up[uncertain]][:NOTED],
             "suspicious": suspicious[self.issue[suspicious]][:NOTED],
         }
+
+
+STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
+
+
+def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discoveries: float = FALSE_DISCOVERIES) -> Flags:
+    """Choose the sets to look at: as many as possible, the most suspicious first, while few of them hold their true label.
+
+    Args:
+        suspicion: The probability that each set lacks the true label.
+        judged: Whether each row can be judged.
+        labels: The label of each row; sets that hold their label should not be flagged much more often in one class than in others.
+        false_discoveries: The expected share of flagged sets that hold their true label.
+
+    Returns:
+        Whether each row is flagged.
+
+    Example:
+        >>> flagged_sets(np.array([0.9, 0.8, 0.1]), np.ones(3, bool), np.zeros(3, int), 0.2)
+        array([ True,  True, False])
+    """
+    probability = np.where(judged, suspicion, 0).astype(np.float64)
+    order = np.argsort(-probability, kind="stable")
+    mistakes = np.cumsum(1 - probability[order])
+    within = np.flatnonzero(mistakes <= false_discoveries * np.arange(1, len(order) + 1))
+    flagged = np.zeros(len(order), dtype=bool)
+    if not len(within):
+        return flagged
+    flagged[order[: within[-1] + 1]] = True
+    flagged &= probability >= LEAST_SUSPICION
+    fine = np.bincount(labels, weights=1 - suspicion.astype(np.float64))
+    most = UNEVEN * mistakes[within[-1]] / max(fine.sum(), 0.5)
+    for label in np.unique(labels[flagged]).tolist():
+        chosen = order[flagged[order] & (labels[order] == label)]
+        flagged[chosen[np.cumsum(1 - probability[chosen]) > most * fine[label]]] = False
+    return flagged
 
 
 class StoredVotes(NamedTuple):

@@ -1,10 +1,10 @@
-"""Set predictions: the likeliest labels inside and outside each example's candidate set, computed a few rows at a time."""
+"""Set predictions: what a classifier says about each example's candidate set, computed a few rows at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,60 +14,109 @@ from torch import Tensor
 from ltpll.candidates import Candidates
 
 PROBABILITIES_AT_ONCE = 1 << 23  # examples × classes: 32 MB
+TEMPERATURES = tuple(float(2 ** (k / 4)) for k in range(-8, 21))  # from 1/4 to 32; calibration chooses one of them
+TINY = float(np.finfo(np.float32).tiny)
+BY_ROW = ("set_probability", "inside", "outside", "supported")
+Numbers = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float32]
+
+
+class InsideSets(NamedTuple):
+    """The label of each row and its likeliest other candidate, and their probabilities given that the true label is a candidate."""
+
+    label: Numbers
+    share: Shares
+    runner_up: Numbers  # the label itself where it is the only candidate
+    runner_up_share: Shares
 
 
 @dataclass(frozen=True)
 class SetPredictions:
-    """A classifier's predictions for examples with candidate sets: class numbers and probabilities, one entry per example."""
+    """A classifier's predictions for examples with candidate sets; the full matrix of probabilities is never stored."""
 
-    inside: npt.NDArray[np.int64]  # the likeliest candidate
-    inside_probability: npt.NDArray[np.float32]
-    second: npt.NDArray[np.int64]  # the second likeliest candidate, or the only one
-    second_probability: npt.NDArray[np.float32]
-    outside: npt.NDArray[np.int64]  # the likeliest class that is not a candidate; −1 where every class is one
-    outside_probability: npt.NDArray[np.float32]
-    of_set: npt.NDArray[np.float32]  # the probability of all candidates together
-
-    @classmethod
-    def empty(cls, n: int) -> SetPredictions:
-        """Zeros for n examples, to be filled by `put`."""
-        labels, shares = np.zeros((3, n), dtype=np.int64), np.zeros((4, n), dtype=np.float32)
-        return cls(labels[0], shares[0], labels[1], shares[1], labels[2], shares[2], shares[3])
+    offsets: Numbers  # the candidates of row i are entries offsets[i] to offsets[i + 1] of `candidates`
+    candidates: Numbers
+    candidate_probability: Shares  # of each candidate
+    set_probability: Shares  # of all candidates of a row together, (rows, temperatures)
+    inside: Numbers  # the likeliest candidate
+    outside: Numbers  # the likeliest class that is not a candidate; −1 where every class is one
+    supported: npt.NDArray[np.bool_]  # whether the likeliest class of all is a candidate
 
     @classmethod
-    def of(cls, probabilities: Tensor, candidates: Tensor) -> SetPredictions:
-        """From dense (rows, classes) probabilities and a boolean mask of candidates."""
-        likely, labels = probabilities.masked_fill(~candidates, -1.0).topk(2, dim=1)
-        alone = likely[:, 1] < 0
-        other, outside = probabilities.masked_fill(candidates, -1.0).max(dim=1)
-        columns = (
-            labels[:, 0],
-            likely[:, 0],
-            torch.where(alone, labels[:, 0], labels[:, 1]),
-            likely[:, 1].clamp_min(0),
-            torch.where(other < 0, -1, outside),
-            other.clamp_min(0),
-            (probabilities * candidates).sum(1),
-        )
-        return cls(*(column.numpy() for column in columns))
+    def empty(cls, sets: Candidates) -> SetPredictions:
+        """Zeros for all rows of the sets, to be filled by `put`."""
+        n, flat = len(sets), len(sets.labels)
+        offsets, labels = (part.cpu().numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
+        shares = np.zeros(flat, dtype=np.float32), np.zeros((n, len(TEMPERATURES)), dtype=np.float32)
+        return cls(offsets, labels, *shares, *np.zeros((2, n), dtype=np.int64), np.zeros(n, dtype=bool))
 
-    def put(self, rows: npt.NDArray[Any] | slice, other: SetPredictions) -> None:
-        """Replace the predictions for some rows."""
-        for column in fields(self):
-            getattr(self, column.name)[rows] = getattr(other, column.name)
+    @classmethod
+    def of(cls, probabilities: Tensor, sets: Candidates) -> SetPredictions:
+        """From dense (rows, classes) probabilities."""
+        found = cls.empty(sets)
+        mask = sets[torch.arange(len(sets))]
+        found.candidate_probability[:] = probabilities[mask].numpy()
+        logs = probabilities.clamp_min(TINY).log()
+        for t, temperature in enumerate(TEMPERATURES):
+            found.set_probability[:, t] = (torch.softmax(logs / temperature, dim=1) * mask).sum(1).numpy()
+        inside, best = probabilities.masked_fill(~mask, -1.0).max(dim=1)
+        other, outside = probabilities.masked_fill(mask, -1.0).max(dim=1)
+        found.inside[:], found.supported[:] = best.numpy(), (inside >= other).numpy()
+        found.outside[:] = torch.where(other < 0, -1, outside).numpy()
+        return found
+
+    def put(self, rows: npt.NDArray[Any], other: SetPredictions) -> None:
+        """Replace the predictions for some rows, whose sets must be the same."""
+        for name in BY_ROW:
+            getattr(self, name)[rows] = getattr(other, name)
+        self.candidate_probability[self._places(rows)] = other.candidate_probability
+
+    def select(self, rows: npt.NDArray[Any]) -> SetPredictions:
+        """The predictions for some rows."""
+        places, sizes = self._places(rows), np.diff(self.offsets)[rows]
+        by_row = {name: getattr(self, name)[rows] for name in BY_ROW}
+        return SetPredictions(np.append(0, np.cumsum(sizes)), self.candidates[places], self.candidate_probability[places], **by_row)
+
+    def _places(self, rows: npt.NDArray[Any]) -> Numbers:
+        """The places of the rows' candidates in the flat arrays."""
+        sizes = np.diff(self.offsets)[rows]
+        ends = np.cumsum(sizes)
+        return np.asarray(np.repeat(self.offsets[:-1][rows] - (ends - sizes), sizes) + np.arange(sizes.sum()))
+
+    def inside_sets(self, labels: Numbers | None = None, temperature: float = 1.0) -> InsideSets:
+        """Each row's label and its likeliest other candidate, with their shares of the set's probability.
+
+        Args:
+            labels: The label of each row, one of its candidates; by default the likeliest one.
+            temperature: By which logits are divided.
+        """
+        labels = self.inside if labels is None else labels
+        shares = self.candidate_shares(temperature)
+        rows = np.repeat(np.arange(len(labels)), np.diff(self.offsets))
+        # Sorted by row, the label first, then by falling share; the lower class number comes first in a tie.
+        order = np.lexsort((self.candidates, -shares, self.candidates != labels[rows], rows))
+        first, alone = order[self.offsets[:-1]], np.diff(self.offsets) == 1
+        second = order[self.offsets[:-1] + ~alone]
+        return InsideSets(labels, shares[first], self.candidates[second], np.where(alone, np.float32(0), shares[second]))
+
+    def candidate_shares(self, temperature: float = 1.0) -> Shares:
+        """The probability of each candidate given that one of the row's candidates is the true label."""
+        logs = np.log(np.maximum(self.candidate_probability, TINY)) / temperature
+        starts, sizes = self.offsets[:-1], np.diff(self.offsets)
+        weights = np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
+        return np.asarray(weights / np.repeat(np.add.reduceat(weights, starts), sizes), dtype=np.float32)
 
     def tensors(self) -> dict[str, Tensor]:
-        return {column.name: torch.from_numpy(getattr(self, column.name)) for column in fields(self)}
+        return {column.name: torch.from_numpy(np.ascontiguousarray(getattr(self, column.name))) for column in fields(self)}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> SetPredictions:
         return cls(**{column.name: tensors[column.name].numpy() for column in fields(cls)})
 
 
-def predict_sets(predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt.NDArray[Any], candidates: Candidates) -> SetPredictions:
+def predict_sets(predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt.NDArray[Any], sets: Candidates) -> SetPredictions:
     """Predict all examples in blocks of rows, so that the full matrix of probabilities never exists."""
-    found = SetPredictions.empty(len(x))
-    for rows in np.array_split(np.arange(len(x)), max(1, len(x) * candidates.n_classes // PROBABILITIES_AT_ONCE)):
-        block = slice(rows[0], rows[-1] + 1)
-        found.put(block, SetPredictions.of(torch.from_numpy(predict_proba(x[block])), candidates[torch.from_numpy(rows)]))
+    found = SetPredictions.empty(sets)
+    for rows in np.array_split(np.arange(len(x)), max(1, len(x) * sets.n_classes // PROBABILITIES_AT_ONCE)):
+        found.put(rows, SetPredictions.of(torch.from_numpy(predict_proba(x[rows[0] : rows[-1] + 1])), sets.select(rows)))
     return found

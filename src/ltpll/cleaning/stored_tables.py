@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.results import CleanedLabels, CleanedTable, Columns, StoredVotes
+from ltpll.cleaning.results import FALSE_DISCOVERIES, STORED, CleanedLabels, CleanedTable, Columns, StoredVotes
 from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.data.writers import write_table
@@ -42,7 +42,7 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         "candidates": pa.ListArray.from_arrays(offsets, labels),
         "true": [None] * n if table.labels is None else [None if label < 0 else int(label) for label in table.labels.tolist()],
         **({} if table.groups is None else {"group": table.groups}),
-        **{name: getattr(cleaned, name) for name in CleanedLabels.__dataclass_fields__},
+        **{name: getattr(cleaned, name) for name in STORED},
     }
     write_table(folder / EXAMPLES, columns)
     if table.votes is not None:
@@ -73,11 +73,12 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 # ---- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_cleaned(folder: str | Path) -> CleanedTable:
+def read_cleaned(folder: str | Path, false_discoveries: float = FALSE_DISCOVERIES) -> CleanedTable:
     """Read the cleaned labels and everything else that a finished run on a table has stored.
 
     Args:
         folder: The run folder, that is, the `--out` of `ltpll train TABLE`.
+        false_discoveries: The expected share of flagged sets that hold their true label after all.
 
     Returns:
         The table, from which `cleaned_columns`, `class_columns` and `annotator_columns` compute tables.
@@ -109,7 +110,7 @@ def read_cleaned(folder: str | Path) -> CleanedTable:
             offsets=np.asarray(lists.offsets).astype(np.int64),
             candidates=lists.values.to_numpy().astype(np.int64),
             true=np.asarray(found.column("true").to_pylist(), dtype=object),
-            labels=CleanedLabels(**{name: column(name) for name in CleanedLabels.__dataclass_fields__}),
+            labels=CleanedLabels(**{name: column(name) for name in STORED}, false_discoveries=false_discoveries),
             votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
             groups=column("group") if "group" in found.column_names else None,
@@ -137,7 +138,7 @@ def _read_parquet(path: Path) -> Any:
 def _check(table: CleanedTable) -> None:
     """Raise ValueError if columns have different lengths, or hold numbers of classes or rows that do not exist."""
     n, n_classes, cleaned = len(table.ids), len(table.record["classes"]), table.labels
-    columns = [table.true, *(getattr(cleaned, name) for name in CleanedLabels.__dataclass_fields__)]
+    columns = [table.true, *(getattr(cleaned, name) for name in STORED)]
     optional = [column for column in (table.paths, table.splits, table.groups) if column is not None]
     if n == 0 or any(column.shape != (n,) for column in columns) or any(len(column) != n for column in optional):
         raise ValueError("its columns have different lengths")
@@ -147,12 +148,12 @@ def _check(table: CleanedTable) -> None:
     _check_range(table.candidates, 0, n_classes, "candidates")
     for name in ("label", "runner_up", "outside"):
         _check_range(getattr(cleaned, name), -1 if name == "outside" else 0, n_classes, name)
-    for name in ("confidence", "margin", "inside_probability", "outside_probability"):
+    for name in ("confidence", "margin", "suspicion"):
         shares = getattr(cleaned, name)
         if shares.dtype.kind != "f" or not np.isfinite(shares).all():
             raise ValueError(f"its column {name} does not hold finite numbers")
-    if (cleaned.outside[cleaned.issue] < 0).any():
-        raise ValueError("it suspects sets that hold every class")
+    if cleaned.judged.dtype.kind != "b":
+        raise ValueError("its column judged does not hold truth values")
     if not all(isinstance(text, str) for column in (table.ids, cleaned.judged_by) for text in column.tolist()):
         raise ValueError("some examples have no id")
     if not all(text is None or isinstance(text, str) for column in optional for text in column.tolist()):

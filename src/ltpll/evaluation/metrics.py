@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -133,3 +135,35 @@ def target_recovery(target_labels: Tensor, labels: Tensor) -> float:
 def prior_distance(prior: Tensor, true_prior: Tensor) -> float:
     """The L2 distance between two class distributions."""
     return float((prior.double() - true_prior.double()).norm())
+
+
+def calibration_figures(confidence: npt.NDArray[Any], right: npt.NDArray[np.bool_]) -> dict[str, float | None]:
+    """How well confidences tell right labels from wrong ones.
+
+    Args:
+        confidence: The stated probability of each label, between 0 and 1.
+        right: Whether the label is right.
+
+    Returns:
+        `rows`, `accuracy`, `mean_confidence`; `calibration_error`, the mean distance between confidence and accuracy in ten equal intervals
+        of confidence, weighted by their rows; and `ranking`, the probability that a right label has a higher confidence than a wrong
+        one (the area under the ROC curve), or None if all are right or all wrong.
+
+    Example:
+        >>> calibration_figures(np.array([0.9, 0.6]), np.array([True, False]))["ranking"]
+        1.0
+    """
+    confidence = np.asarray(confidence, dtype=np.float64)
+    interval = np.minimum((confidence * 10).astype(np.int64), 9)
+    gaps = np.bincount(interval, weights=confidence - right, minlength=10)
+    _, place, counts = np.unique(confidence, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal confidences share their mean rank
+    n, n_right = len(right), int(right.sum())
+    above = ranks[right].sum() - n_right * (n_right + 1) / 2
+    return {
+        "rows": n,
+        "accuracy": float(right.mean()),
+        "mean_confidence": float(confidence.mean()),
+        "calibration_error": float(np.abs(gaps).sum() / n),
+        "ranking": float(above / (n_right * (n - n_right))) if 0 < n_right < n else None,
+    }

@@ -1,0 +1,163 @@
+"""Judgement: how probable it is that a candidate set lacks the true label, and how far probabilities can be trusted, without true labels.
+
+A classifier that was not trained on a row gives its set, k of C classes, the probability s. If a share ε of all sets lack the true label,
+and wrong labels are drawn at random, then the set is observed with a probability proportional to
+
+    (1 − ε) s  +  ε (1 − s) k / (C − k),
+
+and the share of the second term is the probability that the set lacks its label. ε, and the temperature that calibrates the classifier, are
+those that make all sets most probable together: if the classifier is often wrong, the temperature is high, and contradictions count little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.cleaning.set_predictions import TEMPERATURES, SetPredictions
+
+COMPETENCE = 0.6  # share of a class's rows that must be recovered before its sets are judged
+DOUBT = 2.0  # sets that a class, or a pair of classes, may have in excess before they count as the classifier's own mistakes
+MOST_ROWS = 20_000  # that the temperature is chosen by
+PASSES = 60  # of EM
+LEAST = 1e-6
+Numbers = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What classifiers that were not trained on the rows say about their sets.
+
+    Attributes:
+        temperature: By which their logits are divided to be calibrated.
+        missing: The estimated share of sets that lack the true label.
+        suspicion: For each row, the probability that its set lacks the true label.
+        judged: For each class, whether the classifiers know it well enough to judge sets with this label.
+        examples: For each class, the number of rows that have it as their label.
+        recovered: How many of these are predicted to be of this class.
+        covering: The share of rows whose predicted class is a candidate.
+        chance: The same if the predictions were distributed over the rows at random.
+    """
+
+    temperature: float
+    missing: float
+    suspicion: Shares
+    judged: Flags
+    examples: Numbers
+    recovered: Numbers
+    covering: float
+    chance: float
+
+
+def judge(predictions: SetPredictions, labels: Numbers, n_classes: int, strata: Numbers | None = None) -> Judgement:
+    """Judge candidate sets by out-of-fold predictions.
+
+    Args:
+        predictions: Predictions by classifiers that were not trained on the rows.
+        labels: The candidate that is taken for the true label of each row.
+        n_classes: The number of classes.
+        strata: The kind of each row, from 0, if sets of some kinds lack the true label more often than others: for example, whether all
+            annotators agree.
+
+    Returns:
+        The judgement; `ltpll.cleaning.results.flagged_sets` says which sets to look at.
+
+    Example:
+        >>> judgement = judge(predict_sets(classifier.predict_proba, x, sets), labels, sets.n_classes)
+        >>> judgement.suspicion.argmax()
+    """
+    sizes = np.diff(predictions.offsets)
+    strata = np.zeros(len(labels), dtype=np.int64) if strata is None else strata
+    place = _temperature(predictions.set_probability, sizes, n_classes)
+    holds, lacks = _likelihoods(predictions.set_probability[:, place].astype(np.float64), sizes, n_classes)
+    shares = _missing_shares(holds, lacks, strata)
+    missing = shares[strata]
+    found = missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300)
+    predicted = np.where(predictions.supported, predictions.inside, predictions.outside)
+    suspicion = found * _doubts(found, missing, predictions, predicted, labels, n_classes)
+    examples = np.bincount(labels, minlength=n_classes)
+    recovered = np.bincount(labels[predicted == labels], minlength=n_classes)
+    explained = np.bincount(labels, weights=suspicion, minlength=n_classes)
+    frequency = np.bincount(predictions.candidates, minlength=n_classes) / len(labels)
+    return Judgement(
+        temperature=TEMPERATURES[place],
+        missing=float(missing.mean()),
+        suspicion=suspicion.astype(np.float32),
+        judged=np.asarray((recovered > 0) & (recovered >= COMPETENCE * (examples - explained))),
+        examples=examples,
+        recovered=recovered,
+        covering=float(predictions.supported.mean()),
+        chance=float(frequency[predicted].mean()),
+    )
+
+
+# ---- the model of the sets --------------------------------------------------------------------------------------------
+
+
+def _likelihoods(s: npt.NDArray[np.float64], sizes: Numbers, n_classes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """How probable each set is if it holds the true label, and if it lacks it, up to a common factor; s may have several columns."""
+    ratio = np.where(sizes < n_classes, sizes / np.maximum(n_classes - sizes, 1), 0.0)
+    return np.maximum(s, 1e-30), np.maximum(1 - s, 0) * (ratio if s.ndim == 1 else ratio[:, None])
+
+
+def _temperature(set_probability: Shares, sizes: Numbers, n_classes: int) -> int:
+    """The place of the temperature in `TEMPERATURES` that makes the sets most probable, each with its own share of missing labels."""
+    rows = slice(None, None, -(-len(sizes) // MOST_ROWS))
+    holds, lacks = _likelihoods(set_probability[rows].astype(np.float64), sizes[rows], n_classes)
+    missing = np.full(holds.shape[1], 0.05)
+    for _ in range(PASSES):
+        missing = np.clip((missing * lacks / (missing * lacks + (1 - missing) * holds)).mean(0), LEAST, 1 - LEAST)
+    return int(np.log(missing * lacks + (1 - missing) * holds).sum(0).argmax())
+
+
+def _missing_shares(holds: npt.NDArray[Any], lacks: npt.NDArray[Any], strata: Numbers) -> npt.NDArray[np.float64]:
+    """The share of sets that lack their label, for each kind of rows."""
+    counts = np.maximum(np.bincount(strata), 1)
+    missing = np.full(len(counts), 0.05)
+    for _ in range(PASSES):
+        share = missing[strata]
+        found = share * lacks / (share * lacks + (1 - share) * holds)
+        missing = np.clip(np.bincount(strata, weights=found) / counts, LEAST, 1 - LEAST)
+    return missing
+
+
+def _doubts(
+    found: npt.NDArray[np.float64],
+    missing: npt.NDArray[np.float64],
+    predictions: SetPredictions,
+    predicted: Numbers,
+    labels: Numbers,
+    n_classes: int,
+) -> npt.NDArray[np.float64]:
+    """Factors below one where a class, or a pair of classes, has more suspicious sets than missing labels explain.
+
+    Labels go missing in rows of all classes alike, and leave random wrong labels. A classifier's own mistakes pile up instead: in rare
+    classes that it has not learned, and between classes that it confuses. If a row's set lost the label that is predicted, its label
+    would be its second candidate, or, if there is none, any label in proportion to how often it is a candidate. Counting these over all rows
+    tells how many sets of each pair of predicted class and label to expect.
+    """
+    supported = predictions.supported
+    second = predictions.inside_sets().runner_up
+    alone = np.diff(predictions.offsets) == 1
+    weight = missing * len(labels) / max(int(supported.sum()), 1)
+    left, single = supported & ~alone, supported & alone
+    frequency = np.bincount(predictions.candidates, minlength=n_classes).astype(np.float64)
+    frequency /= frequency.sum()
+    of_predicted = np.bincount(predicted[single], weights=weight[single], minlength=n_classes)
+    # Pairs as one number each; only those that occur are counted.
+    pairs = predicted * n_classes + labels
+    names, at = np.unique(np.concatenate([pairs, (predicted * n_classes + second)[left]]), return_inverse=True)
+    expected = np.bincount(at[len(pairs) :], weights=weight[left], minlength=len(names))
+    expected += of_predicted[names // n_classes] * frequency[names % n_classes]
+    suspected = np.where(supported, 0, found)
+    seen = np.bincount(at[: len(pairs)], weights=suspected, minlength=len(names))
+    of_pair = np.minimum(1, (expected + DOUBT) / (seen + DOUBT))[at[: len(pairs)]]
+    in_class = np.bincount(second[left], weights=weight[left], minlength=n_classes) + of_predicted.sum() * frequency
+    seen_in_class = np.bincount(labels, weights=suspected, minlength=n_classes)
+    of_class = np.minimum(1, (in_class + DOUBT) / (seen_in_class + DOUBT))[labels]
+    return np.asarray(of_pair * of_class)
