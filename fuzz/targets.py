@@ -24,7 +24,8 @@ from fuzz.mutations import (
     zip_mutation,
 )
 from ltpll.candidates import Candidates
-from ltpll.data.readers.tables import LabelTable, Reading, read_candidates, read_table
+from ltpll.data.readers.candidate_files import read_candidates
+from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError
 
 LONGEST_SENTENCE = 2000
@@ -116,7 +117,7 @@ def table_target(suffix: str) -> Callable[[bytes, Path], None]:
             reading, needs_candidates = READINGS[option]
             check_table(read_table(path, reading, needs_candidates=needs_candidates))
         else:
-            check_candidates(read_candidates(path, "candidates" if option == len(READINGS) else None, "|"))
+            check_candidates(read_candidates(path, "candidates" if option == len(READINGS) else None).candidates)
 
     return run
 
@@ -168,7 +169,7 @@ def run_arrays(case: bytes, folder: Path) -> None:
     option = case[0] % 3 if case else 0
     path = folder / ("t.npz" if case[1:3] == b"PK" else "t.npy")
     path.write_bytes(case[1:])
-    check_candidates(read_candidates(path, (None, "candidates", "a")[option], "|"))
+    check_candidates(read_candidates(path, (None, "candidates", "a")[option]).candidates)
 
 
 # ---- settings, checkpoints, records ----------------------------------------------------------------------------------

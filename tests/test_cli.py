@@ -140,5 +140,5 @@ def test_an_interrupted_study_says_so_and_resumes(tmp_path):
     kept = len(list(tmp_path.rglob("done")))
     assert 1 <= kept < 3
     again = ltpll("toy", "--seeds", "1", "--workers", "0", "--out", tmp_path, called=("short_study", 20))
-    assert f"{kept} of 3 runs were finished earlier" in again.stdout
+    assert f"{kept} of 3 runs {'was' if kept == 1 else 'were'} finished earlier" in again.stdout
     assert again.returncode == 0

@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.model_selection import KFold
 
 from ltpll import PartialLabelClassifier
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.synthetic import neighbour_candidates, uniform_candidates
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
+from ltpll.folds import fold_splits
 from ltpll.rebalancers import RECORDS, Anchor, Auto, MeanTarget
 from ltpll.training.callbacks import Callback
 
@@ -28,7 +28,7 @@ def test_scores_are_those_of_out_of_fold_predictions():
     assert scores.keys() == ways.keys()
     for way, rebalancer in ways.items():
         accurate, balanced = np.empty((2, len(X), 8))
-        for others, rows in KFold(3, shuffle=True, random_state=0).split(X):
+        for others, rows in fold_splits(UNCLEAR, 3, seed=0):
             fitted = quick(rebalancer=rebalancer).fit(X[others], UNCLEAR.select(others))
             accurate[rows] = fitted.predict_proba(X[rows])
             balanced[rows] = fitted.set_params(goal="balanced").predict_proba(X[rows])

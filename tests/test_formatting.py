@@ -1,8 +1,8 @@
-"""Facts about text for messages: durations, sizes and lists of names."""
+"""Facts about text for messages: durations, sizes, counts and lists of names."""
 
 import pytest
 
-from ltpll.formatting import format_bytes, format_duration, format_names
+from ltpll.formatting import are, counted, format_bytes, format_duration, format_names
 
 GIB = 1 << 30
 
@@ -24,3 +24,9 @@ def test_long_lists_of_names_are_cut_and_counted_and_stay_on_one_line():
     assert format_names(["a", "b\nc"]) == "a, b c"
     assert format_names([str(i) for i in range(25)], most=3) == "0, 1, 2 and 22 more"
     assert len(format_names(["x" * 1000])) == 60
+
+
+def test_what_is_counted_is_in_the_singular_or_the_plural():
+    assert [counted(n, "row") for n in (0, 1, 2, 2000)] == ["0 rows", "1 row", "2 rows", "2,000 rows"]
+    assert [counted(n, "class", "classes") for n in (1, 78)] == ["1 class", "78 classes"]
+    assert [f"{n} of 3 classes {are(n)}" for n in (0, 1, 2)] == ["0 of 3 classes are", "1 of 3 classes is", "2 of 3 classes are"]

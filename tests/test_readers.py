@@ -25,7 +25,8 @@ from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
 from ltpll.cli.config_file import LARGEST, read_config
-from ltpll.data.readers.tables import Reading, read_candidates, read_table
+from ltpll.data.readers.candidate_files import read_candidates
+from ltpll.data.readers.tables import Reading, read_table
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import Experiment
 from ltpll.report.study_page import render_page
@@ -108,8 +109,8 @@ def test_sets_are_the_same_from_whatever_form_they_were_written_in(tmp_path, set
     (tmp_path / "a.npz").write_bytes(npz(candidates=matrix))
     np.save(tmp_path / "a.npy", matrix)
     for found in (
-        read_candidates(tmp_path / "a.npz", None, "|"),
-        read_candidates(tmp_path / "a.npy", None, "|"),
+        read_candidates(tmp_path / "a.npz").candidates,
+        read_candidates(tmp_path / "a.npy").candidates,
         Candidates.of(pd.Series(joined), classes=classes),
         Candidates.of(joined, classes=classes),
         Candidates.of(np.asarray(joined), classes=classes),
@@ -336,7 +337,7 @@ def test_arrays_that_claim_too_much_or_are_none_are_refused(tmp_path, content, p
             archive.writestr("candidates.npy", content)
     else:
         path.write_bytes(content)
-    assert "does not hold plain arrays, or is truncated" in refusal(lambda: read_candidates(path, None, "|"))
+    assert "does not hold plain arrays, or is truncated" in refusal(lambda: read_candidates(path))
 
 
 def test_a_member_that_is_no_array_is_refused(tmp_path):
@@ -344,7 +345,7 @@ def test_a_member_that_is_no_array_is_refused(tmp_path):
 
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("notes", "text")
-    assert "does not hold an array" in refusal(lambda: read_candidates(tmp_path / "a.npz", None, "|"))
+    assert "does not hold an array" in refusal(lambda: read_candidates(tmp_path / "a.npz"))
 
 
 def test_a_class_number_that_asks_for_billions_of_classes_is_refused():
@@ -355,4 +356,4 @@ def test_a_class_number_that_asks_for_billions_of_classes_is_refused():
 @pytest.mark.parametrize("kind", ["V8", "S1", "U1", "M8[s]", "c16"])
 def test_a_matrix_of_something_else_than_numbers_is_refused(tmp_path, kind):
     np.save(tmp_path / "a.npy", np.zeros((2, 2), dtype=kind))
-    assert "zeros and ones" in refusal(lambda: read_candidates(tmp_path / "a.npy", None, "|"))
+    assert "zeros and ones" in refusal(lambda: read_candidates(tmp_path / "a.npy"))

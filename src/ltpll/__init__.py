@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ltpll.evaluation.scorers import approximated_balanced_accuracy as approximated_balanced_accuracy
     from ltpll.evaluation.scorers import covering_rate as covering_rate
     from ltpll.extras import EXTRAS as EXTRAS
+    from ltpll.folds import CandidateKFold as CandidateKFold
     from ltpll.interfaces import Batch as Batch
     from ltpll.interfaces import Extra as Extra
     from ltpll.interfaces import Method as Method
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Batch": "interfaces",
     "Callback": "training.callbacks",
+    "CandidateKFold": "folds",
     "Candidates": "candidates",
     "Checkpoint": "training.callbacks",
     "Classifier": "models",

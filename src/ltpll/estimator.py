@@ -23,6 +23,7 @@ from ltpll.comparison import can_compare, held_out_scores
 from ltpll.errors import InputError, first_line, shown
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
+from ltpll.formatting import counted
 from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Extra, Goal, Method, Rebalancer
@@ -107,7 +108,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         >>> classifier = PartialLabelClassifier(CORR(), RECORDS(momentum=0.99)).fit(X, [{"cat", "fox"}, {"dog"}, ...])
         >>> classifier.predict(X_new)
         >>> labels, confidence, *_ = classifier.transduce()  # the cleaned labels of the training examples
-        >>> GridSearchCV(classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=covering_rate, cv=KFold(5))
+        >>> GridSearchCV(classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=covering_rate, cv=CandidateKFold(5))
     """
 
     def __init__(
@@ -274,7 +275,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if name == "auto":
             name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= SMALL_IMAGE else "resnet18"
         if name in IMAGE_MODELS and len(shape) == 1:
-            raise InputError(f"The model {name!r} is for images, but each example has {shape[0]} features: choose 'mlp' or 'auto'.")
+            raise InputError(
+                f"The model {name!r} is for images, but each example has {counted(shape[0], 'feature')}: choose 'mlp' or 'auto'."
+            )
         inputs = {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
         return build_model(name, seed, n_classes=n_classes, **inputs)
 
@@ -336,7 +339,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             sample_weight: Weights of the rows; with them, `y` must have a single label per row.
         """
         check_is_fitted(self)
-        if sample_weight is None and not read_labels(y).certain:
+        if sample_weight is None and not read_labels(y, tuple(self.classes_.tolist()), more=True).certain:
             return covering_rate(self, X, y)
         return float(super().score(X, y, sample_weight))
 

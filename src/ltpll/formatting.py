@@ -1,4 +1,4 @@
-"""Formatting: durations, sizes and lists of names as text for messages and progress."""
+"""Formatting: durations, sizes, counts and lists of names as text for messages and progress."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def format_names(names: Sequence[str], most: int = 20) -> str:
     """Names on one line, shortened if there are many."""
     some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
     return some + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    """A number and what it counts, in the singular or the plural, which by default ends in s: 1 row, 2,000 rows, 3 classes."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def are(n: int) -> str:
+    """The verb that goes with a number: 1 class is, 2 classes are, and also 1 of 3 classes is."""
+    return "is" if n == 1 else "are"

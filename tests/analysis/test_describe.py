@@ -19,6 +19,7 @@ from ltpll.errors import InputError, UnknownNameError
 from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
 from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.runs.run import Run
 from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
 from support.pictures import coloured_images
@@ -280,6 +281,63 @@ def test_a_column_of_groups_settles_where_the_sets_come_from(tmp_path):
     assert as_json(path)["prior"]["regime"] != "co-occurrence"
 
 
+LABELS = ["cat", "dog", "fox", "cat", "dog"]
+ROWS_WITH_LABELS = [f"{i},{'|'.join(row)},{label}" for i, (row, label) in enumerate(zip(ROWS, LABELS, strict=True))]
+
+
+@pytest.mark.parametrize("column", ["label", "truth"])
+def test_true_labels_in_the_table_are_known(tmp_path, column):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join([f"id,sets,{column}", *ROWS_WITH_LABELS]))
+    numbers = [("cat", "dog", "fox").index(label) for label in LABELS]
+    named = [] if column == "label" else ["--label", "truth"]
+    assert without_source(as_json(path, *named)) == plain(describe(Candidates.from_sets(ROWS), numbers))
+    assert "true labels are known" in call(path, *named).output
+
+
+def test_labels_of_some_rows_are_counted(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["id,sets,label", *ROWS_WITH_LABELS[:2], "3,fox|cat,"]))
+    found = as_json(path)
+    assert (found["n_labelled"], found["class_counts"], found["errors"]) == (2, None, None)
+    assert "3 examples, 3 classes; true labels are known for 2 of them" in call(path).output
+
+
+def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
+    rng = np.random.default_rng(0)
+    votes = [(i, "uv"[k % 2], name) for i, row in enumerate(ROWS) for k, name in enumerate(row)]
+    texts = {
+        "crowd.csv": "image,annotator,choice,truth\n" + "".join(f"{i}.png,{who},{name},{LABELS[i]}\n" for i, who, name in votes),
+        "other.csv": "a,b,c,d\n" + "".join(f"{i}.png,{who},{name},{LABELS[i]}\n" for i, who, name in votes),
+        "classes.csv": "is_cat,is_dog,is_fox,truth\n" + "".join(f"{a},{b},{c},{LABELS[i]}\n" for i, (a, b, c) in enumerate(MATRIX)),
+        "scores.csv": "p_cat,p_dog,p_fox,truth\n",
+    }
+    for i, row in enumerate(MATRIX):
+        shares = row * (1 + rng.random(3)) + 1e-6
+        texts["scores.csv"] += ",".join(f"{share / shares.sum():.9f}" for share in shares) + f",{LABELS[i]}\n"
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    expected = plain(describe(Candidates.from_sets(ROWS), [("cat", "dog", "fox").index(label) for label in LABELS]))
+    for name, options in {
+        "crowd.csv": ["--from-annotators", "union"],
+        "other.csv": ["--from-annotators", "union", "--task", "a", "--worker", "b", "--annotation", "c", "--label", "d"],
+        "classes.csv": ["--class-column", "is_*"],
+        "scores.csv": ["--probability-column", "p_*", "--mass", "0.999"],
+    }.items():
+        truth = [] if "--label" in options else ["--label", "truth"]
+        assert without_source(as_json(tmp_path / name, *options, *truth)) == expected, name
+    pairs = as_json(tmp_path / "scores.csv", "--probability-column", "p_*", "--top-k", "2")
+    assert pairs["size_counts"] == {"2": 5}
+
+
+def test_what_is_printed_of_one_pair_is_in_the_singular(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("sets\n" + "a|b\n" * 40 + "c|d\n" + "a\nb\n" * 10 + "c\nd\n" * 100)
+    shown = " ".join(call(path, "--top", "1").output.split())
+    assert "1 more pair shares sets." in shown
+    assert "1 of 2 pairs does so" in shown
+
+
 def test_an_interval_is_drawn_between_its_bounds_on_a_square_root_scale():
     assert interval_plot(0.01, 0.04, 0.25, None, largest=1.0, width=11) == " ├●──┤"
     assert interval_plot(0.01, 0.04, 0.25, 0.64, largest=1.0, width=11) == " ├●──┤  ×"
@@ -323,7 +381,12 @@ REFUSED = {
     "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity is for image sets"),
     "a column of an image set": (["cifar10", "--column", "x"], "are for files"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),
-    "groups of an array": (["m.npy", "--group", "x"], "no column of groups"),
+    "annotations of an array": (["m.npy", "--from-annotators", "union"], "no column for annotators"),
+    "two sources of sets": (["ok.csv", "--column", "b", "--class-column", "a"], "the column 'b' and from class_columns at the same time"),
+    "a task without annotations": (["ok.csv", "--task", "a"], "task names a column of annotations"),
+    "unclear annotations": (["ok.csv", "--from-annotators", "union"], "name the columns with --task, --worker and --annotation"),
+    "true labels of a run": ([".", "--label", "x"], "are for files"),
+    "groups of an array": (["m.npy", "--group", "x"], "no column for group"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
     "no sets in any column": (["plain.csv"], "has the columns a, b: specify with --column"),
     "sets in two columns": (["both.csv"], "has the columns a, b: specify with --column"),
@@ -392,12 +455,20 @@ def test_what_cannot_be_described_is_refused_in_one_sentence(bad_files, case):
     assert message.endswith(".")
 
 
-@pytest.mark.parametrize("config", [{"experiment": "toy"}, {"data": {"name": "digits"}, "code": "x"}])
-def test_a_run_of_a_study_is_refused(tmp_path, config):
-    (tmp_path / "result.json").write_text(json.dumps({"format": "ltpll-run-1", "config": config}))
-    result = call(tmp_path)
+STUDY = {"study": "toy", "method": "proden", "rebalancer": "none", "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"), [(STUDY, "a run of a study"), ({"data": {"name": "mine"}, "code": "x"}, "a run of another kind")]
+)
+def test_a_run_whose_sets_cannot_be_drawn_again_is_refused_and_called_what_it_is(tmp_path, config, kind):
+    made = Run(tmp_path, config)
+    made.start()
+    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
+    made.finish({"last": {"test": judged}, "best": {"test": {"test": judged}}})
+    result = call(made.folder)
     assert isinstance(result.exception, InputError)
-    assert "study" in str(result.exception)
+    assert f"This is {kind}, not a benchmark run" in str(result.exception)
 
 
 def typed(*arguments):

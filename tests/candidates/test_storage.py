@@ -511,7 +511,8 @@ def test_learnable_is_what_has_two_different_rows_and_a_warning_names_each_missi
         return
     (warning,) = caught
     assert warning.category is InputWarning
-    assert str(warning.message).startswith(f"{len(missing)} of {n_classes} classes are never a candidate")
+    verb = "is" if len(missing) == 1 else "are"
+    assert str(warning.message).startswith(f"{len(missing)} of {n_classes} classes {verb} never a candidate")
     assert f"({', '.join(missing[:5])}" in str(warning.message)
     assert "\n" not in str(warning.message)
 
@@ -544,7 +545,12 @@ def test_a_copy_with_groups_shares_the_storage_of_the_sets():
 
 @pytest.mark.parametrize(
     ("groups", "message"),
-    [(["a"], "1 groups for 2 rows"), (["a", None], "Row 1 has no group"), (["a", ["b"]], "Row 1 has the group"), ([1.0, np.nan], "Row 1")],
+    [
+        (["a"], "There is 1 group for 2 rows"),
+        (["a", None], "Row 1 has no group"),
+        (["a", ["b"]], "Row 1 has the group"),
+        ([1.0, np.nan], "Row 1"),
+    ],
 )
 def test_groups_that_do_not_fit_are_refused(groups, message):
     with pytest.raises(InputError, match=message):

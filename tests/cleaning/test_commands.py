@@ -103,7 +103,8 @@ def test_a_run_is_described_by_its_sets(trees):
         of_run = json.loads(ltpll("data", "describe", source, "--json"))
         assert of_run["size_counts"] == of_table["size_counts"]
         assert of_run["classes"] == of_table["classes"]
-        assert sum(of_run["class_counts"]) == 48  # the true labels are known, which the column of sets alone does not tell
+        assert of_run["class_counts"] == of_table["class_counts"]
+        assert sum(of_run["class_counts"]) == of_run["n_labelled"] == 48
 
 
 def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):
@@ -155,6 +156,39 @@ def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
         assert int(found[name]["examples"]) == 60
         assert float(found[name]["shared_with_others"]) == pytest.approx(shared, abs=1e-4)
     assert float(found["good"]["agreement"]) > 0.9 > 0.6 > float(found["guesses"]["agreement"])
+
+
+def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_which_columns_it_took(tmp_path):
+    rng, rows = np.random.default_rng(0), feature_rows()
+    true = ["abc"[2 if i % 10 == 9 else i % 2] for i in range(len(rows))]
+    features = write_csv(tmp_path / "x.csv", ["image", "u", "v"], [[row[0], *row[2:]] for row in rows])
+    votes = [(row[0], who, rng.choice(list("abc")), label) for row, label in zip(rows, true, strict=True) for who in ("ann", "bob")]
+    crowd = write_csv(tmp_path / "crowd.csv", ["image", "annotator", "choice", "truth"], votes)
+    options = ["--features", features, "--from-annotators", "union", "--label", "truth"]
+    printed = ltpll("train", crowd, *options, "--epochs", "3", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run")
+    assert "Columns: task 'image', worker 'annotator', annotation 'choice', label 'truth' (true labels, for evaluation only)." in printed
+    assert "On training rows: true label recovered for" in printed
+    ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.csv")
+    for row, label in zip(rows_of(tmp_path / "cleaned.csv"), true, strict=True):
+        assert set(row["candidates"].split("|")) == {choice for task, _, choice, _ in votes if task == row["id"]}
+        assert row["true_label"] == label
+    # New examples need neither annotations nor true labels; new annotations are read as the old ones were.
+    write_csv(tmp_path / "new.csv", ["image"], [[row[0]] for row in rows[:5]])
+    ltpll("predict", tmp_path / "run", tmp_path / "new.csv", "--features", features, "--out", tmp_path / "p.csv")
+    assert [row["id"] for row in rows_of(tmp_path / "p.csv")] == [row[0] for row in rows[:5]]
+    write_csv(tmp_path / "new.csv", ["image", "annotator", "choice"], [vote[:3] for vote in votes[:10]])
+    ltpll("predict", tmp_path / "run", tmp_path / "new.csv", "--features", features, "--out", tmp_path / "q.csv")
+    for row, before in zip(rows_of(tmp_path / "q.csv"), rows_of(tmp_path / "p.csv"), strict=True):
+        assert (row["id"], row["label"]) == (before["id"], before["label"])
+        assert row["label_in_set"] in {choice for task, _, choice, _ in votes if task == row["id"]}
+
+
+def test_predict_does_not_need_the_column_of_true_labels(tmp_path):
+    rows = [[*row, "abc"[2 if i % 10 == 9 else i % 2]] for i, row in enumerate(feature_rows())]
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "truth"], rows)
+    ltpll("train", table, "--label", "truth", "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run")
+    new = write_csv(tmp_path / "new.csv", ["u", "v"], [["0.1", "0.1"]])
+    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
 
 
 def test_feature_columns_are_found_by_train_and_needed_by_predict(tmp_path):
@@ -275,7 +309,7 @@ def test_a_group_that_is_partly_held_out_is_warned_about(scenes, tmp_path):
     shared = {row["scene"] for row in rows if row["split"] == "train"} & {row["scene"] for row in rows if row["split"] == "test"}
     table = write_csv(tmp_path / "t.csv", list(rows[0]), [list(row.values()) for row in rows])
     options = ["--group", "scene", "--epochs", "1", "--folds", "0", "--device", "cpu"]
-    with pytest.warns(InputWarning, match=f"{len(shared)} groups have rows to train on and rows that are held out"):
+    with pytest.warns(InputWarning, match=rf"{len(shared)} groups? ha(s|ve) rows to train on and rows that are held out"):
         ltpll("train", table, *options, "--out", tmp_path / "run")
 
 
@@ -331,7 +365,7 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
     assert "'004.png'" in message
     assert not (tmp_path / "run").exists()
     printed = ltpll(*command, "--on-error", "skip", "--folds", "0")
-    assert "1 pictures were skipped" in printed
+    assert "1 picture was skipped" in printed
     assert "004.png" in printed
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
     assert [row["id"] for row in rows_of(tmp_path / "c.csv")] == [f"{i:03d}.png" for i in range(48) if i != 4]

@@ -59,7 +59,7 @@ def test_help_imports_no_heavy_library():
 
 
 OWN = "method rebalancer prior goal model views epochs batch_size lr precision seed folds side on_error "
-OWN += "candidates separator id path label split"
+OWN += "candidates separator id path split"
 IMAGES = "imbalance ambiguity method rebalancer width views epochs batch_size lr seed"
 
 

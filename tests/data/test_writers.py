@@ -122,7 +122,7 @@ REFUSED = {
     "a missing folder": ("none/out.csv", {"a": [1]}, "There is no folder"),
     "a folder": ("folder.csv", {"a": [1]}, "is a folder"),
     "no columns": ("out.csv", {}, "no columns"),
-    "uneven columns": ("out.csv", {"a": [1], "b": [1, 2]}, "differ in length: 'a' has 1 rows, 'b' has 2"),
+    "uneven columns": ("out.csv", {"a": [1], "b": [1, 2]}, "differ in length: 'a' has 1 row, 'b' has 2"),
     "mixed types": ("out.csv", {"a": [1, "x"]}, "The column 'a' cannot be written"),
     "a matrix": ("out.csv", {"a": np.zeros((2, 2))}, "The column 'a' cannot be written"),
     "no text": ("out.csv", {"a": ["\ud800"]}, "The column 'a' cannot be written"),

@@ -1,11 +1,17 @@
 import numpy as np
 import pytest
 from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GridSearchCV, KFold
 
+from ltpll import CandidateKFold, PartialLabelClassifier, approximated_accuracy, approximated_balanced_accuracy, covering_rate
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score, covering_rate_score
+from ltpll.methods import CORR
+from ltpll.rebalancers import RECORDS
 from support.refusals import refusal
+
+SCORERS = [covering_rate, approximated_accuracy, approximated_balanced_accuracy]
 
 
 def drawn(seed, n=50, classes=6):
@@ -72,3 +78,87 @@ def test_a_large_set_makes_covering_easy_but_not_the_approximated_accuracy():
 def test_predictions_for_other_rows_are_refused():
     candidates = Candidates.from_matrix(np.ones((4, 5), dtype=int))
     assert "3 predictions for 4" in refusal(lambda: covering_rate_score(candidates, np.zeros(3, dtype=int)), InputError)
+
+
+# ---- classes that were never a candidate in training ------------------------------------------------------------------
+
+
+class Known:
+    """A classifier of a, b and c that gives every row the same probabilities."""
+
+    def __init__(self, *probabilities, classes=("a", "b", "c")):
+        self.classes_ = np.asarray(classes)
+        self.probabilities = np.asarray(probabilities)
+
+    def predict_proba(self, x):
+        return np.tile(self.probabilities, (len(x), 1))
+
+    def predict(self, x):
+        return self.classes_[self.predict_proba(x).argmax(1)]
+
+
+def test_unseen_classes_cannot_be_predicted():
+    known, y = Known(0.6, 0.3, 0.1), [{"a", "b"}, {"a", "z"}, {"z"}, {"y", "z"}, {"b"}]
+    assert covering_rate(known, y, y) == pytest.approx(2 / 5)
+    assert approximated_accuracy(known, y, y) == pytest.approx((0.6 / 0.9 + 1) / 5)
+    # a is always predicted where it is possible; b never; y and z cannot be; no set holds c.
+    assert approximated_balanced_accuracy(known, y, y) == pytest.approx((1 + 0 + 0 + 0) / 4)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize(
+    "y",
+    [["a|z", "z", "b"], [{"a", "z"}, {"z"}, {"b"}], np.asarray([["a", "z"], ["z"], ["b"]], dtype=object)],
+    ids=["strings", "sets", "an array of lists"],
+)
+def test_unseen_classes_score_like_classes_that_are_never_predicted(scorer, y):
+    """A 0/1 matrix has a column for every class, so there the class is known and has a probability of about zero."""
+    matrix = np.asarray([[1, 0, 0, 1], [0, 0, 0, 1], [0, 1, 0, 0]])
+    everything = Known(0.6, 0.3, 0.1, 1e-12, classes=("a", "b", "c", "z"))
+    assert scorer(Known(0.6, 0.3, 0.1), y, y) == pytest.approx(scorer(everything, y, matrix), abs=1e-9)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_unseen_numbers_and_unseen_plain_labels_are_scored_too(scorer):
+    numbers = Known(0.6, 0.3, 0.1, classes=(0, 1, 2))
+    assert scorer(numbers, [0] * 2, [{0, 5}, {7}]) == pytest.approx(0.5 if scorer is not approximated_balanced_accuracy else 1 / 3)
+    assert scorer(numbers, [0] * 2, [5, 5]) == 0  # a fold with one class, and that one unseen
+    assert scorer(Known(0.6, 0.3, 0.1), [0] * 2, ["a", "z"]) == pytest.approx(0.5)
+
+
+def test_a_name_that_contains_the_separator_is_still_a_plain_label():
+    known = Known(0.6, 0.3, 0.1, classes=("a|b", "c", "d"))
+    assert covering_rate(known, [0] * 3, ["a|b", "c", "e"]) == pytest.approx(1 / 3)
+
+
+def long_tail():
+    """A long-tailed table as in the README; its rarest classes are candidates in two rows."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(8), [60, 30, 15, 8, 4, 2, 2, 2])
+    sets = [f"c{c}" if rng.random() < 0.5 else f"c{c}|c{rng.integers(0, 3)}" for c in labels]
+    return (labels[:, None] + rng.normal(0, 0.3, (len(labels), 2))).astype(np.float32), sets
+
+
+@pytest.mark.parametrize("scoring", [*SCORERS, None], ids=["covering", "approximated", "balanced", "score"])
+def test_a_grid_search_on_a_long_tail_has_finite_scores_even_if_a_fold_takes_a_class_away(scoring):
+    x, sets = long_tail()
+    y, folds = np.asarray(sets, dtype=object), KFold(3)  # the rarest classes are the last rows, all in the last fold
+    assert {"c5", "c6", "c7"}.isdisjoint("|".join(y[list(folds.split(x))[2][0]]).split("|"))
+    classifier = PartialLabelClassifier(method=CORR(), rebalancer=RECORDS(momentum=0.99), epochs=2, device="cpu", threads=1)
+    search = GridSearchCV(classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=scoring, cv=folds, refit=False).fit(x, sets)
+    for k in range(3):
+        assert np.isfinite(search.cv_results_[f"split{k}_test_score"]).all()
+
+
+def test_the_splitter_of_the_readme_keeps_all_classes_in_training():
+    x, sets = long_tail()
+    known = []
+
+    def scoring(estimator, inputs, candidates):
+        known.append(len(estimator.classes_))
+        return covering_rate(estimator, inputs, candidates)
+
+    classifier = PartialLabelClassifier("proden", "none", epochs=1, device="cpu", threads=1)
+    search = GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=scoring, cv=CandidateKFold(3), refit=False).fit(x, sets)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert known == [8] * 6

@@ -346,7 +346,7 @@ def test_classes_of_one_name_keep_their_own_place():
     ("records", "words", "message"),
     [
         ([], {}, "no finished runs"),
-        ([record()], {"classes": ["a"]}, "1 class names for 3 classes"),
+        ([record()], {"classes": ["a"]}, "There is 1 class name for 3 classes"),
         ([record(), record("corr", n_classes=4)], {}, "3 and 4 classes"),
     ],
 )

@@ -147,7 +147,7 @@ def test_those_that_lose_one_hear_of_it_at_once(world):
     assert max(one["seconds"] for one in heard) < 30
 
 
-@pytest.mark.parametrize(("more", "words"), [({"engine": "captured"}, "'captured'"), ({"batch_size": 1}, "1 rows is too small for 2")])
+@pytest.mark.parametrize(("more", "words"), [({"engine": "captured"}, "'captured'"), ({"batch_size": 1}, "1 row is too small for 2")])
 def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
     monkeypatch.setattr(World, "data_parallel", lambda self, model: model)
     monkeypatch.setattr(World, "broadcast_weights", lambda self, model: None)

@@ -164,4 +164,4 @@ def test_processes_that_cannot_reach_each_other_say_so(monkeypatch):
     with socket.create_server(("localhost", 0)) as closed:
         port = closed.getsockname()[1]
     assert f"port {port}" in refusal(lambda: Lifeline(1, 2, "localhost", lambda _: (port, b"password"), say=print))
-    assert "Only 0 of 2 other processes" in refusal(lambda: Lifeline(0, 3, "localhost", lambda _: None, say=print))
+    assert "2 of 2 other processes did not connect" in refusal(lambda: Lifeline(0, 3, "localhost", lambda _: None, say=print))

@@ -43,10 +43,11 @@ class Pairs:
 class Description:
     """The result of `describe`; lists over classes are in the order of `classes`.
 
-    `prior` is what `estimate_prior` finds, and `errors` are the L1 errors of its estimates if true labels are known.
+    `prior` is what `estimate_prior` finds, and `errors` are the L1 errors of its estimates if all true labels are known.
     """
 
     n_examples: int
+    n_labelled: int  # examples whose true label is known
     n_classes: int
     classes: tuple[Hashable, ...]
     appearances: list[int]
@@ -69,12 +70,13 @@ class Description:
         return {**values, "pairs": asdict(self.pairs), "prior": self.prior.record()}
 
 
-def describe(candidates: Candidates, labels: Sequence[int] | None = None, *, most_pairs: int = 10) -> Description:
+def describe(candidates: Candidates, labels: Sequence[int] | npt.NDArray[np.int64] | None = None, *, most_pairs: int = 10) -> Description:
     """Compute statistics of candidate sets.
 
     Args:
         candidates: The candidate sets.
-        labels: True class numbers, if known; they add the ambiguity degree, class counts and the errors of the estimated priors.
+        labels: True class numbers, −1 where unknown. If all are known, they add the ambiguity degree, class counts and the errors of the
+            estimated priors.
         most_pairs: The number of most frequent pairs of classes to list.
 
     Returns:
@@ -86,13 +88,16 @@ def describe(candidates: Candidates, labels: Sequence[int] | None = None, *, mos
     """
     sets = distinct_sets(candidates)
     n, n_classes = sets.n, candidates.n_classes
-    truth = None if labels is None else np.bincount(np.asarray(labels), minlength=n_classes)
+    n_labelled = 0 if labels is None else int((np.asarray(labels) >= 0).sum())
+    known = None if labels is None or n_labelled < n else np.asarray(labels)
+    truth = None if known is None else np.bincount(known, minlength=n_classes)
     together = co_occurrence(sets)
     found = pairs(sets, together, candidates.classes, most_pairs)
     prior = estimate_prior(candidates)
     sizes = np.bincount(sets.sizes, weights=sets.counts)
     return Description(
         n_examples=n,
+        n_labelled=n_labelled,
         n_classes=n_classes,
         classes=candidates.classes,
         appearances=sets.appearances.astype(int).tolist(),
@@ -100,7 +105,7 @@ def describe(candidates: Candidates, labels: Sequence[int] | None = None, *, mos
         size_counts={int(size): int(sizes[size]) for size in np.flatnonzero(sizes)},
         pairs=found,
         wrong_label_rate=wrong_label_rate(sets),
-        ambiguity_degree=None if labels is None else ambiguity_degree(candidates, list(labels)),
+        ambiguity_degree=None if known is None else ambiguity_degree(candidates, known.tolist()),
         ambiguity_bounds=ambiguity_bounds(sets, together),
         distinct_sets=len(sets.counts),
         recurring=float(sets.counts[sets.counts > 1].sum()) / n,

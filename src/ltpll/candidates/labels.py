@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import cell_holds_set
+from ltpll.candidates.cells import SEPARATOR, cell_holds_set, parse_cell
 from ltpll.errors import InputError, shown
 
 COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
@@ -24,13 +24,14 @@ class Labels(NamedTuple):
     certain: bool
 
 
-def read_labels(y: Any, classes: Sequence[Hashable] | None = None) -> Labels:
+def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool = False) -> Labels:
     """Read candidate sets or plain labels.
 
     Args:
         y: Anything that `Candidates.of` accepts, or one label per row. Strings are plain labels unless one of them is written as a
             set, such as `"cat|dog"`. Rows that are collections are sets; a two-dimensional array is a 0/1 matrix.
         classes: The names of the classes in order. A string that is one of them is a plain label even if it contains `|`.
+        more: Whether sets and labels may name other classes too, which are then added behind `classes`; otherwise they are refused.
 
     Returns:
         The candidates, the names of the classes, and whether `y` held plain labels.
@@ -41,7 +42,7 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None) -> Labels:
     module = type(y).__module__.split(".")[0]
     is_frame = module == "pandas" and hasattr(y, "columns")
     if is_frame and y.shape[1] == 1:
-        return read_labels(y.iloc[:, 0], classes)
+        return read_labels(y.iloc[:, 0], classes, more=more)
     if is_frame or module == "scipy" or isinstance(y, Candidates):
         return _with_names(y, classes)
     if hasattr(y, "detach"):
@@ -55,13 +56,25 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None) -> Labels:
     rows = y.tolist() if module == "pandas" or is_text else y if isinstance(y, (list, tuple)) else ()
     known = set(classes or ())
     if any(isinstance(row, COLLECTIONS) or (isinstance(row, str) and row not in known and cell_holds_set(row)) for row in rows):
+        if more and classes is not None:
+            classes = [*classes, *_other_names(rows, known)]
         return _with_names(y if module == "pandas" else rows, classes)
     array = np.asarray(rows if module == "pandas" else y)
     if array.ndim == 2:
         return _with_names(array, classes)
     if array.ndim != 1:
         raise InputError(f"Labels have one dimension and candidate matrices two; these have shape {array.shape}.")
-    return _plain_labels(array, classes)
+    return _plain_labels(array, classes, more)
+
+
+def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
+    """The names in sets that are not known, in order of first appearance; what is not a set is refused later."""
+    found: dict[Hashable, None] = {}
+    for i, row in enumerate(rows):
+        if isinstance(row, (str, *COLLECTIONS)):
+            labels = parse_cell(row, SEPARATOR, i) if isinstance(row, str) else row.ravel().tolist() if isinstance(row, np.ndarray) else row
+            found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable) and label not in known)
+    return list(found)
 
 
 def _with_names(y: Any, classes: Sequence[Hashable] | None) -> Labels:
@@ -71,7 +84,7 @@ def _with_names(y: Any, classes: Sequence[Hashable] | None) -> Labels:
     return Labels(candidates, np.asarray(list(candidates.classes if classes is None else classes)), certain=False)
 
 
-def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None) -> Labels:
+def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None, more: bool) -> Labels:
     from sklearn.utils.multiclass import check_classification_targets
 
     try:
@@ -86,7 +99,10 @@ def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None) -
     if classes is not None:
         number = {name: i for i, name in enumerate(classes)}
         unknown = [name for name in names.tolist() if name not in number]
-        if unknown:
+        if more:
+            classes = [*classes, *unknown]
+            number |= {name: len(number) + i for i, name in enumerate(unknown)}
+        elif unknown:
             raise InputError(f"There is no class {shown(unknown[0])}; the classes are {', '.join(map(str, list(classes)[:10]))}.")
         numbers = np.asarray([number[name] for name in names.tolist()])[numbers]
         names = np.asarray(list(classes))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ltpll.candidates.cells import PLAIN_ROW, FlatSets, TextSets, as_texts, names_to_numbers, parse_cell, row_at
 from ltpll.errors import InputError, shown
+from ltpll.formatting import are, counted
 
 CLASS_LIMIT = 1_000_000  # a number in a small file can ask for billions
 CELLS_AT_ONCE = 1 << 16
@@ -28,10 +29,15 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
         raise InputError(f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}.")
     n_rows, n_columns = matrix.shape
     if n_classes is not None and n_classes != n_columns:
-        raise InputError(f"n_classes is {n_classes}, but the candidate matrix has {n_columns} columns: give only one of the two.")
+        raise InputError(
+            f"n_classes is {n_classes}, but the candidate matrix has {counted(n_columns, 'column')}: give only one of the two."
+        )
     names = None if classes is None else check_class_names(classes)
     if names is not None and len(names) != n_columns:
-        raise InputError(f"There are {len(names)} class names for {n_columns} columns of the candidate matrix: give one name per column.")
+        raise InputError(
+            f"There {are(len(names))} {counted(len(names), 'class name')} for {counted(n_columns, 'column')} of the candidate matrix: "
+            "give one name per column."
+        )
     if hasattr(matrix, "tocsr"):
         csr = matrix.tocsr(copy=True)
         csr.sum_duplicates()
@@ -132,7 +138,9 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
 
 def _checked(sets: FlatSets, n_classes: int | None) -> FlatSets:
     if n_classes is not None and n_classes != sets.n_classes:
-        raise InputError(f"n_classes is {n_classes}, but there are {sets.n_classes} class names: give only one of the two.")
+        raise InputError(
+            f"n_classes is {n_classes}, but there {are(sets.n_classes)} {counted(sets.n_classes, 'class name')}: give only one of the two."
+        )
     return sets
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
 from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, no_candidates_error, read_cells, read_matrix, read_sets
 from ltpll.errors import InputError, InputWarning, shown
+from ltpll.formatting import are, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -407,8 +408,8 @@ class Candidates:
         if never:
             names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (", …" if len(never) > 5 else "")
             warnings.warn(
-                f"{len(never)} of {self.n_classes} classes are never a candidate ({names}): they cannot be learned; "
-                "remove them from the classes if that is not intended.",
+                f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate ({names}), so nothing can be learned about "
+                f"{'it: remove it' if len(never) == 1 else 'them: remove them'} from the classes if that is not intended.",
                 InputWarning,
                 stacklevel=2,
             )
@@ -423,7 +424,7 @@ def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.in
     """Number groups in order of first appearance."""
     listed: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if len(listed) != n_rows:
-        raise InputError(f"There are {len(listed)} groups for {n_rows} rows: give one per row.")
+        raise InputError(f"There {are(len(listed))} {counted(len(listed), 'group')} for {counted(n_rows, 'row')}: give one per row.")
     number: dict[Hashable, int] = {}
     for i, group in enumerate(listed):
         if not isinstance(group, Hashable):

@@ -18,7 +18,7 @@ from ltpll.data.readers.pictures import read_pictures
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError, shown
-from ltpll.formatting import format_names
+from ltpll.formatting import counted, format_names
 from ltpll.validation import as_inputs
 
 TRAINING, HELD_OUT = ("train", "training"), ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
@@ -144,8 +144,10 @@ def is_array(path: Path | None) -> bool:
 def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[npt.NDArray[np.float32], tuple[str, ...], tuple[str, ...]]:
     """The features in the order of the table, the names of their columns, and the names of columns that were left out."""
     if path.suffix.lower() in TABLE_SUFFIXES:
-        group = reading.group if reading.group in open_table(path).names else None  # there, too, it is not a feature
-        other = read_table(path, Reading(id=reading.id, features=reading.features, group=group), needs_candidates=False)
+        present = open_table(path).names
+        group, label = (name if name in present else None for name in (reading.group, reading.label))  # there, too, they are not features
+        ids = next((name for name in (reading.id, table.columns.get("task"), Reading.id) if name in present), reading.id)
+        other = read_table(path, Reading(id=ids, features=reading.features, group=group, label=label), needs_candidates=False)
         if other.features is None:
             raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
         position = {name: i for i, name in enumerate(other.ids.tolist())}
@@ -160,7 +162,8 @@ def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[n
         raise InputError(f"The array in {path} has shape {array.shape}: it must have one row per example and one column per feature.")
     if len(array) != len(table):
         raise InputError(
-            f"{path} has {len(array)} rows, but the table has {len(table)} examples: give one row per example, in the same order."
+            f"{path} has {counted(len(array), 'row')}, but the table has {counted(len(table), 'example')}: give one row per example, "
+            "in the same order."
         )
     return as_inputs(array, "given").numpy(), (), ()
 

@@ -137,9 +137,9 @@ def _doubts(
     """Factors below one where a class, or a pair of classes, has more suspicious sets than missing labels explain.
 
     Labels go missing in rows of all classes alike, and leave random wrong labels. A classifier's own mistakes pile up instead: in rare
-    classes that it has not learned, and between classes that it confuses. If a row's set lost the label that is predicted, its label
-    would be its second candidate, or, if there is none, any label in proportion to how often it is a candidate. Counting these over all rows
-    tells how many sets of each pair of predicted class and label to expect.
+    classes that it has not learned, and between classes that it confuses. How many suspicious sets to expect is counted over the rows
+    whose predicted class is a candidate: without it, their label would be the second candidate or, if there is none, any class in
+    proportion to how often it is a candidate.
     """
     supported = predictions.supported
     second = predictions.inside_sets().runner_up

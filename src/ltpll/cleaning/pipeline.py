@@ -28,7 +28,7 @@ from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
 from ltpll.evaluation.metrics import calibration_figures
 from ltpll.files import parse_json, write_atomically
-from ltpll.formatting import format_names
+from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.methods import METHODS
 from ltpll.priors import PriorEstimate
@@ -197,7 +197,9 @@ def train_table_run(
     chosen = examples.training()
     trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
     if len(trained) < 2:
-        raise InputError(f"Only {len(trained)} of {len(examples)} rows are for training: training needs at least two.")
+        raise InputError(
+            f"Only {len(trained)} of {counted(len(examples), 'row')} {are(len(trained))} for training: training needs at least two."
+        )
     everything = len(held_out) == 0
     _warn_of_divided_groups(examples.table.groups, trained, held_out)
     x = examples.x if everything else examples.x[trained]
@@ -282,8 +284,8 @@ def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt
     divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
     if divided:
         warnings.warn(
-            f"{len(divided)} groups have rows to train on and rows that are held out, so held-out figures may be too good "
-            f"({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
+            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that are held out, so held-out figures may "
+            f"be too good ({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
             InputWarning,
             stacklevel=3,
         )
@@ -424,12 +426,13 @@ def _judgement_record(judgement: Judgement | None, cleaned: CleanedLabels, examp
 
 def _described(source: TableSource, examples: Examples) -> Record:
     """What `predict` needs to read other tables in the same way."""
+    reading = {**asdict(source.reading), **examples.table.columns}
     return {
         "table": str(source.table),
         "images": None if source.images is None else str(source.images),
         "features": None if source.features is None else str(source.features),
         "side": source.side,
-        "reading": {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(source.reading).items()},
+        "reading": {name: list(value) if isinstance(value, tuple) else value for name, value in reading.items()},
         "feature_names": list(examples.table.feature_names),
         "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
     }

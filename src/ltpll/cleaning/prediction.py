@@ -13,11 +13,14 @@ from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.pipeline import CLASSIFIER
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.cleaning.set_predictions import PROBABILITIES_AT_ONCE
+from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import Reading
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
+
+ANNOTATION = ("task", "worker", "annotation")
 
 
 def source_for_new_table(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
@@ -32,18 +35,26 @@ def source_for_new_table(record: Record, table: Path, images: Path | None, featu
     try:
         read_before = Reading.of(before["reading"])
         read_before.check()
-        valid = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "label", "split"))
+        valid = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "split"))
+        valid = valid and all(isinstance(getattr(read_before, name), str | None) for name in ("label", *ANNOTATION))
     except (TypeError, ValueError, AttributeError):
         valid = False
     if not valid:
         raise InputError("The record of the run does not say how its table was read: train it again with --fresh.")
-    # New examples need no candidate sets; if a table has a column of them, they are checked against the classes.
+    names = open_table(table).names if table.suffix.lower() in TABLE_SUFFIXES else ()
+    # A table without all three columns of annotations has one row per example; that of the tasks may hold its ids.
+    one_row: dict[str, Any] = {}
+    if not all(getattr(read_before, name) in names for name in ANNOTATION):
+        ids = read_before.task if read_before.task in names and read_before.id not in names else read_before.id
+        one_row = {"annotators": None, **dict.fromkeys(ANNOTATION), "id": ids}
+    # New examples need no candidate sets and no true labels; if a table has a column of them, they are checked against the classes.
     reading = replace(
         read_before,
         classes=tuple(record["classes"]),
+        label=read_before.label if read_before.label in names else None,
         group=None,
         features=named if named and images is None and not is_array(features) else None,
-        annotators=None,
+        **one_row,
         class_columns=(),
         probability_columns=(),
         top_k=None,

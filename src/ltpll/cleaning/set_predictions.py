@@ -47,8 +47,9 @@ class SetPredictions:
         """Zeros for all rows of the sets, to be filled by `put`."""
         n, flat = len(sets), len(sets.labels)
         offsets, labels = (part.cpu().numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
-        shares = np.zeros(flat, dtype=np.float32), np.zeros((n, len(TEMPERATURES)), dtype=np.float32)
-        return cls(offsets, labels, *shares, *np.zeros((2, n), dtype=np.int64), np.zeros(n, dtype=bool))
+        inside, outside = np.zeros((2, n), dtype=np.int64)
+        by_temperature = np.zeros((n, len(TEMPERATURES)), dtype=np.float32)
+        return cls(offsets, labels, np.zeros(flat, dtype=np.float32), by_temperature, inside, outside, np.zeros(n, dtype=bool))
 
     @classmethod
     def of(cls, probabilities: Tensor, sets: Candidates) -> SetPredictions:

@@ -118,7 +118,7 @@ def _print_result(run: Run) -> None:
             f"(best {best[row]['balanced_accuracy']:.2%} at epoch {best.get('epoch', '?')}, chosen on the test set)"
         )
     if result.get("skipped"):
-        console.print(f"{result['skipped']} batches were skipped because their loss, outputs or gradients were not finite")
+        console.print(f"Batches that were skipped because their loss, outputs or gradients were not finite: {result['skipped']}")
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
     console.print(f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch")

@@ -9,6 +9,7 @@ from ltpll.cli.console import console, print_line
 from ltpll.cli.options import OwnRun, output_option
 from ltpll.cli.tables import MOST_SHOWN, check_outputs
 from ltpll.errors import printable
+from ltpll.formatting import counted
 
 
 def clean(
@@ -45,7 +46,8 @@ def _print_summary(cleaned: Any) -> None:
     ambiguous, issues = int((cleaned.sizes > 1).sum()), int(cleaning.issue.sum())
     print_line(f"{n:,} examples, {ambiguous:,} of them ambiguous; mean confidence {cleaning.confidence.mean():.1%}.")
     print_line(
-        f"{issues:,} sets may lack the true label ({issues / n:.1%}): sort by the column `suspicion`; `suggestion` has the likelier label."
+        f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%}): sort by the column `suspicion`; "
+        "`suggestion` has the likelier label."
     )
     if (cleaning.judged_by == "own").any():
         print_line("These sets were scored by a model that was trained on them, which hides most issues: train with --folds 5.")

@@ -4,76 +4,102 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import ltpll.cli.options as opt
 from ltpll.cli.console import console
-from ltpll.cli.options import Ambiguity, DataRoot, Imbalance, Superclass, data_option, output_option
+from ltpll.cli.training import given
 from ltpll.errors import InputError, printable
+from ltpll.formatting import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ltpll.analysis.describe import Description
-
-file_option = partial(typer.Option, rich_help_panel="Files")
+    from ltpll.data.readers.candidate_files import LabelledSets
 
 
 def describe(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="File of candidate sets, folder of a finished run, or image set.")],
-    column: Annotated[str | None, file_option(help="Column, or array of an .npz file, that holds the sets.")] = None,
-    separator: Annotated[str | None, file_option(help="Separates the labels of a set.")] = None,
-    group: Annotated[str | None, file_option(help="Column of a table with the picture or scene of each row.")] = None,
-    imbalance: Imbalance = None,
-    ambiguity: Ambiguity = None,
-    superclass: Superclass = None,
-    seed: Annotated[int | None, data_option(help="Seed of the subset and the sets.")] = None,
-    root: DataRoot = None,
-    top: Annotated[int, output_option(min=1, help="Number of pairs and classes to show.")] = 10,
-    as_json: Annotated[bool, output_option("--json", help="Print JSON, with every class.")] = False,
+    column: Annotated[
+        str | None,
+        opt.column_option(
+            "--column", "--candidates", help="Column, or array of an .npz file, that holds the sets.", show_default="candidates, or found"
+        ),
+    ] = None,
+    separator: opt.Separator = None,
+    class_column: opt.ClassColumn = None,
+    probability_column: opt.ProbabilityColumn = None,
+    top_k: opt.TopK = None,
+    mass: opt.Mass = None,
+    from_annotators: opt.FromAnnotators = None,
+    task: opt.Task = None,
+    worker: opt.Worker = None,
+    annotation: opt.Annotation = None,
+    label: opt.Label = None,
+    group: opt.Group = None,
+    imbalance: opt.Imbalance = None,
+    ambiguity: opt.Ambiguity = None,
+    superclass: opt.Superclass = None,
+    seed: Annotated[int | None, opt.data_option(help="Seed of the subset and the sets.")] = None,
+    root: opt.DataRoot = None,
+    top: Annotated[int, opt.output_option(min=1, help="Number of pairs and classes to show.")] = 10,
+    as_json: Annotated[bool, opt.output_option("--json", help="Print JSON, with every class.")] = False,
 ) -> None:
     """Describe candidate sets: their sizes, classes that share sets, ambiguity, where the sets come from, and the class prior.
 
-    A file is a .csv, .tsv or .parquet table with a column of lists or of text such as cat|dog, an .npy or .npz array of zeros and ones
-    (rows × classes), or a MATLAB file with the arrays data and partial_target. The options for image sets draw the sets as
-    `ltpll benchmark` does.
+    A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of zeros and ones (rows × classes), or a
+    MATLAB file with the arrays data and partial_target. The options for image sets draw the sets as `ltpll benchmark` does.
     """
+    import numpy as np
+
     from ltpll.analysis.describe import describe as describe_sets
-    from ltpll.cleaning.results import candidates_of
-    from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.benchmarks.image_sets import IMAGE_SETS
-    from ltpll.data.readers.tables import Reading, read_candidates
+    from ltpll.data.readers.candidate_files import LabelledSets, read_candidates
+    from ltpll.data.readers.tables import Reading
     from ltpll.experiments.benchmark import redraw_candidates
     from ltpll.runs.run import read_result
 
-    given = {"imbalance": imbalance, "ambiguity": ambiguity, "superclass": superclass, "seed": seed}
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, seed=seed)
+    reading = given(separator=separator, class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
+    reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, label=label, group=group)
     path = Path(source).expanduser()
     is_run = path.is_dir() or path.suffix == ".json"
     if source not in IMAGE_SETS and settings:
         raise InputError(f"--{next(iter(settings))} is for image sets ({', '.join(IMAGE_SETS)}): leave it out for {source}.")
-    if (source in IMAGE_SETS or is_run) and not column is separator is group is None:
-        raise InputError(f"--column, --separator and --group are for files, and {source} is not a file: leave them out.")
+    if (source in IMAGE_SETS or is_run) and (column is not None or reading):
+        raise InputError(f"Options that name columns, or say how sets are read from them, are for files: leave them out for {source}.")
     if separator == "":
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
-    labels: list[int] | None = None
     config = {"experiment": "images", "data": source, **settings} if source in IMAGE_SETS else read_result(path)["config"] if is_run else {}
     if config.get("experiment") == "own":
-        candidates, labels = candidates_of(read_cleaned(path if path.is_dir() else path.parent))
+        found = _sets_of_run(path if path.is_dir() else path.parent)
     elif config:
         drawn = redraw_candidates(config, root)
-        candidates, labels = drawn.candidates, drawn.labels
+        found = LabelledSets(drawn.candidates, np.asarray(drawn.labels))
         source = drawn.description if source in IMAGE_SETS else f"{source}: {drawn.description}"
     else:
-        candidates = read_candidates(path, column, separator or Reading.separator, group)
-    description = describe_sets(candidates, labels, most_pairs=top)
+        found = read_candidates(path, column, Reading.of(reading))
+    description = describe_sets(found.candidates, found.labels, most_pairs=top)
     if as_json:
         typer.echo(json.dumps({"source": source, **description.record()}, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         _show(source, description, top)
+
+
+def _sets_of_run(folder: Path) -> LabelledSets:
+    """The sets that a run on a table was trained on, and the true labels."""
+    import numpy as np
+
+    from ltpll.cleaning.results import candidates_of
+    from ltpll.cleaning.stored_tables import read_cleaned
+    from ltpll.data.readers.candidate_files import LabelledSets
+
+    table = read_cleaned(folder)
+    return LabelledSets(candidates_of(table)[0], np.asarray([-1 if label is None else label for label in table.true.tolist()]))
 
 
 # ---- printing ---------------------------------------------------------------------------------------------------------
@@ -91,8 +117,10 @@ PLOT_WIDTH = 30
 
 def _show(source: str, found: Description, top: int) -> None:
     console.print(source, markup=False, soft_wrap=True)
-    known = "known" if found.class_counts else "not known"
-    _print(f"{found.n_examples:,} examples, {found.n_classes:,} classes; true labels are {known}.")
+    some = f"known for {found.n_labelled:,} of them, which is not enough to compare with" if found.n_labelled else "not known"
+    known = "known" if found.class_counts else some
+    facts = f"{counted(found.n_examples, 'example')}, {counted(found.n_classes, 'class', 'classes')}"
+    _print(f"{facts}; true labels are {known}.")
     never = [_short(name, 38) for name, n in zip(found.classes, found.appearances, strict=True) if n == 0]
     if never:
         shown = ", ".join(never[:5]) + (f" and {len(never) - 5} more" if len(never) > 5 else "")
@@ -155,14 +183,15 @@ def _show_pairs(found: Description) -> None:
         table.add_row(Text(_both(pair.classes)), f"{pair.sets:,}", share, expected, f"{pair.times:.2f}")
     console.print(table)
     left = pairs.n - len(pairs.most_frequent)
-    more = f"{left:,} more pairs share sets. " if left else ""
+    more = f"{counted(left, 'more pair shares', 'more pairs share')} sets. " if left else ""
     most = pairs.most_above
     if most is None:
         _print(f"{more}No pair does so more often than chance explains.")
     else:
         _print(
-            f"{more}{pairs.n_above:,} of {pairs.n:,} pairs do so more often than chance explains, above all {_both(most.classes)}: "
-            f"{most.sets:,} rows, {most.times:.1f} times as many as expected."
+            f"{more}{pairs.n_above:,} of {counted(pairs.n, 'pair')} {'does' if pairs.n_above == 1 else 'do'} so more often than chance "
+            f"explains, above all {_both(most.classes)}: "
+            f"{counted(most.sets, 'row')}, {most.times:.1f} times as many as expected."
         )
 
 

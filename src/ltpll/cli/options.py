@@ -35,6 +35,36 @@ LearningRate = Annotated[float | None, training_option("--lr", help="Initial lea
 Seed = Annotated[int | None, training_option(help="Seed of everything random.")]
 OnNan = Annotated[str, training_option(help="On a NaN or infinite loss: stop, or skip (drop the batch and count it).", metavar="stop|skip")]
 
+# ---- columns of a table: how `train` and `data describe` read sets -----------------------------------------------------
+
+Separator = Annotated[str | None, column_option(help="Separates the candidates of a set.")]
+ClassColumn = Annotated[
+    list[str] | None, column_option(help="Instead of sets: a 0/1 column for one class. Repeat it, or give a prefix: 'is_*'.")
+]
+ProbabilityColumn = Annotated[
+    list[str] | None,
+    column_option(help="Instead of sets: the probability of one class; needs --top-k or --mass. Repeat it, or give a prefix: 'p_*'."),
+]
+TopK = Annotated[int | None, column_option(help="The candidates are the k most probable classes.", min=1)]
+Mass = Annotated[float | None, column_option(help="The candidates are the fewest classes whose probabilities sum to this.")]
+FromAnnotators = Annotated[
+    str | None, column_option(help="Instead of sets: rows are single annotations, joined by union, votes>=2 or top-3.")
+]
+Task = Annotated[
+    str | None, column_option(help="Column of annotated examples.", show_default="found by its name: task, image, item, id, path, …")
+]
+Worker = Annotated[
+    str | None, column_option(help="Column of annotators.", show_default="found by its name: worker, annotator, user, rater, …")
+]
+Annotation = Annotated[
+    str | None, column_option(help="Column of annotated labels.", show_default="found by its name: label, choice, answer, annotation, …")
+]
+Label = Annotated[
+    str | None,
+    column_option(help="Column of true labels, used for evaluation only.", show_default="label, unless it holds the annotations"),
+]
+Group = Annotated[str | None, column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")]
+
 # ---- image sets ------------------------------------------------------------------------------------------------------
 
 Imbalance = Annotated[float | None, data_option(help="Size of the largest class over the smallest.")]

@@ -10,6 +10,7 @@ import typer
 from ltpll.cli.console import print_line
 from ltpll.cli.options import Device, OwnRun, data_option, output_option, part_option
 from ltpll.cli.tables import check_outputs, read_source
+from ltpll.formatting import counted
 
 
 def predict(
@@ -41,4 +42,4 @@ def predict(
     record = Run.open(run, Kind.TABLE).result()
     examples = read_source(source_for_new_table(record, table, images, features, on_error), needs_candidates=False)
     write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device, goal=goal))
-    print_line(f"Wrote {len(examples):,} predictions to {out}")
+    print_line(f"Wrote {counted(len(examples), 'prediction')} to {out}")

@@ -9,6 +9,7 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.errors import InputError
+from ltpll.formatting import counted
 from ltpll.runs.run import Record, Run, check_not_of_run, finished_runs, read_result
 from ltpll.runs.schema import Kind, check_record, kind_of_run
 
@@ -43,7 +44,7 @@ def report(
 
         compared = comparison_tables(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
     write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)
-    console.print(f"{len(unique)} runs: {out.resolve()}", markup=False, soft_wrap=True)
+    console.print(f"{counted(len(unique), 'run')}: {out.resolve()}", markup=False, soft_wrap=True)
 
 
 def _is_table_run(path: Path) -> bool:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ltpll.cli.console import console
 from ltpll.cli.options import hardware_option, output_option, training_option
+from ltpll.formatting import are, counted
 from ltpll.runs.run import Record, Run
 from ltpll.runs.summary import Figure, Row, difference
 
@@ -35,10 +36,13 @@ def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int |
         run.reopen_if_damaged()
     finished = sum(run.done for run in runs)
     if finished:
-        console.print(f"{finished} of {len(runs)} runs were finished earlier and are reused (--fresh trains them again).")
+        console.print(
+            f"{finished} of {counted(len(runs), 'run')} {'was' if finished == 1 else 'were'} finished earlier and {are(finished)} reused "
+            "(--fresh trains all runs again)."
+        )
     if finished == len(runs):
         return
-    everything = Part(f"{len(runs)} runs", sum(run.config["epochs"] for run in runs), done=sum(run.epochs_logged() for run in runs))
+    everything = Part(counted(len(runs), "run"), sum(run.config["epochs"] for run in runs), done=sum(run.epochs_logged() for run in runs))
     progress = ProgressBar()
     progress.plan([Stage([everything])])
     progress.start(everything)
@@ -48,7 +52,7 @@ def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int |
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         done = sum(run.done for run in runs)
-        console.print(f"Interrupted: {done} of {len(runs)} runs are finished and kept. Rerun the command to resume.")
+        console.print(f"Interrupted: {done} of {counted(len(runs), 'run')} {are(done)} finished and kept. Rerun the command to resume.")
         raise typer.Exit(130) from None
     finally:
         progress.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ltpll.cli.console import print_line
 from ltpll.errors import InputError
+from ltpll.formatting import counted
 from ltpll.runs.run import check_not_of_run
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def read_source(source: TableSource, *, needs_candidates: bool = True) -> Exampl
     with reading_progress() as on_progress:
         examples = read_examples(source, needs_candidates=needs_candidates, on_progress=on_progress)
     if examples.problems:
-        print_line(f"{len(examples.problems)} pictures were skipped:")
+        print_line(f"{counted(len(examples.problems), 'picture')} {'was' if len(examples.problems) == 1 else 'were'} skipped:")
         for path, reason in examples.problems[:MOST_SHOWN]:
             print_line(f"  {path} {reason}")
         if len(examples.problems) > MOST_SHOWN:

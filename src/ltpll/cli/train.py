@@ -13,13 +13,14 @@ from ltpll.cli.console import print_line
 from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
-from ltpll.formatting import format_names
+from ltpll.formatting import counted, format_names
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".mat")
+EVALUATION_ONLY = " (true labels, for evaluation only)"
 
 
 class TrainCommand(opt.CommandWithLibraryDefaults):
@@ -49,31 +50,23 @@ def train(
     side: Annotated[int | None, opt.data_option(help="Pictures are scaled to squares of this many pixels.", min=4)] = None,
     on_error: opt.OnError = None,
     candidates: Annotated[str | None, opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list.")] = None,
-    separator: Annotated[str | None, opt.column_option(help="Separates the candidates of a set.")] = None,
-    class_column: Annotated[
-        list[str] | None, opt.column_option(help="Instead of sets: a 0/1 column for one class. Repeat it, or give a prefix: 'is_*'.")
-    ] = None,
-    probability_column: Annotated[
-        list[str] | None,
-        opt.column_option(
-            help="Instead of sets: the probability of one class; needs --top-k or --mass. Repeat it, or give a prefix: 'p_*'.",
-        ),
-    ] = None,
-    top_k: Annotated[int | None, opt.column_option(help="The candidates are the k most probable classes.", min=1)] = None,
-    mass: Annotated[float | None, opt.column_option(help="The candidates are the fewest classes whose probabilities sum to this.")] = None,
-    from_annotators: Annotated[
-        str | None, opt.column_option(help="Rows are single annotations (task, worker, label), joined by union, votes>=2 or top-3.")
-    ] = None,
+    separator: opt.Separator = None,
+    class_column: opt.ClassColumn = None,
+    probability_column: opt.ProbabilityColumn = None,
+    top_k: opt.TopK = None,
+    mass: opt.Mass = None,
+    from_annotators: opt.FromAnnotators = None,
+    task: opt.Task = None,
+    worker: opt.Worker = None,
+    annotation: opt.Annotation = None,
     feature_column: Annotated[
         list[str] | None, opt.column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
     ] = None,
     id_column: Annotated[str | None, opt.column_option("--id", help="Column of ids.")] = None,
     path_column: Annotated[str | None, opt.column_option("--path", help="Column of paths inside --images.")] = None,
-    label: Annotated[str | None, opt.column_option(help="Column of true labels, used for evaluation only.")] = None,
+    label: opt.Label = None,
     split: Annotated[str | None, opt.column_option(help="Column with train or test; test rows are held out.")] = None,
-    group: Annotated[
-        str | None, opt.column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")
-    ] = None,
+    group: opt.Group = None,
     method: opt.Method = None,
     rebalancer: opt.Rebalancer = None,
     prior: Annotated[
@@ -119,8 +112,8 @@ def train(
     configured_table = configured.pop("data", None)
     path = _table_path(table or configured_table)
     reading = given(candidates=candidates, separator=separator, class_columns=class_column, probability_columns=probability_column)
-    reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, features=feature_column)
-    reading |= given(id=id_column, path=path_column, label=label, split=split, group=group)
+    reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, task=task, worker=worker, annotation=annotation)
+    reading |= given(id=id_column, path=path_column, label=label, split=split, group=group, features=feature_column)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     source = TableSource(path, Reading.of(reading), images, features, **given(side=side, on_error=on_error))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
@@ -175,20 +168,22 @@ def _refuse_image_set(name: str) -> None:
 
 
 def _print_examples(examples: Examples) -> None:
-
     sets, training = examples.candidates, int(examples.training().sum())
     shape = " × ".join(map(str, examples.x.shape[1:]))
     kind = "pictures" if examples.x.ndim == 4 else "features"
     facts = [
-        f"{len(examples):,} examples ({shape} {kind})",
-        f"{sets.n_classes:,} classes",
+        f"{counted(len(examples), 'example')} ({shape} {kind})",
+        counted(sets.n_classes, "class", "classes"),
         f"{len(sets.labels) / len(sets):.1f} candidates per set",
     ]
     if training < len(examples):
         facts.append(f"{training:,} to train on")
     if examples.table.votes is not None:
-        facts.append(f"{len(examples.table.votes.names):,} annotators")
+        facts.append(counted(len(examples.table.votes.names), "annotator"))
     print_line(", ".join(facts) + ".")
+    if examples.table.columns:
+        columns = [f"{role} {shown(name)}{EVALUATION_ONLY if role == 'label' else ''}" for role, name in examples.table.columns.items()]
+        print_line(f"Columns: {', '.join(columns)}.")
     if examples.table.left_out:
         names = format_names([shown(name) for name in examples.table.left_out], MOST_SHOWN)
         print_line(f"Columns of text are ignored: {names}.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ltpll.cli.console import console, print_error, print_line
+from ltpll.formatting import counted
 from ltpll.runs.run import Run
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def exit_on_interrupt(run: Run, close: Callable[[], None]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         close()  # before anything is printed below it
-        print_line(f"Interrupted after {run.epochs_logged()} epochs: rerun the command to resume from the last checkpoint.")
+        print_line(f"Interrupted after {counted(run.epochs_logged(), 'epoch')}: rerun the command to resume from the last checkpoint.")
         raise typer.Exit(130) from None
     finally:
         close()

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ltpll.data.readers.columns import NUMBER
 from ltpll.data.readers.streaming import TABLE_SUFFIXES
 from ltpll.errors import InputError, first_line
+from ltpll.formatting import counted
 
 CHUNK = 1 << 16  # rows turned into text at a time
 
@@ -77,7 +78,9 @@ def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]
     first = next(iter(sizes))
     uneven = next((name for name, size in sizes.items() if size != sizes[first]), None)
     if uneven is not None:
-        raise InputError(f"Columns of {path} differ in length: {first!r} has {sizes[first]} rows, {uneven!r} has {sizes[uneven]}.")
+        raise InputError(
+            f"Columns of {path} differ in length: {first!r} has {counted(sizes[first], 'row')}, {uneven!r} has {sizes[uneven]}."
+        )
     arrays = {}
     for name, values in columns.items():
         try:

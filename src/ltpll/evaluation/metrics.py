@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ltpll.errors import InputError
+from ltpll.formatting import counted
 from ltpll.training.distributed import World
 
 
@@ -121,7 +122,9 @@ def evaluate(logits: Tensor, labels: Tensor, class_counts: Tensor | None = None,
         0.6666666666666666
     """
     if len(logits) != len(labels) or len(labels) == 0:
-        raise InputError(f"There are {len(logits)} predictions for {len(labels)} labels: evaluation needs one label per prediction.")
+        raise InputError(
+            f"Evaluation needs one label per prediction, not {counted(len(logits), 'prediction')} for {counted(len(labels), 'label')}."
+        )
     running = RunningEvaluation(logits.shape[1], logits.device)
     running.add(logits, labels)
     return running.evaluation(class_counts, shots)

@@ -1,4 +1,9 @@
-"""Scores of predictions against candidate sets, for model selection without true labels."""
+"""Scores of predictions against candidate sets, for model selection without true labels.
+
+Held-out sets may hold classes that were never a candidate in training. They cannot be predicted, so their probability is zero: a set
+that holds nothing else is not covered, and their recall is zero. Settings that are compared on the same folds lack the same classes, so
+their scores can be compared.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
 from ltpll.errors import InputError
+from ltpll.formatting import counted
 
 
 def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> float:
@@ -34,13 +40,13 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
 
     Args:
         candidates: The candidate sets.
-        probabilities: Predicted class probabilities, (rows, classes).
+        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
 
     Example:
         >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
         0.875
     """
-    probabilities = np.asarray(probabilities, dtype=np.float64)
+    probabilities = _of_all_classes(candidates, probabilities)
     predicted = probabilities.argmax(1)
     covered = _covered(candidates, predicted)
     _, _, mass = _inside(candidates, probabilities)
@@ -56,13 +62,13 @@ def approximated_balanced_accuracy_score(candidates: Candidates, probabilities: 
 
     Args:
         candidates: The candidate sets.
-        probabilities: Predicted class probabilities, (rows, classes).
+        probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
 
     Example:
         >>> approximated_balanced_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
         0.6666666666666666
     """
-    probabilities = np.asarray(probabilities, dtype=np.float64)
+    probabilities = _of_all_classes(candidates, probabilities)
     predicted = probabilities.argmax(1)
     _covered(candidates, predicted)
     rows, labels, mass = _inside(candidates, probabilities)
@@ -76,8 +82,10 @@ def approximated_balanced_accuracy_score(candidates: Candidates, probabilities: 
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
     """`covering_rate_score` as a scorer: a fitted classifier, held-out inputs, and their candidate sets in any form that `fit` takes.
 
+    Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps rare classes in training.
+
     Example:
-        >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=KFold(5))
+        >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=CandidateKFold(5))
     """
     number = {name: i for i, name in enumerate(estimator.classes_.tolist())}
     predicted = np.asarray([number[name] for name in np.asarray(estimator.predict(X)).tolist()])
@@ -92,6 +100,12 @@ def approximated_accuracy(estimator: Any, X: Any, y: Any) -> float:
 def approximated_balanced_accuracy(estimator: Any, X: Any, y: Any) -> float:
     """`approximated_balanced_accuracy_score` as a scorer, used like `covering_rate`."""
     return approximated_balanced_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
+
+
+def _of_all_classes(candidates: Candidates, probabilities: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The probabilities with a column of zeros for each class that was unseen in training."""
+    found = np.asarray(probabilities, dtype=np.float64)
+    return np.pad(found, ((0, 0), (0, max(0, candidates.n_classes - found.shape[1]))))
 
 
 def _inside(
@@ -109,11 +123,13 @@ def _covered(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> npt.ND
     import torch
 
     if len(candidates) != len(predicted):
-        raise InputError(f"There are {len(predicted)} predictions for {len(candidates)} candidate sets: give one prediction per set.")
+        raise InputError(
+            f"Give one prediction per set, not {counted(len(predicted), 'prediction')} for {counted(len(candidates), 'candidate set')}."
+        )
     found: npt.NDArray[np.bool_] = candidates.contains(torch.from_numpy(np.ascontiguousarray(predicted, dtype=np.int64))).cpu().numpy()
     return found
 
 
 def _sets_for(estimator: Any, y: Any) -> Candidates:
-    """The candidate sets with the class numbers of the estimator."""
-    return read_labels(y, tuple(estimator.classes_.tolist())).candidates
+    """The candidate sets with the class numbers of the estimator, and behind them those of classes that it has never seen."""
+    return read_labels(y, tuple(estimator.classes_.tolist()), more=True).candidates

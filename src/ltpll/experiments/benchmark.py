@@ -22,6 +22,7 @@ from ltpll.registry import unknown_name_error
 from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
 from ltpll.runs.run import Record, Run
+from ltpll.runs.schema import Kind, kind_of_run
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
 from ltpll.training.trainer import PartialLabelTrainer
@@ -233,8 +234,8 @@ class DrawnCandidates(NamedTuple):
 
 def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCandidates:
     """Draw the candidate sets of a run's config again, exactly as its training did."""
-    if config.get("experiment") != "images":
-        raise InputError("The run belongs to a study, not to an image set: its candidate sets cannot be drawn again.")
+    if (kind := kind_of_run(config)) is not Kind.BENCHMARK:
+        raise InputError(f"This is {kind or 'a run of another kind'}, not {Kind.BENCHMARK}: its candidate sets cannot be drawn again.")
     experiment = Experiment.from_config(config)
     images = load_image_set(experiment.data, root, mmap=True)
     # The sets do not depend on the pixels, and not reading them saves gigabytes.

@@ -11,6 +11,7 @@ import numpy as np
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, shown
+from ltpll.formatting import counted
 from ltpll.priors.estimate import PriorEstimate, estimate_prior
 
 
@@ -68,7 +69,7 @@ def _entries(candidates: Candidates, shares: Any) -> list[Any]:
         return [by_name[name] for name in names]
     entries = list(np.asarray(shares).tolist()) if not isinstance(shares, (str, Sequence)) else list(shares)
     if len(entries) != candidates.n_classes:
-        raise InputError(f"There are {len(entries)} class shares for {candidates.n_classes} classes: give one share per class.")
+        raise InputError(f"Give one share per class, not {counted(len(entries), 'class share')} for {candidates.n_classes} classes.")
     return entries
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.errors import InputError, InputWarning
+from ltpll.formatting import are, counted
 from ltpll.interfaces import Rebalancer
 
 
@@ -28,10 +29,10 @@ def _checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
     present = frequencies > 0
     if not present.any():
         raise InputError("All class frequencies are zero: give the number of training examples of each class.")
-    if not present.all():
+    if absent := int((~present).sum()):
         # log 0 would lift an absent class above every other one.
         warnings.warn(
-            f"{(~present).sum()} classes have frequency 0; they are adjusted like the rarest class that has examples.",
+            f"{counted(absent, 'class has', 'classes have')} frequency 0 and {are(absent)} adjusted like the rarest class with examples.",
             InputWarning,
             stacklevel=3,
         )

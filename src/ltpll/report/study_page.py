@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError, required_by
-from ltpll.formatting import format_duration
+from ltpll.formatting import are, counted, format_duration
 from ltpll.report import templates
 from ltpll.report.plots import study_plots
 from ltpll.runs.schema import Record, check_record
@@ -173,7 +173,9 @@ def _class_names(records: Sequence[Record], classes: Sequence[str] | None) -> li
     if classes is None:
         classes = next((record["classes"] for record in records if record.get("classes")), [str(c) for c in range(size)])
     if len(classes) != size:
-        raise InputError(f"There are {len(classes)} class names for {size} classes: give one name for each class.")
+        raise InputError(
+            f"There {are(len(classes))} {counted(len(classes), 'class name')} for {size} classes: give one name for each class."
+        )
     return [str(name) for name in classes]
 
 

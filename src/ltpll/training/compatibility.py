@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning
+from ltpll.formatting import counted
 from ltpll.interfaces import Method, Rebalancer
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.validation import rows_per_chunk
@@ -42,7 +43,8 @@ def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: 
 def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
     """Raise an InputError if the data do not fit the model or each other, or if nothing can be learned from them."""
     if len(inputs) != len(sets):
-        raise InputError(f"There are {len(inputs)} rows of features but {len(sets)} candidate sets: they must be the same rows.")
+        rows, others = counted(len(inputs), "row"), counted(len(sets), "candidate set")
+        raise InputError(f"The data have {rows} of features but {others}: they must be the same rows.")
     if sets.n_classes != head.out_features:
         raise InputError(f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}.")
     sets.check_learnable()

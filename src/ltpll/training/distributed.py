@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ltpll.errors import InputError
+from ltpll.formatting import counted
 from ltpll.interfaces import Outputs
 from ltpll.training.peer_failure import Lifeline, exit_after_loss
 from ltpll.training.signals import DelayedSignals
@@ -292,7 +293,7 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
     if on_cuda:
         if local >= torch.cuda.device_count():
             raise InputError(
-                f"torchrun started at least {local + 1} processes for {torch.cuda.device_count()} GPUs: start fewer processes."
+                f"torchrun started at least {local + 1} processes for {counted(torch.cuda.device_count(), 'GPU')}: start fewer processes."
             )
         device = f"cuda:{local}"
         torch.cuda.set_device(local)

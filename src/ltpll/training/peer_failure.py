@@ -129,7 +129,7 @@ def _accepted(n: int, agreed: Callable[[Any], Any]) -> list[socket.socket]:
                 end, _ = server.accept()
             except TimeoutError:
                 raise InputError(
-                    f"Only {len(found)} of {n} other processes have connected to port {port} of the first one: the others have died, "
+                    f"{n - len(found)} of {n} other processes did not connect to port {port} of the first one: they have died, "
                     f"or cannot reach it; {ADVICE}"
                 ) from None
             end.settimeout(REPLY_TIMEOUT)

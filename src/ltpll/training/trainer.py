@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, first_line
+from ltpll.formatting import counted
 from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Array, Predictor, prediction_batch_size
 from ltpll.interfaces import Batch, Extra, Goal, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
@@ -280,7 +281,7 @@ class PartialLabelTrainer:
         resumes = any(callback.exists(self) for callback in callbacks if isinstance(callback, Checkpoint))
         if self.epoch > 0 and not resumes:
             # The targets would restart while the network would not.
-            raise InputError(f"This trainer has already trained for {self.epoch} epochs: create a new one, with a new model.")
+            raise InputError(f"This trainer has already trained for {counted(self.epoch, 'epoch')}: create a new one, with a new model.")
         self.prepare(x, candidates)
         for callback in callbacks:
             callback.on_train_begin(self)
@@ -323,7 +324,7 @@ class PartialLabelTrainer:
         targets = initial_targets(self.candidates, self.method.targets_on, self.forward_pass.dtype)
         batches = BatchSampler(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
         if batches.size < self.world.size:
-            raise InputError(f"A batch of {batches.size} rows is too small for {self.world.size} processes: use fewer.")
+            raise InputError(f"A batch of {counted(batches.size, 'row')} is too small for {self.world.size} processes: use fewer.")
         self._nonfinite.reset(len(sets))
         self.state.start(self.candidates, targets, batches)
         self.rebalancer.start_training(self)
@@ -371,7 +372,8 @@ class PartialLabelTrainer:
     def _mean_loss(self) -> dict[str, Any]:
         n_steps, skipped = self.state.batches.step, int(self.state.n_skipped)
         if skipped == n_steps:
-            raise not_finite_error(f"In all {skipped} batches the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
+            where = "the only batch" if skipped == 1 else f"all {skipped} batches"
+            raise not_finite_error(f"In {where} the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
         loss = float(self.state.loss_sum) / (n_steps - skipped)
         return {"loss": loss, "skipped": skipped} if self._nonfinite.counts_skipped else {"loss": loss}
 

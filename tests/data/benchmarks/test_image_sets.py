@@ -397,7 +397,7 @@ def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, frag
         ([0, 2, 1, 3], [0, 1, 0], "do not fit"),
         ([0, 1, 2], [0, 2], "candidate 2"),
         ([0.0, 1.0], [0], "not lists of numbers"),
-        ([0, 1], [0], "1 candidate sets for 3 images"),
+        ([0, 1], [0], "1 candidate set for 3 images"),
     ],
 )
 def test_damaged_candidates_are_refused(root, offsets, labels, fragment):

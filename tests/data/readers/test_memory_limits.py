@@ -15,8 +15,9 @@ from scipy.io import savemat
 
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers import memory_limits as expansion
+from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.memory_limits import ALWAYS, RATIO, expansion_problem
-from ltpll.data.readers.tables import Reading, read_candidates, read_table
+from ltpll.data.readers.tables import Reading, read_table
 from support.refusals import refusal
 
 GIB = 1 << 30
@@ -106,7 +107,7 @@ def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
 def test_an_array_whose_own_header_claims_more_than_the_archive_says_is_refused_unexpanded(tmp_path):
     path = packed_npz(tmp_path / "bomb.npz", 1 << 20, {"shape": (1 << 20, 1 << 10)})
     messages = []
-    assert peak_while(lambda: messages.append(refusal(lambda: read_candidates(path, None, "|")))) < 32 << 20
+    assert peak_while(lambda: messages.append(refusal(lambda: read_candidates(path)))) < 32 << 20
     assert "is truncated" in messages[0]
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from ltpll.candidates import Candidates
 from ltpll.data.readers import streaming as batches
-from ltpll.data.readers.tables import LabelTable, Reading, read_candidates, read_table
+from ltpll.data.readers.candidate_files import read_candidates
+from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputWarning
 from support.refusals import refusal
 
@@ -665,7 +666,7 @@ BAD_TEXTS = {
     "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for fewer than 1"),
     "top-0": (VOTES, {"annotators": "top-0"}, "asks for fewer than 1"),
     "too many votes": (VOTES, {"annotators": "votes>=3"}, "The task 't2' of t.csv has no label with at least 3 votes (3 of 3 tasks"),
-    "no worker": ("task,label\n1,a\n", {"annotators": "union"}, "no column called 'worker'"),
+    "no worker": ("task,label\n1,a\n", {"annotators": "union"}, "unclear which column of t.csv holds the annotators"),
     "empty vote": (
         "task,worker,label\n1,u,a\n1,v,\n",
         {"annotators": "union"},
@@ -793,11 +794,14 @@ def test_damaged_mat_files_are_refused(tmp_path):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
-    found = read_candidates(path, None, "|")
+    found, labels = read_candidates(path)
     assert found.classes == ("cat", "dog", "fox")
     assert [set(found.row(i)) for i in range(5)] == [{("cat", "dog", "fox").index(name) for name in row} for row in ROWS]
-    assert read_candidates(path, "split", "|").classes == ("test", "train")
-    assert "specify with --column" in refusal(lambda: read_candidates(path, None, ";"))
+    assert [found.classes[label] if label >= 0 else "" for label in labels] == ["cat", "dog", "", "dog", "fox"]
+    assert "specify with --column" in refusal(lambda: read_candidates(path, reading=Reading(separator=";")))
+    path = write(tmp_path, frame().drop(columns="label"), suffix)
+    assert read_candidates(path, "split").candidates.classes == ("test", "train")
+    assert read_candidates(path).labels is None
 
 
 def test_written_tables_are_read_back(tmp_path):

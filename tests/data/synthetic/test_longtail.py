@@ -121,8 +121,8 @@ def test_every_row_of_a_class_is_as_likely_as_any_other():
 @pytest.mark.parametrize(
     ("y", "options", "fragment"),
     [
-        ([0, 0, 0, 1], {"largest": 3, "imbalance": 1}, "Class 1 has 1 examples, but the long tail needs 3"),
-        ([0, 1, 1], {"largest": 2, "imbalance": 2}, "Class 0 has 1 examples, but the long tail needs 2"),
+        ([0, 0, 0, 1], {"largest": 3, "imbalance": 1}, "Class 1 has 1 example, but the long tail needs 3"),
+        ([0, 1, 1], {"largest": 2, "imbalance": 2}, "Class 0 has 1 example, but the long tail needs 2"),
         ([0, 1, -2, 1], {"imbalance": 2}, "Row 2 has the label -2"),
         ([0.0, 1.0], {"imbalance": 2}, "float64"),
         ([[0, 1]], {"imbalance": 2}, "(1, 2)"),

@@ -20,6 +20,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.archives import CHUNK, PUBLISHED_ARCHIVES, ByteProgress, LocalArchive, find_or_download
 from ltpll.errors import InputError, UnknownNameError, first_line
 from ltpll.files import parse_json
+from ltpll.formatting import are, counted
 
 IMAGE_SETS = tuple(PUBLISHED_ARCHIVES)
 FORMAT = "ltpll image set 1"
@@ -265,7 +266,9 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
         if n and not 0 <= int(y.min()) <= int(y.max()) < len(classes):
             raise _damaged(folder, f"y_{split}.npy has labels from {y.min()} to {y.max()}, but there are {len(classes)} classes")
     if candidates is not None and len(candidates) != len(y_train):
-        raise _damaged(folder, f"there are {len(candidates)} candidate sets for {len(y_train)} images")
+        raise _damaged(
+            folder, f"there {are(len(candidates))} {counted(len(candidates), 'candidate set')} for {counted(len(y_train), 'image')}"
+        )
     superclass = None if meta.get("superclass") is None else np.asarray(meta["superclass"], dtype=np.int64)
     superclasses = None if meta.get("superclasses") is None else tuple(meta["superclasses"])
     return ImageSet(name, x_train, y_train, x_test, y_test, classes, superclass, candidates, superclasses)

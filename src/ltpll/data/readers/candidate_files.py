@@ -1,68 +1,84 @@
-"""Candidate files: candidate sets from any file that contains some, with the column found automatically."""
+"""Candidate files: candidate sets and true labels from any file that contains some, with the column found automatically."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import list_cells
 from ltpll.data.benchmarks.image_sets import IMAGE_SETS
-from ltpll.data.readers.columns import TextColumn, texts
-from ltpll.data.readers.matlab import mat_candidates, read_mat
+from ltpll.data.readers.columns import texts
 from ltpll.data.readers.numpy_files import read_array
-from ltpll.data.readers.set_columns import SetColumn
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, Table, TableBatch, open_table
+from ltpll.data.readers.tables import DEFAULT_READING, Reading, read_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 
+OF_TABLES = ("group", "label", "class_columns", "probability_columns", "annotators", "task", "worker", "annotation")
 
-def read_candidates(path: Path, column: str | None, separator: str, group: str | None = None) -> Candidates:
-    """Read candidate sets from a table or from an array of zeros and ones.
+
+class LabelledSets(NamedTuple):
+    """Candidate sets, and the true class number of each if there are true labels: −1 where it is unknown."""
+
+    candidates: Candidates
+    labels: npt.NDArray[np.int64] | None
+
+
+def read_candidates(path: Path, column: str | None = None, reading: Reading = DEFAULT_READING) -> LabelledSets:
+    """Read candidate sets, in every way that `read_table` can, or from an array of zeros and ones.
 
     Args:
         path: A .csv, .tsv, .parquet, .npz, .npy or .mat file.
-        column: The column or array that holds the sets; None if there is only one such column.
-        separator: What separates the names in a cell.
-        group: The column of a table that names the picture or scene of each row.
+        column: The column or array that holds the sets; by default the column `candidates`, or else the only one that holds sets.
+        reading: How to read a table; ids, paths and features are not read.
 
     Returns:
-        The candidate sets, with their groups if there is a column of groups.
+        The candidate sets, with their groups if there is a column of groups, and the true labels if there are some.
 
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
 
     Example:
-        >>> read_candidates(Path("labels.csv"), column=None, separator="|")
+        >>> read_candidates(Path("labels.csv")).candidates
+        >>> read_candidates(Path("crowd.csv"), reading=Reading(annotators="union", label="truth")).labels
     """
     kind = path.suffix.lower()
-    if kind not in (*TABLE_SUFFIXES, ".npz", ".npy", ".mat"):
-        known = ", ".join(IMAGE_SETS)
-        raise InputError(f"{path} is not an image set ({known}), a run folder, or a .csv, .tsv, .parquet, .npz, .npy or .mat file.")
-    if group is not None and kind not in TABLE_SUFFIXES:
-        raise InputError(f"{path} is not a table, so it has no column of groups: omit --group.")
-    if kind == ".mat":
-        if column is not None:
-            raise InputError(f"The sets of {path} are in its array 'partial_target': omit --column.")
-        return mat_candidates(path, read_mat(path, needs_candidates=True))
     if kind in (".npz", ".npy"):
+        named = next((name for name in OF_TABLES if getattr(reading, name)), None)
+        if named is not None:
+            raise InputError(f"{path} is not a table, so it has no column for {named}: omit it.")
         if kind == ".npy" and column is not None and path.is_file():
             raise InputError(f"{path} holds one array without a name: omit --column.")
-        return Candidates.from_matrix(read_array(path, _array_chooser(path, column)))
-    table = open_table(path)
-    reader = SetColumn(table, _set_column(table, column, separator), separator)
-    groups = None if group is None else TextColumn(table, table.column(group), repeated=True)
-    for batch in table.batches(sorted({reader.index, *([groups.index] if groups else [])})):
-        reader.add(batch)
-        if groups is not None:
-            groups.add(batch)
-    candidates = reader.candidates(None)
-    return candidates if groups is None else candidates.with_groups(groups.codes())
+        return LabelledSets(Candidates.from_matrix(read_array(path, _array_chooser(path, column))), None)
+    if kind not in (*TABLE_SUFFIXES, ".mat"):
+        known = ", ".join(IMAGE_SETS)
+        raise InputError(f"{path} is not an image set ({known}), a run folder, or a .csv, .tsv, .parquet, .npz, .npy or .mat file.")
+    if kind == ".mat" and column is not None:
+        raise InputError(f"The sets of {path} are in its array 'partial_target': omit --column.")
+    reading = replace(reading, features=())
+    instead = next((name for name in ("class_columns", "probability_columns", "annotators") if getattr(reading, name)), None)
+    if instead is not None and column is not None:
+        raise InputError(f"Sets cannot be read from the column {shown(column)} and from {instead} at the same time: give one of them.")
+    if kind in TABLE_SUFFIXES and instead is None:
+        table = open_table(path)
+        reading = replace(reading, candidates=table.names[_set_column(table, column, reading.separator)])
+    # Whether names are distinct does not matter here. In a table of annotations, they may be the tasks.
+    found = read_table(path, reading if reading.annotators else replace(reading, id=None, path=None))
+    assert found.candidates is not None
+    return LabelledSets(found.candidates, found.labels)
 
 
 def _set_column(table: Table, name: str | None, separator: str) -> int:
     if name is not None and table.names.count(name) == 1:
         return table.names.index(name)
+    if name is None and table.names.count(Reading.candidates) == 1:
+        return table.names.index(Reading.candidates)
     if name is None and len(table.names) == 1:
         return 0
     if name is None:

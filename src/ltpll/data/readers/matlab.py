@@ -15,6 +15,7 @@ from ltpll.data.readers.matlab_format import DamagedError, NewerError, TooLargeE
 from ltpll.data.readers.memory_limits import expansion_problem
 from ltpll.data.readers.streaming import check_is_file
 from ltpll.errors import InputError, first_line
+from ltpll.formatting import are, counted
 
 NAMES = ("data", "partial_target", "target")
 
@@ -61,7 +62,10 @@ def mat_candidates(path: Path, found: MatFile, classes: tuple[str, ...] | None =
     n_classes = found.candidates.shape[1]
     classes = classes if classes is not None else tuple(str(c + 1) for c in range(n_classes))
     if len(classes) != n_classes:
-        raise InputError(f"{path} has sets of {n_classes} classes, but there are {len(classes)} class names: give one per class.")
+        raise InputError(
+            f"{path} has sets of {n_classes} classes, but there {are(len(classes))} {counted(len(classes), 'class name')}: "
+            "give one per class."
+        )
     sets = found.candidates
     return Candidates.from_flat(sets.indptr, sets.indices, n_classes, classes, lambda i: f"Row {i + 1} of 'partial_target' in {path}")
 
@@ -85,7 +89,9 @@ def _by_row(path: Path, name: str, matrix: Any, n: int, other: Any = None) -> An
     from scipy.sparse import csr_matrix
 
     if n not in matrix.shape or matrix.ndim != 2:
-        raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}, but 'data' has {n} rows: one side must be {n}.")
+        raise InputError(
+            f"The array {name!r} of {path} has shape {matrix.shape}, but 'data' has {counted(n, 'row')}: one side must be {n}."
+        )
     if max(matrix.shape) > max(n, CLASS_LIMIT):
         raise InputError(f"The array {name!r} of {path} has shape {matrix.shape}: that is more than {CLASS_LIMIT:,} classes.")
     rows_first = matrix.shape[1] != n

@@ -14,6 +14,7 @@ from ltpll.candidates.cells import CollectedSets, TextSets, names_to_numbers
 from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
+from ltpll.formatting import counted
 
 ROUNDING = 1e-6  # error of single precision in sums of probabilities
 
@@ -98,7 +99,9 @@ class ProbabilityColumns(ClassColumns):
     def __init__(self, table: Table, indices: Sequence[int], names: list[str], top_k: int | None, mass: float | None) -> None:
         super().__init__(table, indices, names)
         if top_k is not None and top_k > len(names):
-            raise InputError(f"top_k is {top_k}, but {table.path} has probabilities of only {len(names)} classes: lower it.")
+            raise InputError(
+                f"top_k is {top_k}, but {table.path} has probabilities of only {counted(len(names), 'class', 'classes')}: lower it."
+            )
         self.top_k, self.mass = top_k, mass
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:

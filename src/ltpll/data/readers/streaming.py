@@ -18,7 +18,7 @@ from typing import Any
 from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
-from ltpll.formatting import format_names
+from ltpll.formatting import counted, format_names
 
 BLOCK = 4 << 20
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -168,8 +168,8 @@ class TextTable(Table):
         match = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
         if match is not None:
             return InputError(
-                f"The header of {self.path} has {len(self.names)} columns, but row {match[1]} below it has {match[2]}: close open quotes, "
-                f"put cells that contain a {'tab' if self.delimiter == chr(9) else 'comma'} in quotes, or correct the row."
+                f"The header of {self.path} has {counted(len(self.names), 'column')}, but row {match[1]} below it has {match[2]}: "
+                f"close open quotes, quote cells that contain a {'tab' if self.delimiter == chr(9) else 'comma'}, or correct the row."
             )
         if "straddl" in reason:
             return InputError(

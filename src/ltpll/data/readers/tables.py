@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,17 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.parsing import check_class_names
+from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
 from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes, sets_from_votes, vote_rule
-from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.errors import InputError, shown
-from ltpll.formatting import format_names
+from ltpll.formatting import counted, format_names
 from ltpll.validation import whole_number
 
-__all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_candidates", "read_table"]
+__all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class LabelTable:
     votes: AnnotatorVotes | None
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
     groups: npt.NDArray[np.object_] | None = None  # the picture or scene of each example; the candidates have them too
+    columns: Mapping[str, str] = field(default_factory=dict)  # the column that was taken for each field of `Reading` that names one
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -59,21 +60,27 @@ class LabelTable:
 class Reading:
     """How to read a table.
 
-    A column may be missing if its option has the default name. The sets are in one column of text, or in one column per class.
+    A column may be missing if its option has the default name. The sets are in one column of text, or in one column per class. In a
+    table of annotations, every row is the label that one annotator gave to one task; columns that are not named are found by their usual
+    names.
 
     Args:
         candidates: The column of candidate sets.
         separator: What separates the names in a cell of `candidates`.
-        id: The column of ids.
-        path: The column of image paths.
-        label: The column of true labels; in a table of annotations, of the annotated labels.
+        id: The column of ids; None if ids are row numbers.
+        path: The column of image paths; None if there is none.
+        label: The column of true labels, which are used for evaluation only; by default the column `label`, if there is one and it does
+            not hold the annotations.
         split: The column that names the split.
         group: The column of the picture or scene that rows share; None if there is none.
         class_columns: One 0/1 column per class, by name or with a prefix such as `is_*`.
         probability_columns: One column of probabilities per class, from which `top_k` or `mass` makes sets.
         top_k: Candidates are the k most likely classes.
         mass: Candidates are the fewest classes that together reach this probability.
-        annotators: For a table with the columns task, worker and label: `union`, `votes>=2` or `top-3`.
+        annotators: How the annotations of a task become a set, in a table of annotations: `union`, `votes>=2` or `top-3`.
+        task: The column of the examples that were annotated; usual names are task, image, item, id and path.
+        worker: The column of annotators; usual names are worker, annotator, user and rater.
+        annotation: The column of annotated labels; usual names are label, choice, answer and annotation.
         features: The feature columns; by default all other columns of numbers.
         classes: The classes in order; by default the names that occur.
 
@@ -83,9 +90,9 @@ class Reading:
 
     candidates: str = "candidates"
     separator: str = "|"
-    id: str = "id"
-    path: str = "path"
-    label: str = "label"
+    id: str | None = "id"
+    path: str | None = "path"
+    label: str | None = None
     split: str = "split"
     group: str | None = None
     class_columns: tuple[str, ...] = ()
@@ -93,13 +100,16 @@ class Reading:
     top_k: int | None = None
     mass: float | None = None
     annotators: str | None = None
+    task: str | None = None
+    worker: str | None = None
+    annotation: str | None = None
     features: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Reading:
         """Create from options or records, in which tuples are lists; unknown names are ignored."""
-        known = {field.name for field in fields(cls)}
+        known = {one.name for one in fields(cls)}
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
         }
@@ -126,15 +136,19 @@ class Reading:
             raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
         if self.annotators is not None:
             vote_rule(self.annotators)
+        named = next((name for name in ("task", "worker", "annotation") if getattr(self, name) is not None), None)
+        if named is not None and self.annotators is None:
+            raise InputError(f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}.")
         if self.classes is not None:
             check_class_names(self.classes)
 
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column; None if it is not given, or is missing and has its default name."""
-        name = getattr(self, what)
+        name, default = getattr(self, what), next(one.default for one in fields(self) if one.name == what)
+        if what == "label" and name is None:
+            name = default = TRUE_LABEL
         if name is None:
             return None
-        default = next(field.default for field in fields(self) if field.name == what)
         return None if name == default and name not in table.names else table.column(name)
 
 
@@ -178,8 +192,9 @@ def read_table(
 
 
 def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
-    indices = {what: reading.find(table, what) for what in ("id", "path", "label", "split", "group")}
+    indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group")}
     sets = _set_reader(table, reading, needs_candidates)
+    indices["label"] = _label_column(table, reading, sets, indices)
     texts = {
         what: TextColumn(table, index, repeated=what in ("label", "split", "group")) for what, index in indices.items() if index is not None
     }
@@ -212,7 +227,24 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         votes=None,
         left_out=left_out,
         groups=groups,
+        columns={**({"candidates": reading.candidates} if type(sets) is SetColumn else {}), **_names(table, texts)},
     )
+
+
+def _label_column(table: Table, reading: Reading, sets: SetColumn | ClassColumns | None, indices: Mapping[str, int | None]) -> int | None:
+    """The column of true labels, which must not be used for anything else; the default column does not count if it is."""
+    name = reading.label or TRUE_LABEL
+    others = {what: table.names[index] for what in ("split", "group") if (index := indices[what]) is not None}
+    if sets is not None and name in [table.names[index] for index in sets.indices]:
+        others["class-column" if reading.class_columns else "probability-column" if reading.probability_columns else "candidates"] = name
+    if reading.label is None and name in others.values():
+        return None
+    check_one_role(name, "label", others)
+    return reading.find(table, "label")
+
+
+def _names(table: Table, columns: Mapping[str, TextColumn]) -> dict[str, str]:
+    return {what: table.names[column.index] for what, column in columns.items()}
 
 
 def _groups(table: Table, column: TextColumn) -> npt.NDArray[np.object_]:
@@ -275,15 +307,21 @@ def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[Fe
 
 
 def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress | None) -> LabelTable:
-    """A table with the columns task, worker and label; examples are in order of first appearance."""
+    """One annotation per row; examples are in order of first appearance."""
     if reading.features:
         raise InputError(
             "A table of annotations has several rows per example, so its columns cannot be features: give features in another file."
         )
     rule = vote_rule(reading.annotators or "")
-    task = table.column("task" if "task" in table.names else reading.path if reading.id not in table.names else reading.id)
-    indices = {"task": task, "worker": table.column("worker"), "label": table.column(reading.label)}
     extra = {what: index for what in ("path", "split", "group") if (index := reading.find(table, what)) is not None}
+    named = {what: getattr(reading, what) for what in ("task", "worker", "annotation", "label")}
+    if reading.task is None and reading.id != Reading.id:
+        named["task"] = reading.id
+    others = {what: table.names[index] for what, index in extra.items() if what != "path"}
+    columns = find_annotation_columns(table, named, reading.path, others)
+    indices = {what: table.column(getattr(columns, what)) for what in ("task", "worker", "annotation")}
+    if columns.label is not None:
+        extra["label"] = table.column(columns.label)
     texts = {what: TextColumn(table, index, repeated=True) for what, index in {**indices, **extra}.items()}
     for batch in table.batches([column.index for column in texts.values()], on_progress):
         for column in texts.values():
@@ -306,33 +344,38 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
         if len(differs):
             row = int(differs[0])
             name = table.names[texts[what].index]
+            advice = "a task has one true label, and annotations are named with --annotation" if what == "label" else "use one per task"
             raise InputError(
-                f"{table.row(row)} gives the task {shown(tasks[codes['task'][row]])} another {shown(name)} than before: use one per task."
+                f"{table.row(row)} gives the task {shown(tasks[codes['task'][row]])} another {shown(name)} than before: {advice}."
             )
         constant[what] = np.asarray(texts[what].names.names, dtype=object)[codes[what][first]]
 
-    names = texts["label"].names.names
+    names = texts["annotation"].names.names
     classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
-    numbers = _label_numbers(table, codes["label"], names, classes, "label")
+    numbers = _label_numbers(table, codes["annotation"], names, classes, "label")
     votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
     indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
     empty = np.flatnonzero(np.diff(indptr) == 0)
     if len(empty):
         raise InputError(
-            f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} "
-            "tasks have none): require fewer votes, or use a rule such as top-1."
+            f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of "
+            f"{counted(len(tasks), 'task')} {'has' if len(empty) == 1 else 'have'} none): require fewer votes, or use a rule such as top-1."
         )
     candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"])
+    true = None
+    if "label" in texts:
+        true = _label_numbers(table, codes["label"], texts["label"].names.names, classes, "true label")[first]
     return LabelTable(
         ids=np.asarray(tasks, dtype=object),
         candidates=candidates,
-        labels=None,
+        labels=true,
         splits=constant["split"],
         paths=constant["path"],
         features=None,
         feature_names=(),
         votes=votes,
         groups=constant["group"],
+        columns=_names(table, texts),
     )
 
 

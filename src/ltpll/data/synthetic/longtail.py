@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.errors import InputError
+from ltpll.formatting import counted
 
 
 def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[np.int64]:
@@ -35,7 +36,9 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
     # Python floats, as in the published code: numpy's power can round across an integer.
     sizes = np.asarray([int(largest * (1 / imbalance) ** (c / (n_classes - 1))) for c in range(n_classes)], dtype=np.int64)
     if sizes[-1] < 1:
-        raise InputError(f"With {largest} examples in the largest class, imbalance {imbalance} leaves the smallest class empty: lower it.")
+        raise InputError(
+            f"With {counted(largest, 'example')} in the largest class, imbalance {imbalance} leaves the smallest class empty: lower it."
+        )
     return sizes
 
 
@@ -72,7 +75,7 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     short = np.flatnonzero(sizes > available)
     if len(short):
         c = int(short[0])
-        raise InputError(f"Class {c} has {available[c]} examples, but the long tail needs {sizes[c]}: lower `largest`.")
+        raise InputError(f"Class {c} has {counted(available[c], 'example')}, but the long tail needs {sizes[c]}: lower `largest`.")
     rng = np.random.default_rng(seed)
     chosen = [rng.permutation(np.flatnonzero(y == c))[:n] for c, n in enumerate(sizes)]
     return np.sort(np.concatenate(chosen)).astype(np.int64)
