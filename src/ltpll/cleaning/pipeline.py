@@ -412,8 +412,8 @@ def _judgement_record(judgement: Judgement | None, cleaned: CleanedLabels, examp
     if ambiguous.any():
         found["ambiguous"] = {
             "rows": int(ambiguous.sum()),
-            "expected": cleaned.confidence[ambiguous].mean(),
-            "guess": (1 / sizes[ambiguous]).mean(),
+            "expected": float(cleaned.confidence[ambiguous].mean()),
+            "guess": float((1 / sizes[ambiguous]).mean()),
         }
     true = np.full(n, -1) if examples.table.labels is None else examples.table.labels
     for name, rows in (("all", cleaned.judged_by != "own"), ("ambiguous", ambiguous)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -148,6 +149,42 @@ def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
     return sets, None if any(label is None for label in labels) else labels
 
 
+# ---- what the judgement says -------------------------------------------------------------------------------------------
+
+
+def verdicts(table: CleanedTable) -> list[str]:
+    """Sentences about how far labels and flags can be trusted: what the classifiers achieve on rows that they were not trained on."""
+    judgement = table.record.get("judgement")
+    if judgement is None:
+        return [
+            "Labels were not checked on rows that a classifier was not trained on: train with --folds 5 to find sets without their label."
+        ]
+    covering, chance = judgement["covering"], judgement["chance"]
+    rows = int((table.labels.judged_by != "own").sum())
+    found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of {chance:.1%} by chance"
+    if covering - chance <= 2 * math.sqrt(chance * (1 - chance) / rows):
+        return [f"The data do not let the model beat a random guess: out of fold, {found}. Do not trust these labels."]
+    sentences = [f"Out of fold, {found}."]
+    inside = judgement.get("ambiguous")
+    if inside is not None:
+        known = (judgement.get("calibration") or {}).get("ambiguous")
+        guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
+        if known is None:
+            sentences.append(f"Labels of ambiguous rows are expected to be right in {inside['expected']:.1%} of the cases; {guess}.")
+        else:
+            better = known["accuracy"] - inside["guess"] > 2 * math.sqrt(inside["guess"] * (1 - inside["guess"]) / known["rows"])
+            words = "" if better else ", so the model does not beat it"
+            expected = f"({inside['expected']:.1%} expected)"
+            sentences.append(f"Labels of ambiguous rows are right in {known['accuracy']:.1%} of the cases {expected}; {guess}{words}.")
+    return sentences
+
+
+def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
+    """The classes that the classifiers know too little to judge sets with this label: name, examples, and how many are recovered."""
+    judgement = table.record.get("judgement") or {}
+    return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in judgement.get("not_judged", [])]
+
+
 # ---- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +197,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`, `margin`, `set_size`, `issue`,
-        `suggestion`, `suspicion`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them.
+        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them.
 
     Example:
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
@@ -185,6 +222,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
         "issue": issue,
         "suggestion": _where(issue, names[cleaned.outside]),
         "suspicion": rounded_column(cleaned.suspicion),
+        "judged": cleaned.judged,
         "judged_by": cleaned.judged_by,
     }
     if any(label is not None for label in table.true.tolist()):

@@ -73,12 +73,12 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 # ---- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_cleaned(folder: str | Path, false_discoveries: float = FALSE_DISCOVERIES) -> CleanedTable:
+def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> CleanedTable:
     """Read the cleaned labels and everything else that a finished run on a table has stored.
 
     Args:
         folder: The run folder, that is, the `--out` of `ltpll train TABLE`.
-        false_discoveries: The expected share of flagged sets that hold their true label after all.
+        false_discoveries: The expected share of flagged sets that hold their true label after all; 0.3 by default.
 
     Returns:
         The table, from which `cleaned_columns`, `class_columns` and `annotator_columns` compute tables.
@@ -90,7 +90,7 @@ def read_cleaned(folder: str | Path, false_discoveries: float = FALSE_DISCOVERIE
         >>> table = read_cleaned("ltpll-runs/birds")
         >>> table.ids[table.labels.issue]  # rows whose candidate sets may lack the true label
     """
-    folder = Path(folder)
+    folder, target = Path(folder), FALSE_DISCOVERIES if false_discoveries is None else false_discoveries
     record = Run.open(folder, Kind.TABLE).result()
     try:
         stored = checksums(folder)
@@ -110,7 +110,7 @@ def read_cleaned(folder: str | Path, false_discoveries: float = FALSE_DISCOVERIE
             offsets=np.asarray(lists.offsets).astype(np.int64),
             candidates=lists.values.to_numpy().astype(np.int64),
             true=np.asarray(found.column("true").to_pylist(), dtype=object),
-            labels=CleanedLabels(**{name: column(name) for name in STORED}, false_discoveries=false_discoveries),
+            labels=CleanedLabels(**{name: column(name) for name in STORED}, false_discoveries=target),
             votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
             groups=column("group") if "group" in found.column_names else None,

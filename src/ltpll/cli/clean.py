@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import OwnRun, output_option
+from ltpll.cli.options import FalseDiscoveries, OwnRun, output_option
 from ltpll.cli.tables import MOST_SHOWN, check_outputs
 from ltpll.errors import printable
 from ltpll.formatting import counted
@@ -16,6 +16,7 @@ def clean(
     run: OwnRun,
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
     separator: Annotated[str, output_option(help="Separates the candidates in the written table.")] = "|",
+    false_discoveries: FalseDiscoveries = None,
 ) -> None:
     """Write the cleaned label of every example, its confidence, and whether its candidate set seems to lack the true label.
 
@@ -26,7 +27,7 @@ def clean(
     from ltpll.data.writers import check_output_table, write_table
 
     check_output_table(out)
-    cleaned = read_cleaned(run)
+    cleaned = read_cleaned(run, false_discoveries)
     beside = {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("classes", "annotators")}
     check_outputs([out, *beside.values()], {"the table of the run": Path(cleaned.record["source"]["table"])})
     classes = class_columns(cleaned)
@@ -42,15 +43,27 @@ def clean(
 
 
 def _print_summary(cleaned: Any) -> None:
+    from ltpll.cleaning.results import not_judged, verdicts
+
     cleaning, n = cleaned.labels, len(cleaned.ids)
     ambiguous, issues = int((cleaned.sizes > 1).sum()), int(cleaning.issue.sum())
     print_line(f"{n:,} examples, {ambiguous:,} of them ambiguous; mean confidence {cleaning.confidence.mean():.1%}.")
+    for sentence in verdicts(cleaned):
+        print_line(sentence)
+    if not (cleaning.judged_by != "own").any():
+        return
+    right = 1 - cleaning.suspicion[cleaning.issue].mean() if issues else 0.0
     print_line(
-        f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%}): sort by the column `suspicion`; "
-        "`suggestion` has the likelier label."
+        f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%})"
+        + (f", {right:.0%} of them probably wrongly flagged: sort by `suspicion`; `suggestion` has the likelier label." if issues else ".")
     )
-    if (cleaning.judged_by == "own").any():
-        print_line("These sets were scored by a model that was trained on them, which hides most issues: train with --folds 5.")
+    unknown = not_judged(cleaned)
+    if unknown:
+        name, examples, recovered = unknown[0]
+        print_line(
+            f"The model cannot judge sets with the label of {counted(len(unknown), 'class', 'classes')}, such as {printable(name)} "
+            f"({counted(examples, 'example')}, {recovered} recovered out of fold): none of them is flagged."
+        )
 
 
 def _print_classes(columns: dict[str, Any]) -> None:

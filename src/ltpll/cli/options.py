@@ -79,6 +79,11 @@ DataRoot = Annotated[
 
 # ---- hardware and output ---------------------------------------------------------------------------------------------
 
+FalseDiscoveries = Annotated[
+    float | None,
+    output_option(help="Expected share of flagged sets that hold their true label after all.", min=0, max=1, show_default="0.3"),
+]
+
 Device = Annotated[str, hardware_option(help="cpu, cuda or auto (CUDA if available).")]
 Engine = Annotated[str, hardware_option("--engine", help="How steps run: eager, captured, compiled or auto (captured on CUDA).")]
 Threads = Annotated[int | None, hardware_option(min=1, help="CPU threads.", show_default="one or all, whichever is faster")]

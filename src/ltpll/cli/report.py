@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ltpll.cli.console import console
+from ltpll.cli.options import FalseDiscoveries
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 from ltpll.runs.run import Record, Run, check_not_of_run, finished_runs, read_result
@@ -20,6 +21,7 @@ def report(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
     out: Annotated[Path, Option(help="The page to write.")] = Path("ltpll-report.html"),
     title: Annotated[str | None, Option(help="The heading of the page.", show_default=False)] = None,
+    false_discoveries: FalseDiscoveries = None,
     paper: Annotated[bool, Option("--paper", help="Show the numbers of the RECORDS paper beside those of its experiments.")] = False,
 ) -> None:
     """Write a page that opens offline: for a run on a table its classes and examples, for other runs tables and curves per setting."""
@@ -29,7 +31,7 @@ def report(
             raise InputError("The page of a run on a table shows that run only: give no other runs, and leave --paper out.")
         from ltpll.report.cleaning_page import page_contents, write_cleaning_page
 
-        write_cleaning_page(out, page_contents(paths[0], title))
+        write_cleaning_page(out, page_contents(paths[0], title, false_discoveries))
         console.print(f"Report: {out.resolve()}", markup=False, soft_wrap=True)
         return
     from ltpll.report.study_page import write_page

@@ -59,9 +59,9 @@ class PageContents:
 # ---- from a run folder to the contents of its page -------------------------------------------------------------------
 
 
-def page_contents(folder: Path, title: str | None = None) -> PageContents:
+def page_contents(folder: Path, title: str | None = None, false_discoveries: float | None = None) -> PageContents:
     """Read the folder of a finished run on a table and collect what its page shows; by default, the title names the table."""
-    run = read_cleaned(folder)
+    run = read_cleaned(folder, false_discoveries)
     pairs, counts = confusion_pairs(run)
     return PageContents(
         title=title or f"Labels of {Path(run.record['source']['table']).name}",

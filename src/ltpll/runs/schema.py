@@ -164,7 +164,7 @@ def _table_problem(record: Record) -> str | None:
             return "only some of the held-out figures"
     if any(("accuracy" in figures) != ("accuracy" in test) for figures in by_goal.values()):
         return "only some of the held-out figures"
-    if (problem := _prior_problem(record, len(classes))) is not None:
+    if (problem := _prior_problem(record, len(classes)) or _judgement_problem(record, len(classes))) is not None:
         return problem
     if not _is_number(last.get("target_recovery", 0)):
         return "a target recovery that is not a number"
@@ -177,6 +177,32 @@ def _table_problem(record: Record) -> str | None:
     lines = [curves[name] for name in TABLE_CURVES if name in curves]
     if not all(measured and _are_figures(line, len(measured), missing=False) for line in lines):
         return "a curve without a number for each epoch"
+    return None
+
+
+def _judgement_problem(record: Record, n_classes: int) -> str | None:
+    """What is wrong with the judgement of the sets; runs without folds and held-out rows have none."""
+    judgement = record.get("judgement")
+    if judgement is None:
+        return None
+    if not isinstance(judgement, dict) or not all(_is_number(judgement.get(n)) for n in ("temperature", "missing", "covering", "chance")):
+        return "a judgement without its figures"
+    unknown = judgement.get("not_judged")
+    if not isinstance(unknown, list) or not all(
+        isinstance(one, list) and len(one) == 3 and all(map(is_whole_number, one)) and 0 <= one[0] < n_classes for one in unknown
+    ):
+        return "a judgement that does not name the classes it leaves out"
+    inside, calibration = judgement.get("ambiguous"), judgement.get("calibration", {})
+    if inside is not None and not (isinstance(inside, dict) and all(_is_number(inside.get(n)) for n in ("rows", "expected", "guess"))):
+        return "a judgement without figures for ambiguous rows"
+    names = ("rows", "accuracy", "mean_confidence", "calibration_error")
+    if not isinstance(calibration, dict) or not all(
+        isinstance(one, dict)
+        and all(_is_number(one.get(name)) for name in names)
+        and (one.get("ranking") is None or _is_number(one["ranking"]))
+        for one in calibration.values()
+    ):
+        return "a calibration without its figures"
     return None
 
 
