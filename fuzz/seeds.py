@@ -402,9 +402,10 @@ def own_files() -> dict[str, bytes]:
         "confidence": shares,
         "runner_up": np.asarray([1, 1, 0, 1]),
         "margin": shares,
-        "inside_probability": shares,
+        "inside": np.asarray([0, 1, 2, 1]),
         "outside": np.asarray([2, 0, -1, 2]),
-        "outside_probability": shares[::-1].copy(),
+        "suspicion": shares[::-1].copy(),
+        "judged": np.asarray([False, True, True, False]),
         "judged_by": ["own", "folds", "held out", "own"],
     }
     figures = {"covering_rate": 0.5, "accuracy": 0.5, "balanced_accuracy": 0.5}
@@ -423,6 +424,15 @@ def own_files() -> dict[str, bytes]:
             "because": "rows share sets",
         },
         "choice": "The shares are held.",
+        "judgement": {
+            "temperature": 1.5,
+            "missing": 0.1,
+            "covering": 0.9,
+            "chance": 0.4,
+            "not_judged": [[0, 1, 0]],
+            "ambiguous": {"rows": 2, "expected": 0.7, "guess": 0.5},
+            "calibration": {"all": {"rows": 3, "accuracy": 1.0, "mean_confidence": 0.9, "calibration_error": 0.1, "ranking": None}},
+        },
         "rows": {"all": n, "trained": 3, "held_out": 1},
         "skipped": [["x.png", "is empty"]],
         "source": {

@@ -15,8 +15,11 @@ from ltpll.cleaning.results import (
     class_columns,
     cleaned_columns,
     confusion_pairs,
+    flagged_sets,
     labels_chosen_instead,
+    not_judged,
     true_shares,
+    verdicts,
 )
 
 CLASSES = ["ant", "bee", "cat", "dog"]
@@ -35,9 +38,10 @@ def run():
         confidence=confidence,
         runner_up=second,
         margin=confidence - 0.4,
-        inside_probability=rng.uniform(0, 1, 30).astype(np.float32),
+        inside=label,
         outside=np.full(30, 3),
-        outside_probability=rng.uniform(0, 1, 30).astype(np.float32),
+        suspicion=rng.beta(0.2, 0.5, 30).astype(np.float32),
+        judged=rng.random(30) < 0.8,
         judged_by=np.full(30, "folds", dtype=object),
     )
     votes = [(i, f"worker{w}", int(rng.integers(3))) for i in range(30) for w in range(4) if rng.random() < 0.5]
@@ -59,7 +63,7 @@ def run():
     )
 
 
-def test_every_example_has_one_row_and_an_issue_only_where_another_label_is_likelier(run):
+def test_every_example_has_one_row_and_a_suggestion_only_where_its_set_is_flagged(run):
     cleaned, sets, _ = run
     columns = cleaned_columns(cleaned, separator=";")
     assert "true_label" not in columns
@@ -68,9 +72,8 @@ def test_every_example_has_one_row_and_an_issue_only_where_another_label_is_like
         assert columns["set_size"][i] == len(one)
         assert columns["label"][i] == CLASSES[cleaned.labels.label[i]]
         assert columns["runner_up"][i] == (None if len(one) == 1 else CLASSES[cleaned.labels.runner_up[i]])
-        likelier = cleaned.labels.outside_probability[i] > cleaned.labels.inside_probability[i]
-        assert columns["issue"][i] == likelier
-        assert columns["suggestion"][i] == ("dog" if likelier else None)
+        assert columns["issue"][i] == cleaned.labels.issue[i]
+        assert columns["suggestion"][i] == ("dog" if cleaned.labels.issue[i] else None)
     assert 0 < sum(columns["issue"]) < 30
 
 
@@ -98,7 +101,7 @@ def test_classes_are_counted_as_a_loop_counts_them(run):
             assert columns["distractor_rate"][k] == pytest.approx(1 - len(believed) / held, abs=1e-4)
             assert columns["mean_confidence"][k] == pytest.approx(cleaned.labels.confidence[believed].mean(), abs=1e-4)
     assert np.isnan(columns["distractor_rate"][3])
-    assert columns["suggested_for"][3] == (cleaned.labels.suspicion > 0).sum()
+    assert columns["suggested_for"][3] == cleaned.labels.issue.sum()
     assert columns["most_often_instead"][3] is None
 
 
@@ -120,8 +123,8 @@ def test_the_least_certain_and_the_most_suspicious_come_first(run):
     margins, suspicions = cleaning.margin[found["uncertain"]], cleaning.suspicion[found["suspicious"]]
     assert (np.diff(margins) >= 0).all()
     assert (np.diff(suspicions) <= 0).all()
-    assert (suspicions > 0).all()
-    assert len(suspicions) == (cleaning.suspicion > 0).sum() <= NOTED
+    assert (suspicions >= 0.5).all()
+    assert len(suspicions) == cleaning.issue.sum() <= NOTED
     assert (cleaning.label[found["uncertain"]] != cleaning.runner_up[found["uncertain"]]).all()
 
 
@@ -135,3 +138,72 @@ def test_true_shares_are_those_of_the_trained_rows_and_known_only_if_all_their_l
     assert true_shares(table) == [counts[c] / 20 for c in range(4)]
     true[29] = None
     assert true_shares(table) is None
+
+
+# ---- flags ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [0.0, 0.1, 0.3, 0.45])
+def test_the_most_suspicious_sets_are_flagged_while_few_are_expected_to_be_fine(target):
+    suspicion = np.random.default_rng(0).beta(0.3, 1, 500).astype(np.float32)
+    judged = np.random.default_rng(1).random(500) < 0.7
+    flagged = flagged_sets(suspicion, judged, np.zeros(500, dtype=np.int64), target)
+    best = 0
+    order = sorted((float(one) for one, can in zip(suspicion, judged, strict=True) if can), reverse=True)
+    for k in range(1, len(order) + 1):
+        if sum(1 - one for one in order[:k]) <= target * k and order[k - 1] >= 0.5:
+            best = k
+    assert flagged.sum() == best
+    assert not flagged[~judged].any()
+    assert best == 0 or suspicion[flagged].min() >= max((one for one, f in zip(suspicion, flagged | ~judged, strict=True) if not f))
+
+
+def test_no_class_is_expected_to_be_flagged_by_mistake_much_more_often_than_all_rows_are():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [1000, 10])
+    suspicion = np.where(labels == 1, 0.7, np.where(rng.random(1010) < 0.05, 0.7, 0.0)).astype(np.float32)
+    flagged = flagged_sets(suspicion, np.ones(1010, dtype=bool), labels, 0.3001)
+    assert not flagged[labels == 1].any()  # seven of its ten sets would lack their label, and the other three could not be told apart
+    assert (flagged == (suspicion > 0))[labels == 0].all()
+
+
+def test_a_set_that_holds_every_class_is_never_flagged(run):
+    cleaned = replace(run[0].labels, outside=np.full(30, -1), suspicion=np.ones(30, dtype=np.float32))
+    assert not cleaned.issue.any()
+
+
+# ---- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def with_judgement(run, **changes):
+    judgement = {"temperature": 1.0, "missing": 0.0, "covering": 0.9, "chance": 0.5, "not_judged": [[2, 9, 2]]} | changes
+    return replace(run[0], record=run[0].record | {"judgement": judgement})
+
+
+def test_a_model_that_does_not_beat_chance_is_called_so(run):
+    assert "beat a random guess" not in " ".join(verdicts(with_judgement(run)))
+    assert "do not let the model beat a random guess" in verdicts(with_judgement(run, covering=0.55))[0]  # 30 rows: 2 errors are 18 points
+
+
+def test_labels_of_ambiguous_rows_are_compared_with_a_guess_inside_the_set(run):
+    inside = {"rows": 100, "expected": 0.7, "guess": 0.4}
+    expected = verdicts(with_judgement(run, ambiguous=inside))[-1]
+    assert "expected to be right in 70.0% of the cases; a random guess inside the set would be right in 40.0%." in expected
+    figures = {"rows": 100, "mean_confidence": 0.7, "calibration_error": 0.1, "ranking": 0.6}
+    for accuracy, beaten in ((0.45, True), (0.6, False)):
+        known = {"ambiguous": figures | {"accuracy": accuracy}}
+        sentence = verdicts(with_judgement(run, ambiguous=inside, calibration=known))[-1]
+        assert sentence.endswith("so the model does not beat it.") == beaten
+        assert f"are right in {accuracy:.1%} of the cases (70.0% expected)" in sentence
+
+
+def test_classes_that_cannot_be_judged_are_named(run):
+    assert not_judged(with_judgement(run)) == [("cat", 9, 2)]
+    assert not_judged(run[0]) == []
+
+
+def test_rows_that_were_trained_on_are_not_judged(run):
+    own = replace(run[0], labels=replace(run[0].labels, judged_by=np.full(30, "own", dtype=object)))
+    assert verdicts(own) == [
+        "Rows were labelled by a classifier that was trained on them, so their sets are not judged: train with --folds 5."
+    ]

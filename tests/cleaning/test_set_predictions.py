@@ -1,10 +1,11 @@
-"""Set predictions: likeliest labels inside and outside a set, against a loop."""
+"""Set predictions: likeliest labels and probabilities of sets, against a loop."""
 
 import numpy as np
+import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cleaning import set_predictions as module
-from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
+from ltpll.cleaning.set_predictions import TEMPERATURES, SetPredictions, predict_sets
 
 
 def test_predictions_are_those_of_a_plain_loop_however_many_rows_come_at_once(monkeypatch):
@@ -26,20 +27,46 @@ def test_predictions_are_those_of_a_plain_loop_however_many_rows_come_at_once(mo
     assert max(seen) <= 8
     assert sum(seen) == n
     for i in range(n):
-        inside = sorted((-shares[i, k], k) for k in range(c) if sets[i, k])
-        outside = sorted((-shares[i, k], k) for k in range(c) if not sets[i, k])
-        assert found.inside[i] == inside[0][1]
-        assert found.inside_probability[i] == -inside[0][0]
-        assert found.second[i] == (inside[1] if len(inside) > 1 else inside[0])[1]
-        assert found.second_probability[i] == (-inside[1][0] if len(inside) > 1 else 0)
-        assert found.outside[i] == (outside[0][1] if outside else -1)
-        assert found.outside_probability[i] == (-outside[0][0] if outside else 0)
-        np.testing.assert_allclose(found.of_set[i], shares[i][sets[i]].sum(), rtol=1e-6)
+        members, others = ([k for k in range(c) if sets[i, k] == inside] for inside in (True, False))
+        ranked = sorted(members, key=lambda k: -shares[i, k])
+        assert found.inside[i] == ranked[0]
+        assert found.outside[i] == (max(others, key=lambda k: shares[i, k]) if others else -1)
+        assert found.supported[i] == (shares[i].argmax() in members)
+        assert found.candidates[found.offsets[i] : found.offsets[i + 1]].tolist() == members
+        assert found.candidate_probability[found.offsets[i] : found.offsets[i + 1]].tolist() == shares[i, members].tolist()
+        for t, temperature in enumerate(TEMPERATURES):
+            powers = shares[i].astype(np.float64) ** (1 / temperature)
+            np.testing.assert_allclose(found.set_probability[i, t], powers[members].sum() / powers.sum(), rtol=1e-4)
 
 
-def test_predictions_are_put_row_by_row_and_stored_as_tensors():
-    whole, part = SetPredictions.empty(4), SetPredictions.empty(2)
-    part.inside[:], part.of_set[:] = [7, 8], [0.25, 0.5]
-    whole.put(np.asarray([3, 1]), SetPredictions.from_tensors(part.tensors()))
-    assert whole.inside.tolist() == [0, 8, 0, 7]
-    assert whole.of_set.tolist() == [0, 0.5, 0, 0.25]
+def test_labels_share_the_probability_of_their_set_with_the_other_candidates():
+    rng = np.random.default_rng(0)
+    sets = rng.random((40, 6)) < 0.5
+    sets[:, 0] |= ~sets.any(1)
+    shares = rng.dirichlet(np.ones(6), 40).astype(np.float32)
+    found = SetPredictions.of(torch.from_numpy(shares), Candidates.of(sets))
+    labels = np.asarray([rng.choice(np.flatnonzero(one)) for one in sets])
+    inside = found.inside_sets(labels, temperature=2.0)
+    for i, one in enumerate(sets):
+        powers = np.where(one, np.sqrt(shares[i].astype(np.float64)), 0)
+        others = [k for k in np.flatnonzero(one) if k != labels[i]]
+        best = max(others, key=lambda k: powers[k]) if others else labels[i]
+        assert (inside.label[i], inside.runner_up[i]) == (labels[i], best)
+        np.testing.assert_allclose(inside.share[i], powers[labels[i]] / powers.sum(), rtol=1e-5)
+        np.testing.assert_allclose(inside.runner_up_share[i], powers[best] / powers.sum() if others else 0, rtol=1e-5)
+
+
+def test_rows_are_put_and_selected_in_any_order_and_stored_as_tensors():
+    rng = np.random.default_rng(0)
+    sets = Candidates.of([[0], [0, 1, 2], [2], [0, 2], [1, 2]])
+    shares = torch.from_numpy(rng.dirichlet(np.ones(3), 5).astype(np.float32))
+    whole, rows = SetPredictions.of(shares, sets), np.asarray([3, 1, 4])
+    part = whole.select(rows)
+    expected = SetPredictions.of(shares[torch.from_numpy(rows)], sets.select(rows))
+    for name, values in expected.tensors().items():
+        assert torch.equal(part.tensors()[name], values), name
+    empty = SetPredictions.empty(sets)
+    empty.put(rows, SetPredictions.from_tensors(part.tensors()))
+    empty.put(np.asarray([0, 2]), whole.select(np.asarray([0, 2])))
+    for name, values in whole.tensors().items():
+        assert torch.equal(empty.tensors()[name], values), name

@@ -58,7 +58,7 @@ def test_whole_files_are_read_and_shown(run):
 
 def test_the_record_of_an_older_run_has_no_prior_and_no_goal_and_is_read_and_shown(run):
     record = json.loads((run / "result.json").read_text())
-    del record["prior"], record["choice"], record["last"]["test"]["by_goal"]
+    del record["prior"], record["choice"], record["judgement"], record["last"]["test"]["by_goal"]
     (run / "result.json").write_text(json.dumps(record))
     text = render_cleaning_page(page_contents(sealed(run)))
     assert 'id="frequencies"' not in text
@@ -109,6 +109,10 @@ def test_a_benchmark_run_is_not_read_as_a_table(run):
         (("prior", "lower"), [0.1, 0.2], "no estimate and bounds of the prior for each of its 3 classes"),
         (("prior", "because"), None, "no reason for the estimate of its prior"),
         (("choice",), 3, "a choice that is not text"),
+        (("judgement", "missing"), "few", "a judgement without its figures"),
+        (("judgement", "not_judged"), [[3, 1, 0]], "does not name the classes it leaves out"),
+        (("judgement", "ambiguous"), {"rows": 2}, "without figures for ambiguous rows"),
+        (("judgement", "calibration"), {"all": {"rows": 3}}, "a calibration without its figures"),
         (("last", "test", "by_goal"), ["balanced"], "held-out figures that are not numbers"),
         (("last", "test", "by_goal", "accuracy"), {"covering_rate": "all"}, "held-out figures that are not numbers"),
         (("last", "test", "by_goal", "accuracy"), {"covering_rate": 0.5}, "only some of the held-out figures"),
@@ -135,7 +139,8 @@ def test_what_is_wrong_with_its_record_is_said(run, path, value, fragment):
             pa.array([0.1, float("nan"), 0.2, 0.3], pa.float32()),
             "its column confidence does not hold finite numbers",
         ),
-        ("examples", "outside", pa.array([-1, -1, -1, -1]), "it suspects sets that hold every class"),
+        ("examples", "judged", pa.array([0, 1, 1, 0]), "its column judged does not hold truth values"),
+        ("examples", "suspicion", pa.array([0.0, float("nan"), 1.0, 1.0]), "its column suspicion does not hold finite numbers"),
         ("examples", "id", pa.array([1, 2, 3, 4]), "some examples have no id"),
         ("examples", "path", pa.array([["a"]] * 4), "its paths, splits or groups are not text"),
         ("examples", "true", pa.array([7, None, None, None]), "its true labels are not classes"),

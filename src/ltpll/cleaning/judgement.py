@@ -37,9 +37,9 @@ class Judgement:
         temperature: By which their logits are divided to be calibrated.
         missing: The estimated share of sets that lack the true label.
         suspicion: For each row, the probability that its set lacks the true label.
-        judged: For each class, whether the classifiers know it well enough to judge sets with this label.
-        examples: For each class, the number of rows that have it as their label.
-        recovered: How many of these are predicted to be of this class.
+        judged: For each class, whether the classifiers know it well enough to judge sets in which it is the likeliest candidate.
+        examples: For each class, the number of rows in whose sets it is the likeliest candidate.
+        recovered: In how many of them it is the likeliest class of all.
         covering: The share of rows whose predicted class is a candidate.
         chance: The same if the predictions were distributed over the rows at random.
     """
@@ -54,12 +54,11 @@ class Judgement:
     chance: float
 
 
-def judge(predictions: SetPredictions, labels: Numbers, n_classes: int, strata: Numbers | None = None) -> Judgement:
+def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = None) -> Judgement:
     """Judge candidate sets by out-of-fold predictions.
 
     Args:
         predictions: Predictions by classifiers that were not trained on the rows.
-        labels: The candidate that is taken for the true label of each row.
         n_classes: The number of classes.
         strata: The kind of each row, from 0, if sets of some kinds lack the true label more often than others: for example, whether all
             annotators agree.
@@ -68,10 +67,10 @@ def judge(predictions: SetPredictions, labels: Numbers, n_classes: int, strata: 
         The judgement; `ltpll.cleaning.results.flagged_sets` says which sets to look at.
 
     Example:
-        >>> judgement = judge(predict_sets(classifier.predict_proba, x, sets), labels, sets.n_classes)
+        >>> judgement = judge(predict_sets(classifier.predict_proba, x, sets), sets.n_classes)
         >>> judgement.suspicion.argmax()
     """
-    sizes = np.diff(predictions.offsets)
+    sizes, labels = np.diff(predictions.offsets), predictions.inside
     strata = np.zeros(len(labels), dtype=np.int64) if strata is None else strata
     place = _temperature(predictions.set_probability, sizes, n_classes)
     holds, lacks = _likelihoods(predictions.set_probability[:, place].astype(np.float64), sizes, n_classes)
@@ -79,7 +78,7 @@ def judge(predictions: SetPredictions, labels: Numbers, n_classes: int, strata: 
     missing = shares[strata]
     found = missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300)
     predicted = np.where(predictions.supported, predictions.inside, predictions.outside)
-    suspicion = found * _doubts(found, missing, predictions, predicted, labels, n_classes)
+    suspicion = found * _doubts(found, missing, predictions, predicted, n_classes)
     examples = np.bincount(labels, minlength=n_classes)
     recovered = np.bincount(labels[predicted == labels], minlength=n_classes)
     explained = np.bincount(labels, weights=suspicion, minlength=n_classes)
@@ -131,7 +130,6 @@ def _doubts(
     missing: npt.NDArray[np.float64],
     predictions: SetPredictions,
     predicted: Numbers,
-    labels: Numbers,
     n_classes: int,
 ) -> npt.NDArray[np.float64]:
     """Factors below one where a class, or a pair of classes, has more suspicious sets than missing labels explain.
@@ -141,23 +139,25 @@ def _doubts(
     whose predicted class is a candidate: without it, their label would be the second candidate or, if there is none, any class in
     proportion to how often it is a candidate.
     """
-    supported = predictions.supported
+    supported, labels = predictions.supported, predictions.inside
     second = predictions.inside_sets().runner_up
     alone = np.diff(predictions.offsets) == 1
     weight = missing * len(labels) / max(int(supported.sum()), 1)
     left, single = supported & ~alone, supported & alone
-    frequency = np.bincount(predictions.candidates, minlength=n_classes).astype(np.float64)
-    frequency /= frequency.sum()
-    of_predicted = np.bincount(predicted[single], weights=weight[single], minlength=n_classes)
-    # Pairs as one number each; only those that occur are counted.
+    frequency = _counts(predictions.candidates, n_classes) / len(predictions.candidates)
+    of_predicted = _counts(predicted[single], n_classes, weight[single])
+    # Pairs of predicted class and label, as one number each; only those that occur are counted.
     pairs = predicted * n_classes + labels
     names, at = np.unique(np.concatenate([pairs, (predicted * n_classes + second)[left]]), return_inverse=True)
-    expected = np.bincount(at[len(pairs) :], weights=weight[left], minlength=len(names))
-    expected += of_predicted[names // n_classes] * frequency[names % n_classes]
+    expected = _counts(at[len(pairs) :], len(names), weight[left]) + of_predicted[names // n_classes] * frequency[names % n_classes]
     suspected = np.where(supported, 0, found)
-    seen = np.bincount(at[: len(pairs)], weights=suspected, minlength=len(names))
+    seen = _counts(at[: len(pairs)], len(names), suspected)
     of_pair = np.minimum(1, (expected + DOUBT) / (seen + DOUBT))[at[: len(pairs)]]
-    in_class = np.bincount(second[left], weights=weight[left], minlength=n_classes) + of_predicted.sum() * frequency
-    seen_in_class = np.bincount(labels, weights=suspected, minlength=n_classes)
-    of_class = np.minimum(1, (in_class + DOUBT) / (seen_in_class + DOUBT))[labels]
+    in_class = _counts(second[left], n_classes, weight[left]) + of_predicted.sum() * frequency
+    of_class = np.minimum(1, (in_class + DOUBT) / (_counts(labels, n_classes, suspected) + DOUBT))[labels]
     return np.asarray(of_pair * of_class)
+
+
+def _counts(numbers: Numbers, n: int, weights: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+    """How often each number below n occurs, or the sum of the weights where it does."""
+    return np.bincount(numbers, weights=weights, minlength=n).astype(np.float64)

@@ -376,14 +376,16 @@ def clean_labels(
     rows = np.flatnonzero(judged_by != "own")
     if len(rows):
         seen = predictions.select(rows)
-        judgement = judge(seen, labels[rows], n_classes, _agreement(examples.table.votes, n)[rows])
+        judgement = judge(seen, n_classes, _agreement(examples.table.votes, n)[rows])
         inside = seen.inside_sets(labels[rows], judgement.temperature)
-        suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged[labels[rows]]
+        suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged[seen.inside]
         confidence[rows] = (1 - judgement.suspicion) * inside.share
         runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
     if not out_of_fold:
         confidence[trained], runner_up[trained], margin[trained] = transduced[1:]
-    return CleanedLabels(labels, confidence, runner_up, margin, predictions.outside, suspicion, can_judge, judged_by), judgement
+    return CleanedLabels(
+        labels, confidence, runner_up, margin, predictions.inside, predictions.outside, suspicion, can_judge, judged_by
+    ), judgement
 
 
 def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:

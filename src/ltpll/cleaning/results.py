@@ -36,16 +36,17 @@ class CleanedLabels:
     margin: (
         Shares  # the label's share of the set's probability minus the runner-up's; negative if out-of-fold classifiers prefer the latter
     )
+    inside: Numbers  # the likeliest candidate, as predicted by the classifier that judged_by names
     outside: Numbers  # the likeliest label that is not a candidate; −1 where every class is one
     suspicion: Shares  # the probability that the set lacks the true label
-    judged: Flags  # whether the classifiers know the label's class well enough to judge the set
+    judged: Flags  # whether this classifier knows the likeliest candidate well enough to judge the set
     judged_by: npt.NDArray[np.object_]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
     false_discoveries: float = FALSE_DISCOVERIES
 
     @cached_property
     def issue(self) -> Flags:
         """Whether the set seems to lack the true label."""
-        return flagged_sets(self.suspicion, self.judged & (self.outside >= 0), self.label, self.false_discoveries)
+        return flagged_sets(self.suspicion, self.judged & (self.outside >= 0), self.inside, self.false_discoveries)
 
     def noteworthy(self) -> dict[str, Numbers]:
         """The rows with the least certain labels and with the most suspicious sets, worst first."""
@@ -66,7 +67,8 @@ def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discov
     Args:
         suspicion: The probability that each set lacks the true label.
         judged: Whether each row can be judged.
-        labels: The label of each row; sets that hold their label should not be flagged much more often in one class than in others.
+        labels: The likeliest candidate of each row; sets that hold their label should not be flagged much more often in some classes
+            than in others.
         false_discoveries: The expected share of flagged sets that hold their true label.
 
     Returns:
@@ -154,33 +156,40 @@ def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
 
 def verdicts(table: CleanedTable) -> list[str]:
     """Sentences about how far labels and flags can be trusted: what the classifiers achieve on rows that they were not trained on."""
-    judgement = table.record.get("judgement")
+    judgement, judged = table.record.get("judgement"), table.labels.judged_by != "own"
+    sentences = []
+    if not judged.all():
+        sentences.append("Rows were labelled by a classifier that was trained on them, so their sets are not judged: train with --folds 5.")
     if judgement is None:
-        return [
-            "Labels were not checked on rows that a classifier was not trained on: train with --folds 5 to find sets without their label."
-        ]
+        return sentences
     covering, chance = judgement["covering"], judgement["chance"]
-    rows = int((table.labels.judged_by != "own").sum())
     found = f"the predicted class is a candidate of {covering:.1%} of the rows, and would be one of {chance:.1%} by chance"
-    if covering - chance <= 2 * math.sqrt(chance * (1 - chance) / rows):
-        return [f"The data do not let the model beat a random guess: out of fold, {found}. Do not trust these labels."]
-    sentences = [f"Out of fold, {found}."]
-    inside = judgement.get("ambiguous")
-    if inside is not None:
-        known = (judgement.get("calibration") or {}).get("ambiguous")
-        guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
-        if known is None:
-            sentences.append(f"Labels of ambiguous rows are expected to be right in {inside['expected']:.1%} of the cases; {guess}.")
-        else:
-            better = known["accuracy"] - inside["guess"] > 2 * math.sqrt(inside["guess"] * (1 - inside["guess"]) / known["rows"])
-            words = "" if better else ", so the model does not beat it"
-            expected = f"({inside['expected']:.1%} expected)"
-            sentences.append(f"Labels of ambiguous rows are right in {known['accuracy']:.1%} of the cases {expected}; {guess}{words}.")
+    if not _beats(covering, chance, int(judged.sum())):
+        sentences.append(
+            f"The data do not let the model beat a random guess: on rows it was not trained on, {found}. Do not trust these labels."
+        )
+        return sentences
+    sentences.append(f"On rows that the model was not trained on, {found}.")
+    inside, known = judgement.get("ambiguous"), judgement.get("calibration", {}).get("ambiguous")
+    if inside is None:
+        return sentences
+    guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
+    if known is None:
+        sentences.append(f"Labels of ambiguous rows are expected to be right in {inside['expected']:.1%} of the cases; {guess}.")
+    else:
+        words = "" if _beats(known["accuracy"], inside["guess"], known["rows"]) else ", so the model does not beat it"
+        expected = f"({inside['expected']:.1%} expected)"
+        sentences.append(f"Labels of ambiguous rows are right in {known['accuracy']:.1%} of the cases {expected}; {guess}{words}.")
     return sentences
 
 
+def _beats(share: float, chance: float, rows: int) -> bool:
+    """Whether a share is above chance by more than twice its standard error."""
+    return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
+
+
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
-    """The classes that the classifiers know too little to judge sets with this label: name, examples, and how many are recovered."""
+    """The classes that the classifiers know too little to judge their sets: name, examples, and how many are recovered."""
     judgement = table.record.get("judgement") or {}
     return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in judgement.get("not_judged", [])]
 

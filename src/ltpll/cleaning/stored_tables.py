@@ -146,7 +146,7 @@ def _check(table: CleanedTable) -> None:
     if len(offsets) != n + 1 or offsets[0] != 0 or (np.diff(offsets) < 1).any() or offsets[-1] != len(table.candidates):
         raise ValueError("its candidate sets do not match its rows")
     _check_range(table.candidates, 0, n_classes, "candidates")
-    for name in ("label", "runner_up", "outside"):
+    for name in ("label", "runner_up", "inside", "outside"):
         _check_range(getattr(cleaned, name), -1 if name == "outside" else 0, n_classes, name)
     for name in ("confidence", "margin", "suspicion"):
         shares = getattr(cleaned, name)
