@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ltpll.cleaning.set_predictions import TEMPERATURES, SetPredictions
 
 COMPETENCE = 0.6  # share of a class's rows that must be recovered before its sets are judged
-DOUBT = 2.0  # sets that a class, or a pair of classes, may have in excess before they count as the classifier's own mistakes
+DOUBT = 3.0  # sets that a class, or a pair of classes, may have in excess before they count as the classifier's own mistakes
 MOST_ROWS = 20_000  # that the temperature is chosen by
 PASSES = 60  # of EM
 LEAST = 1e-6
@@ -152,10 +152,14 @@ def _doubts(
     expected = _counts(at[len(pairs) :], len(names), weight[left]) + of_predicted[names // n_classes] * frequency[names % n_classes]
     suspected = np.where(supported, 0, found)
     seen = _counts(at[: len(pairs)], len(names), suspected)
-    of_pair = np.minimum(1, (expected + DOUBT) / (seen + DOUBT))[at[: len(pairs)]]
     in_class = _counts(second[left], n_classes, weight[left]) + of_predicted.sum() * frequency
-    of_class = np.minimum(1, (in_class + DOUBT) / (_counts(labels, n_classes, suspected) + DOUBT))[labels]
-    return np.asarray(of_pair * of_class)
+    of_class = _explained(in_class, _counts(labels, n_classes, suspected))[labels]
+    return np.asarray(_explained(expected, seen)[at[: len(pairs)]] * of_class)
+
+
+def _explained(expected: npt.NDArray[np.float64], seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The share of the suspicious sets that an expected number explains."""
+    return np.minimum(1, (expected + DOUBT) / (seen + DOUBT))
 
 
 def _counts(numbers: Numbers, n: int, weights: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
