@@ -429,6 +429,7 @@ def own_files() -> dict[str, bytes]:
             "missing": 0.1,
             "covering": 0.9,
             "chance": 0.4,
+            "recovered": [0, 2, 1],
             "not_judged": [[0, 1, 0]],
             "ambiguous": {"rows": 2, "expected": 0.7, "guess": 0.5},
             "calibration": {"all": {"rows": 3, "accuracy": 1.0, "mean_confidence": 0.9, "calibration_error": 0.1, "ranking": None}},

@@ -65,6 +65,13 @@ def test_the_record_of_an_older_run_has_no_prior_and_no_goal_and_is_read_and_sho
     assert "50.0%, balanced 50.0%" in text
 
 
+def test_a_run_of_a_version_that_did_not_judge_sets_must_be_trained_again(run):
+    path = run / "examples.parquet"
+    table = pq.read_table(io.BytesIO(path.read_bytes()))
+    pq.write_table(table.drop_columns(["suspicion", "judged", "inside"]), path)
+    assert "it was written by an older version): train it again with --fresh" in refusal(lambda: read_cleaned(sealed(run)))
+
+
 def test_groups_are_stored_and_read_if_the_table_has_them(run):
     assert read_cleaned(run).groups is None
     path = run / "examples.parquet"
@@ -110,6 +117,7 @@ def test_a_benchmark_run_is_not_read_as_a_table(run):
         (("prior", "because"), None, "no reason for the estimate of its prior"),
         (("choice",), 3, "a choice that is not text"),
         (("judgement", "missing"), "few", "a judgement without its figures"),
+        (("judgement", "recovered"), [1], "without the recovered rows of each class"),
         (("judgement", "not_judged"), [[3, 1, 0]], "does not name the classes it leaves out"),
         (("judgement", "ambiguous"), {"rows": 2}, "without figures for ambiguous rows"),
         (("judgement", "calibration"), {"all": {"rows": 3}}, "a calibration without its figures"),

@@ -8,15 +8,28 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.metrics import confusion_matrix
 
+from ltpll.cleaning.results import CalibrationInterval
 from ltpll.errors import InputError
-from ltpll.report.cleaning_page import Example, PageContents, render_cleaning_page, write_cleaning_page
+from ltpll.report import cleaning_page
+from ltpll.report.cleaning_page import (
+    Calibration,
+    Example,
+    PageContents,
+    Truth,
+    contents_of,
+    render_cleaning_page,
+    write_cleaning_page,
+)
 from support.browser import in_browser, is_owned, needs_browser, payloads
+from support.cleaned_tables import cleaned_table
 
 HOSTILE = "</script><!--<script><img src=x onerror=document.title='owned'><b>\"'&amp;"
 
@@ -30,20 +43,26 @@ def picture():
 def contents(name="bee", n=30):
     examples = [
         Example(
-            f"id{i}",
-            [0, 1] if i % 2 else [1],
-            1 if i % 3 else i % 2 ^ 1,
-            0.9,
-            i / n,
-            0.5 - i / 10,
-            2,
-            None if i else 1,
-            picture() if i < 3 else None,
+            id=f"id{i}",
+            candidates=[0, 1] if i % 2 else [1],
+            label=1 if i % 3 else i % 2 ^ 1,
+            runner_up=0,
+            confidence=0.9 if i > 4 else 0.1,
+            margin=i / n - 0.1,
+            suspicion=max(0, 0.8 - i / 10),
+            suggestion=2 if i < 5 else None,
+            true=None if i else 1,
+            votes=[(1, 2), (0, 1)],
+            picture=picture() if i < 3 else None,
         )
         for i in range(n)
     ]
     return PageContents(
         title="Labels of t.csv",
+        verdicts=["Out of fold, all is well."],
+        beats_guess=True,
+        findings=["5 sets are flagged."],
+        not_judged=[(name, 9, 2), ("cat", 1, 0)],
         facts=[("examples", str(n))],
         class_names=["ant", name, "cat"],
         classes={
@@ -53,6 +72,11 @@ def contents(name="bee", n=30):
             "label_of": [10, 20, 0],
             "distractor_rate": [1 / 3, 1 / 3, float("nan")],
             "mean_confidence": [0.9, 0.8, float("nan")],
+            "recovered_out_of_fold": [8, 2, None],
+            "judged": [True, False, False],
+            "judged_examples": [10, 20, 0],
+            "precision": [0.5, 0.75, float("nan")],
+            "recall": [0.25, 1.0, float("nan")],
             "suggested_for": [0, 0, 5],
             "most_often_instead": [name, "ant", None],
             "times_instead": [5, 7, 0],
@@ -78,6 +102,19 @@ def contents(name="bee", n=30):
         },
         choice="The shares are held.",
         true_shares=[0.25, 0.7, 0.05],
+        truth=Truth(
+            n_rows=20,
+            confusions=[(0, 0, 4), (0, 1, 12), (1, 1, 4)],
+            calibrations=[
+                Calibration(
+                    "all rows",
+                    {"rows": 20, "accuracy": 0.4, "mean_confidence": 0.5, "calibration_error": 0.1, "ranking": None},
+                    [CalibrationInterval(0, float("nan"), float("nan"))] * 2
+                    + [CalibrationInterval(5, 0.25, 0.2), *[CalibrationInterval(0, float("nan"), float("nan"))] * 6]
+                    + [CalibrationInterval(1500, 0.95, 0.75)],
+                )
+            ],
+        ),
         judged_by_own=False,
     )
 
@@ -93,8 +130,9 @@ def test_the_page_holds_the_numbers_that_it_was_given():
     shares = {name: re.findall(r"</span>([\d.]+%)</div>", bars) for name, bars, _ in lines}
     assert shares == {"bee": ["100.0%", "66.7%", "50.0%"], "ant": ["50.0%", "33.3%", "25.0%"], "cat": ["0.0%", "0.0%", "25.0%"]}
     cells = {name: re.findall(r"<td>(.*?)</td>", rest) for name, _, rest in lines}
-    assert cells["bee"] == ["33.3%", "80.0%", "0", "ant (7)"]
-    assert cells["cat"] == ["–", "–", "5", "–"]
+    assert cells["ant"] == ["33.3%", "90.0%", "8 of 10", "50.0%", "25.0%", "0", "bee (5)"]
+    assert cells["bee"] == ["33.3%", "80.0%", '2 of 20 <span class="tag">not judged</span>', "75.0%", "100.0%", "0", "ant (7)"]
+    assert cells["cat"] == ["–", "–", "–", "–", "–", "5", "–"]
     confusion = re.search(r'<table class="confusion">(.*?)</table>', text, flags=re.DOTALL)[1]
     rows = re.findall(r'<tr><th scope="row">(\w+)</th>(.*?)</tr>', confusion)
     assert {name: re.findall(r"<span>(.*?)</span>", row) for name, row in rows} == {
@@ -109,6 +147,155 @@ def test_the_page_holds_the_numbers_that_it_was_given():
     ]
     assert len(data_of(text)["examples"]) == 30
     assert len(data_of(text)["pictures"]) == 3
+
+
+def top(text):
+    return text.partition("<header>")[2].partition("</header>")[0]
+
+
+def test_the_top_says_how_far_labels_can_be_trusted():
+    text = top(render_cleaning_page(contents()))
+    assert text.index("Out of fold, all is well.") < text.index("5 sets are flagged.") < text.index("<dl")
+    assert "Warning" not in text
+    assert "The model cannot judge these classes" in text
+    assert re.findall(r"<li><b>(\w+)</b>: (.*?)</li>", text) == [
+        ("bee", "9 examples, 2 recovered out of fold"),
+        ("cat", "1 example, 0 recovered out of fold"),
+    ]
+    text = top(render_cleaning_page(replace(contents(), beats_guess=False, not_judged=[("cat", 9, 2)])))
+    assert 'class="notice warning"' in text
+    assert "Warning: these labels may be no better than a guess." in text
+    assert "The model cannot judge this class" in text
+    text = top(render_cleaning_page(replace(contents(), beats_guess=None, not_judged=[(f"c{i}", 9, 2) for i in range(78)])))
+    assert 'class="notice"' in text
+    assert len(re.findall(r"<li><b>", text)) == 5
+    assert "and 73 more" in text
+
+
+def matrix_of(text):
+    table = re.search(r'<table class="confusion matrix">(.*?)</table>', text, flags=re.DOTALL)[1]
+    return {
+        name: [int(cell.replace(",", "")) for cell in re.findall(r"<td[^>]*>(?:<span>)?([\d,]+)", cells)]
+        for name, cells in re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table)
+    }
+
+
+def test_the_confusion_matrix_is_that_of_scikit_learn():
+    table = cleaned_table()
+    known = [i for i, label in enumerate(table.true) if label is not None]
+    true = [table.true[i] for i in known]
+    order = [c for c, _ in sorted(Counter(true).items(), key=lambda one: (-one[1], one[0]))]
+    expected = confusion_matrix(true, table.labels.label[known], labels=order)
+    text = render_cleaning_page(contents_of(table))
+    assert matrix_of(text) == {f"class {c}": [*row, sum(row)] for c, row in zip(order, expected.tolist(), strict=True)}
+    assert f"over the {len(known)} rows whose true label is known" in text
+
+
+def test_only_the_most_frequent_of_many_classes_are_in_the_matrix_and_its_rows_are_complete():
+    table = cleaned_table(2000, 500)
+    totals = Counter(label for label in table.true if label is not None)
+    rows = matrix_of(render_cleaning_page(contents_of(table)))
+    assert len(rows) == 20
+    for name, cells in rows.items():
+        assert len(cells) == 22  # and those with another label, and all
+        assert sum(cells[:-1]) == cells[-1] == totals[int(name.split()[1])]
+
+
+def test_the_reliability_diagram_draws_accuracies_and_confidences_to_scale():
+    text = render_cleaning_page(contents()).partition('id="calibration"')[2].partition("</section>")[0]
+    assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text) == [
+        ("expected calibration error", "10.0%"),
+        ("ranking (AUC)", "not defined"),
+        ("accuracy", "40.0%"),
+        ("mean confidence", "50.0%"),
+    ]
+    axis = {int(share): float(y) for y, share in re.findall(r'y="([\d.]+)" text-anchor="end">(\d+)%</text>', text)}
+    zero, one = axis[0] - 4, axis[100] - 4  # texts sit a little below their lines
+    bars = re.findall(r'<rect x=".*?" y="(.*?)" width="22" height="(.*?)"></rect><line class="mean" .*? y1="(.*?)"', text)
+    assert [[round((zero - float(y)) / (zero - one), 2) for y in (top, mean)] for top, _, mean in bars] == [[0.2, 0.25], [0.75, 0.95]]
+    assert all(float(top) + float(height) == pytest.approx(zero, abs=0.11) for top, height, _ in bars)
+    assert re.findall(r'<text class="count".*?>(.*?)</text>', text) == ["5", "2k"]
+    assert re.findall(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>', text) == [
+        ("20 to 30%", "5", "25.0%", "20.0%"),
+        ("90 to 100%", "1,500", "95.0%", "75.0%"),
+    ]
+
+
+def test_cards_suggest_labels_for_flagged_sets_only_and_certainty_and_suspicion_exclude_each_other():
+    table = cleaned_table()
+    shown = contents_of(table).examples
+    issue = table.labels.issue
+    assert 0 < issue.sum() < (table.labels.suspicion > 0).sum()
+    for i, one in enumerate(shown):
+        assert one.suggestion == (table.labels.outside[i] if issue[i] else None)
+        assert one.confidence + one.suspicion <= 1 + 1e-6
+    assert all(
+        one.suspicion is None and one.suggestion is None for one in contents_of(cleaned_table(judgement=False, judged_by="own")).examples
+    )
+
+
+def test_cards_count_the_votes_of_annotators_as_a_loop_counts_them():
+    table = cleaned_table()
+    counts = {}
+    for row, label in zip(table.votes.rows.tolist(), table.votes.labels.tolist(), strict=True):
+        counts.setdefault(row, Counter())[label] += 1
+    for i, one in enumerate(contents_of(table).examples):
+        assert dict(one.votes) == counts.get(i, {})
+        assert [n for _, n in one.votes] == sorted((n for _, n in one.votes), reverse=True)
+    assert all(one.votes is None for one in contents_of(cleaned_table(annotators=False)).examples)
+
+
+def test_flagged_sets_are_stated_with_the_share_of_wrong_flags_and_with_what_true_labels_say():
+    table = cleaned_table()
+    flagged = np.flatnonzero(table.labels.issue)
+    wrong = np.mean([1 - table.labels.suspicion[i] for i in flagged])
+    lacking = {
+        i for i, true in enumerate(table.true) if true is not None and true not in table.candidates[table.offsets[i] : table.offsets[i + 1]]
+    }
+    known = {i for i, true in enumerate(table.true) if true is not None}
+    flags, estimate, truth = contents_of(table).findings
+    assert f"{len(flagged)} sets ({len(flagged) / 200:.1%} of 200) are flagged" in flags
+    assert f"{wrong:.0%} of these flags are expected to be wrong" in flags
+    assert "15.0%" in estimate
+    caught, checked = len(lacking & set(flagged.tolist())), len(known & set(flagged.tolist()))
+    assert f"known for {len(known)} rows: {len(lacking)} of these sets lack the true label, among them {caught} of the {checked}" in truth
+    strict = replace(table, labels=replace(table.labels, false_discoveries=0.0))
+    assert contents_of(strict).findings[0].startswith("None of 200 sets is flagged")
+
+
+def test_a_page_with_too_many_rows_shows_the_flagged_ones_even_if_sets_that_are_not_judged_are_more_suspicious(monkeypatch):
+    monkeypatch.setattr(cleaning_page, "MOST_EXAMPLES", 200)
+    table = cleaned_table(600)
+    suspicion = np.where(table.labels.judged, table.labels.suspicion, np.float32(0.999))
+    table = replace(table, labels=replace(table.labels, suspicion=suspicion))
+    assert table.labels.issue.sum() <= 100 < (suspicion == np.float32(0.999)).sum()
+    shown = {one.id for one in contents_of(table).examples}
+    assert len(shown) <= 200
+    assert set(table.ids[table.labels.issue]) <= shown
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        cleaned_table(judgement=False, judged_by="own"),  # an older run, or one without folds
+        cleaned_table(judgement=False, judged_by="own", known=0, annotators=False),
+        cleaned_table(40, 2),
+        cleaned_table(known=0.01),
+        cleaned_table(known=0),
+        cleaned_table(3, 3, known=1),
+    ],
+    ids=["no judgement", "no judgement and no truth", "two classes", "few truths", "no truth", "three rows"],
+)
+def test_pages_of_unusual_runs_are_whole(table):
+    text = render_cleaning_page(contents_of(table))
+    known = any(label is not None for label in table.true)
+    assert ('id="truth"' in text) == ('scope="col">precision</th>' in text) == known
+    assert ('id="calibration"' in text) == (known and "judgement" in table.record)
+    assert ("--folds 5" in top(text)) == ("judgement" not in table.record)
+    assert not re.search(r"\bnan\b", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    columns = len(re.findall(r"<th", re.search(r'<table class="classes">.*?</thead>', text, flags=re.DOTALL)[0].partition("<tr>")[2]))
+    for line in re.findall(r'<tr><th scope="row">[^<]*</th>\s*<td class="bars">.*?</tr>', text, flags=re.DOTALL):
+        assert 1 + line.count("<td") == columns
 
 
 def test_the_frequencies_are_drawn_with_bounds_beside_the_classifiers_own_and_the_true_ones():
@@ -154,13 +341,14 @@ def test_nothing_outside_the_page_is_referred_to_and_only_its_script_may_run():
 
 
 def test_parts_that_there_is_nothing_for_are_left_out():
-    bare = replace(contents(), annotators=None, confusions=[], curves={"epoch": [1], "loss": [0.0]}, true_shares=None)
+    bare = replace(contents(), annotators=None, confusions=[], curves={"epoch": [1], "loss": [0.0]}, true_shares=None, truth=None)
     assert 'class="truth"' not in render_cleaning_page(bare)
     bare = replace(bare, prior=None)
     text = render_cleaning_page(bare)
     assert 'id="annotators"' not in text
     assert 'class="confusion"' not in text
     assert 'id="frequencies"' not in text
+    assert 'id="truth"' not in text
     assert text.count("<polyline") == 1
     assert "--folds 5" not in text
     assert "--folds 5" in render_cleaning_page(replace(bare, judged_by_own=True))
@@ -169,6 +357,7 @@ def test_parts_that_there_is_nothing_for_are_left_out():
 
 def test_hostile_text_is_shown_as_text():
     page = replace(contents(HOSTILE), title=HOSTILE, facts=[(HOSTILE, HOSTILE)], config={HOSTILE: HOSTILE}, choice=HOSTILE)
+    page = replace(page, verdicts=[HOSTILE], findings=[HOSTILE])
     page = replace(page, prior={**page.prior, "regime": HOSTILE, "because": HOSTILE})
     page = replace(page, annotators={**page.annotators, "annotator": [HOSTILE, "w2"]}, examples=[replace(page.examples[0], id=HOSTILE)])
     text = render_cleaning_page(page)
@@ -219,7 +408,8 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     assert not is_owned(shown)
     assert listener.asked == []
     seen = json.loads(html.unescape(re.search(r'data-seen="(.*?)"', shown)[1]))
-    # Of thirty examples five are suspicious; ids with a 2 whose set has the class are 21, 23, 25, 27 and 29.
+    # Of thirty examples five are flagged, although eight have some suspicion.
+    # Ids with a 2 whose set has the class are 21, 23, 25, 27 and 29.
     assert seen == [
         [5, "5 of 5 shown", 3],
         [20, "20 of 30 shown", 3],
@@ -231,6 +421,13 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     assert len(cards) == 5
     assert html.escape(HOSTILE, quote=False) in cards[0]
     assert sum(card.count("<img") for card in cards) == 3
+    texts = [html.unescape(" ".join(re.sub(r"<[^>]+>", "", card).split())) for card in cards]
+    assert all("2 votes" in text for text in texts)
+    assert "ant 1 vote" in texts[1]
+    assert texts[1].endswith("confidence 10.0% · margin −6.7% · suspicion 70.0%out of fold, ant is likelier")
+    assert "margin" not in texts[0]  # a single candidate has none
+    assert "votes outside the set: ant 1" in texts[0]
+    assert "true label: " in texts[0]
     write_cleaning_page(path, page)  # with its policy
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors

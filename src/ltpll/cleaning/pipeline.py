@@ -353,7 +353,8 @@ def clean_labels(
 ) -> tuple[CleanedLabels, Judgement | None]:
     """Choose the labels, and judge them and their sets where predictions are by classifiers that were not trained on the rows.
 
-    Trained rows get the label of their final targets, held-out rows the likeliest candidate.
+    Held-out rows get the likeliest candidate. Trained rows get the label of their final targets, or that of out-of-fold classifiers
+    if these are surer.
 
     Args:
         predictions: Predictions for all rows.
@@ -377,6 +378,10 @@ def clean_labels(
     if len(rows):
         seen = predictions.select(rows)
         judgement = judge(seen, n_classes, _agreement(examples.table.votes, n)[rows])
+        if out_of_fold:
+            likeliest = predictions.inside_sets(temperature=judgement.temperature)
+            surer = likeliest.share[trained] > transduced[1]
+            labels[trained[surer]] = likeliest.label[trained][surer]
         inside = seen.inside_sets(labels[rows], judgement.temperature)
         suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged[seen.inside]
         confidence[rows] = (1 - judgement.suspicion) * inside.share
@@ -408,6 +413,7 @@ def _judgement_record(judgement: Judgement | None, cleaned: CleanedLabels, examp
         "missing": judgement.missing,
         "covering": judgement.covering,
         "chance": judgement.chance,
+        "recovered": judgement.recovered.tolist(),
         "not_judged": [[int(c), int(judgement.examples[c]), int(judgement.recovered[c])] for c in unknown],
     }
     ambiguous = (sizes > 1) & (cleaned.judged_by != "own")

@@ -188,6 +188,18 @@ def _beats(share: float, chance: float, rows: int) -> bool:
     return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
 
 
+def beats_guess(table: CleanedTable) -> bool | None:
+    """Whether the model beats a random guess, as `verdicts` says in words; None if nothing was judged."""
+    judgement = table.record.get("judgement")
+    if judgement is None:
+        return None
+    shares = [(judgement["covering"], judgement["chance"], int((table.labels.judged_by != "own").sum()))]
+    known = (judgement.get("calibration") or {}).get("ambiguous")
+    if known is not None and judgement.get("ambiguous") is not None:
+        shares.append((known["accuracy"], judgement["ambiguous"]["guess"], known["rows"]))
+    return all(_beats(*one) for one in shares)
+
+
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
     """The classes that the classifiers know too little to judge their sets: name, examples, and how many are recovered."""
     judgement = table.record.get("judgement") or {}
@@ -240,9 +252,11 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 
 
 def class_columns(table: CleanedTable) -> Columns:
-    """One row per class: how often it is a candidate, how often it is chosen, and which class is chosen instead.
+    """One row per class: how often it is a candidate, how often it is chosen, which class is chosen instead, and how far it is known.
 
-    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen.
+    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen. `recovered_out_of_fold` counts the examples with
+    this label that are predicted to be of this class, and is None if nothing was judged. `precision` and `recall` compare the labels
+    with true labels, where these are known; without any, the two columns are left out.
     """
     n, cleaned = len(table.classes), table.labels
     candidate = np.bincount(table.candidates, minlength=n)
@@ -250,17 +264,33 @@ def class_columns(table: CleanedTable) -> Columns:
     confidence = np.bincount(cleaned.label, weights=cleaned.confidence, minlength=n)
     instead, times = labels_chosen_instead(table)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return {
+        columns: Columns = {
             "class": table.classes,
             "estimated_prior": rounded_column(np.asarray(table.record["class_prior"])),
             "candidate_in": candidate,
             "label_of": chosen,
             "distractor_rate": rounded_column(1 - chosen / candidate),
             "mean_confidence": rounded_column(confidence / chosen),
+            "recovered_out_of_fold": _recovered(table),
+            "judged": np.bincount(cleaned.label[cleaned.judged], minlength=n) > 0,
             "suggested_for": np.bincount(cleaned.outside[cleaned.issue], minlength=n),
             "most_often_instead": [None if other < 0 else table.classes[other] for other in instead.tolist()],
             "times_instead": times,
         }
+        rows, true = known_truth(table)
+        if len(rows):
+            label = cleaned.label[rows]
+            right = np.bincount(true[label == true], minlength=n)
+            columns["precision"] = rounded_column(right / np.bincount(label, minlength=n))
+            columns["recall"] = rounded_column(right / np.bincount(true, minlength=n))
+    return columns
+
+
+def _recovered(table: CleanedTable) -> list[int | None]:
+    """For each class, how many of the judged examples with this label are predicted to be of this class; None where not recorded."""
+    judgement = table.record.get("judgement") or {}
+    known = dict(enumerate(judgement.get("recovered", []))) or {c: recovered for c, _, recovered in judgement.get("not_judged", [])}
+    return [known.get(c) for c in range(len(table.classes))]
 
 
 def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
@@ -289,6 +319,68 @@ def confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:
     other = chosen != table.candidates
     keys, counts = np.unique(chosen[other] * n + table.candidates[other], return_counts=True)
     return np.stack([keys // n, keys % n], axis=1), counts
+
+
+# ---- true labels -------------------------------------------------------------------------------------------------------
+
+
+def known_truth(table: CleanedTable) -> tuple[Numbers, Numbers]:
+    """The rows whose true label is known, and these labels."""
+    rows = np.flatnonzero([label is not None for label in table.true.tolist()])
+    return rows, table.true[rows].astype(np.int64)
+
+
+def lack_truth(table: CleanedTable) -> Flags:
+    """For each row whose true label is known, in the order of `known_truth`, whether its set lacks this label."""
+    rows, true = known_truth(table)
+    sought = np.full(len(table.ids), -1, dtype=np.int64)
+    sought[rows] = true
+    lacking = np.ones(len(table.ids), dtype=bool)
+    lacking[table.owners[table.candidates == sought[table.owners]]] = False
+    return lacking[rows]
+
+
+def true_confusion_pairs(table: CleanedTable) -> tuple[Numbers, Numbers]:
+    """Pairs of a true label and the cleaned label of the same row, (pairs, 2), and in how many rows each occurs."""
+    n = len(table.classes)
+    rows, true = known_truth(table)
+    keys, counts = np.unique(true * n + table.labels.label[rows], return_counts=True)
+    return np.stack([keys // n, keys % n], axis=1), counts
+
+
+class CalibrationInterval(NamedTuple):
+    """Rows whose confidences lie in the same tenth; the figures are NaN if there are none."""
+
+    rows: int
+    confidence: float  # the mean
+    accuracy: float
+
+
+def calibration_intervals(table: CleanedTable) -> dict[str, list[CalibrationInterval]]:
+    """Confidence against accuracy in ten equal intervals, over the rows that the record's calibration was computed on.
+
+    These rows have a known true label and were judged by classifiers that were not trained on them.
+
+    Returns:
+        Ten intervals for "all" such rows and for the "ambiguous" ones; empty if the record has no calibration.
+    """
+    recorded = (table.record.get("judgement") or {}).get("calibration") or {}
+    rows, true = known_truth(table)
+    judged = table.labels.judged_by[rows] != "own"
+    found = {}
+    for name, chosen in (("all", judged), ("ambiguous", judged & (table.sizes[rows] > 1))):
+        if name in recorded:
+            confidence = table.labels.confidence[rows[chosen]].astype(np.float64)
+            right = table.labels.label[rows[chosen]] == true[chosen]
+            place = np.clip((confidence * 10).astype(np.int64), 0, 9)
+            counts = np.bincount(place, minlength=10)
+            with np.errstate(invalid="ignore"):
+                means = [np.bincount(place, weights=values, minlength=10) / counts for values in (confidence, right)]
+            found[name] = [CalibrationInterval(*one) for one in zip(counts.tolist(), *(mean.tolist() for mean in means), strict=True)]
+    return found
+
+
+# ---- annotators --------------------------------------------------------------------------------------------------------
 
 
 def annotator_columns(table: CleanedTable) -> Columns:

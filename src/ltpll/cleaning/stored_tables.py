@@ -98,6 +98,9 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
         votes = _read_parquet(folder / VOTES) if VOTES in stored else None
         pictures = _read_parquet(folder / PICTURES).to_pydict() if PICTURES in stored else {"row": [], "jpeg": []}
 
+        if "suspicion" not in found.column_names:
+            raise unreadable_run(folder, "it was written by an older version", "train it again with --fresh")
+
         def column(name: str) -> Any:
             return found.column(name).to_numpy()
 

@@ -2,16 +2,17 @@
 "use strict";
 (() => {
   const { classes, examples, pictures } = JSON.parse(document.getElementById("data").textContent);
-  const [ID, CANDIDATES, LABEL, CONFIDENCE, MARGIN, SUSPICION, OUTSIDE, TRUE, NUMBER] = Array(9).keys();
+  const [ID, CANDIDATES, LABEL, RUNNER_UP, CONFIDENCE, MARGIN, SUSPICION, SUGGESTION, TRUE, VOTES, NUMBER] = Array(11).keys();
   const PAGE = 20;
   const cards = document.getElementById("cards");
   const count = document.getElementById("found");
   const more = document.getElementById("more");
   const text = document.getElementById("text");
   const kind = document.getElementById("kind");
+  const isFlagged = (one) => one[SUGGESTION] !== null;
   const searchable = examples.map((one) =>
-    [one[ID], ...one[CANDIDATES].map((c) => classes[c]), one[SUSPICION] > 0 ? classes[one[OUTSIDE]] : ""].join(" ").toLowerCase());
-  const percent = (value) => `${(100 * value).toFixed(1)} %`;
+    [one[ID], ...one[CANDIDATES].map((c) => classes[c]), isFlagged(one) ? classes[one[SUGGESTION]] : ""].join(" ").toLowerCase());
+  const percent = (value) => `${(100 * value).toFixed(1).replace("-", "−")}%`;
 
   const element = (name, className, content) => {
     const made = document.createElement(name);
@@ -32,19 +33,34 @@
     }
     made.append(element("div", "id", one[ID]));
     const chips = element("div", "chips");
+    const votes = new Map(one[VOTES] ?? []);
+    const chip = (c, className, mark = "") => {
+      const made = element("span", className, classes[c] + mark);
+      if (votes.has(c)) made.append(" ", element("span", "votes", votes.get(c) === 1 ? "1 vote" : `${votes.get(c)} votes`));
+      return made;
+    };
     const order = [...one[CANDIDATES]].sort((a, b) => (b === one[LABEL]) - (a === one[LABEL]));
-    for (const c of order) chips.append(element("span", c === one[LABEL] ? "chip chosen" : "chip", classes[c]));
-    if (one[SUSPICION] > 0) chips.append(element("span", "chip outside", `${classes[one[OUTSIDE]]}?`));
+    for (const c of order) chips.append(chip(c, c === one[LABEL] ? "chip chosen" : "chip"));
+    if (isFlagged(one)) chips.append(chip(one[SUGGESTION], "chip outside", "?"));
     made.append(chips);
-    const figures = [`confidence ${percent(one[CONFIDENCE])}`, `margin ${percent(one[MARGIN])}`];
-    if (one[SUSPICION] > 0) figures.push(`suspicion ${percent(one[SUSPICION])}`);
-    made.append(element("p", "numbers", figures.join(" · ")));
-    if (one[TRUE] !== null) made.append(element("p", "numbers", `true label: ${classes[one[TRUE]]}`));
+    const ambiguous = one[CANDIDATES].length > 1;
+    const figures = [`confidence ${percent(one[CONFIDENCE])}`];
+    if (ambiguous) figures.push(`margin ${percent(one[MARGIN])}`);
+    if (one[SUSPICION] !== null) figures.push(`suspicion ${percent(one[SUSPICION])}`);
+    const numbers = element("p", "numbers");
+    figures.forEach((figure, i) => numbers.append(i ? " · " : "", element("span", "", figure)));
+    made.append(numbers);
+    const lines = [];
+    if (ambiguous && one[MARGIN] < 0) lines.push(`out of fold, ${classes[one[RUNNER_UP]]} is likelier`);
+    const others = [...votes.keys()].filter((c) => !one[CANDIDATES].includes(c) && c !== one[SUGGESTION]);
+    if (others.length) lines.push(`votes outside the set: ${others.map((c) => `${classes[c]} ${votes.get(c)}`).join(", ")}`);
+    if (one[TRUE] !== null) lines.push(`true label: ${classes[one[TRUE]]}${one[TRUE] === one[LABEL] ? " ✓" : ""}`);
+    for (const line of lines) made.append(element("p", "numbers", line));
     return made;
   };
 
   const KINDS = {
-    suspicious: [(one) => one[SUSPICION] > 0, (a, b) => b[SUSPICION] - a[SUSPICION]],
+    suspicious: [isFlagged, (a, b) => b[SUSPICION] - a[SUSPICION]],
     uncertain: [(one) => one[CANDIDATES].length > 1, (a, b) => a[MARGIN] - b[MARGIN]],
     all: [() => true, (a, b) => a[NUMBER] - b[NUMBER]],
   };

@@ -1,4 +1,4 @@
-"""The page of a run on a table: its classes, confusions, annotators and noteworthy examples with their pictures, in one offline file."""
+"""The page of a run on a table: how far its labels can be trusted, its examples, classes and annotators, in one offline file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from ltpll.cleaning.results import CleanedTable, Numbers, annotator_columns, class_columns, confusion_pairs, true_shares
+from ltpll.cleaning.results import (
+    CalibrationInterval,
+    CleanedTable,
+    Numbers,
+    annotator_columns,
+    beats_guess,
+    calibration_intervals,
+    class_columns,
+    confusion_pairs,
+    known_truth,
+    lack_truth,
+    not_judged,
+    true_confusion_pairs,
+    true_shares,
+    verdicts,
+)
 from ltpll.cleaning.stored_tables import read_cleaned
+from ltpll.formatting import are, counted
 from ltpll.report import templates
 
 MOST_EXAMPLES = 4000  # on one page: about a megabyte of text
-CONFUSED_CLASSES = 20  # rows and columns of the confusion table
+CONFUSED_CLASSES = 20  # rows and columns of a confusion table
+NAMED_CLASSES = 5  # that the model cannot judge; the table of classes has all of them
 WIDTH, HEIGHT, LEFT, BOTTOM = 560, 220, 44, 24  # of a plot and the margins for its axes
 
 
@@ -28,12 +45,32 @@ class Example:
     id: str
     candidates: list[int]
     label: int
+    runner_up: int
     confidence: float
     margin: float
-    suspicion: float
-    outside: int  # −1 if every class is a candidate
+    suspicion: float | None  # None if the set was not judged by a classifier that was not trained on it
+    suggestion: int | None  # the likelier label of a flagged set; None if it is not flagged
     true: int | None
+    votes: list[tuple[int, int]] | None  # label and number of annotators, the most frequent first; None if sets are not from annotators
     picture: bytes | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How confidences compare with accuracies on some rows."""
+
+    of: str  # which rows
+    figures: Mapping[str, float | None]  # from `ltpll.evaluation.metrics.calibration_figures`
+    intervals: Sequence[CalibrationInterval]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """How cleaned labels compare with true labels, on the rows whose true label is known."""
+
+    n_rows: int
+    confusions: Sequence[tuple[int, int, int]]  # true label, cleaned label, number of rows
+    calibrations: Sequence[Calibration]
 
 
 @dataclass(frozen=True)
@@ -41,6 +78,10 @@ class PageContents:
     """Everything on the page; columns are lists of equal length by name."""
 
     title: str
+    verdicts: Sequence[str]  # how far labels can be trusted
+    beats_guess: bool | None  # None if that could not be checked
+    findings: Sequence[str]  # sentences about flagged sets
+    not_judged: Sequence[tuple[str, int, int]]  # class, examples, how many are recovered out of fold
     facts: Sequence[tuple[str, str]]
     class_names: Sequence[str]
     classes: Mapping[str, Sequence[Any]]
@@ -53,6 +94,7 @@ class PageContents:
     prior: Mapping[str, Any] | None  # the record of a `PriorEstimate`
     choice: str | None  # what the rebalancer chose and why
     true_shares: Sequence[float] | None
+    truth: Truth | None
     judged_by_own: bool  # whether rows were judged by a classifier that was trained on them
 
 
@@ -61,62 +103,130 @@ class PageContents:
 
 def page_contents(folder: Path, title: str | None = None, false_discoveries: float | None = None) -> PageContents:
     """Read the folder of a finished run on a table and collect what its page shows; by default, the title names the table."""
-    run = read_cleaned(folder, false_discoveries)
-    pairs, counts = confusion_pairs(run)
+    return contents_of(read_cleaned(folder, false_discoveries), title)
+
+
+def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
+    """Collect what the page of a finished run on a table shows."""
+    rows = _rows_shown(run)
+    votes = _votes(run, rows)
     return PageContents(
         title=title or f"Labels of {Path(run.record['source']['table']).name}",
+        verdicts=verdicts(run),
+        beats_guess=beats_guess(run),
+        findings=_findings(run),
+        not_judged=sorted(not_judged(run), key=lambda one: -one[1]),
         facts=_facts(run),
         class_names=[str(name) for name in run.classes],
-        classes={name: list(values) for name, values in class_columns(run).items()},
-        confusions=[(int(a), int(b), int(n)) for (a, b), n in zip(pairs, counts, strict=True)],
+        classes={**{name: list(values) for name, values in class_columns(run).items()}, "judged_examples": _judged_examples(run)},
+        confusions=_triples(*confusion_pairs(run)),
         annotators=None if run.votes is None else {name: list(values) for name, values in annotator_columns(run).items()},
-        examples=[_example(run, int(i)) for i in _rows_shown(run)],
+        examples=[_example(run, int(i), votes) for i in rows],
         n_examples=len(run.ids),
         curves=run.record["curves"],
         config={"config": run.record["config"], "source": run.record["source"], "environment": run.record["environment"]},
         prior=run.record.get("prior"),
         choice=run.record.get("choice"),
         true_shares=true_shares(run),
+        truth=_truth(run),
         judged_by_own=bool((run.labels.judged_by == "own").any()),
     )
 
 
 def _rows_shown(run: CleanedTable) -> Numbers:
-    """All rows in the table's order; if there are too many, the most suspicious and the most uncertain ones."""
+    """All rows in the table's order; if there are too many, flagged and other suspicious ones, and the most uncertain ones."""
     n = len(run.ids)
     if n <= MOST_EXAMPLES:
         return np.arange(n)
-    suspicious = np.argsort(-run.labels.suspicion, kind="stable")[: MOST_EXAMPLES // 2]
+    suspicious = np.lexsort((-run.labels.suspicion, ~run.labels.issue))[: MOST_EXAMPLES // 2]
     uncertain = np.argsort(run.labels.margin, kind="stable")[: MOST_EXAMPLES // 2]
     return np.unique(np.concatenate([suspicious, uncertain]))
 
 
-def _example(run: CleanedTable, i: int) -> Example:
+def _votes(run: CleanedTable, rows: Numbers) -> dict[int, list[tuple[int, int]]]:
+    """For each of these rows, how many annotators chose each label, the most frequent first."""
+    found: dict[int, list[tuple[int, int]]] = {row: [] for row in rows.tolist()}
+    if run.votes is not None:
+        shown = np.isin(run.votes.rows, rows)
+        pairs, counts = np.unique(np.stack([run.votes.rows[shown], run.votes.labels[shown]]), axis=1, return_counts=True)
+        for k in np.argsort(-counts, kind="stable").tolist():
+            found[int(pairs[0, k])].append((int(pairs[1, k]), int(counts[k])))
+    return found
+
+
+def _example(run: CleanedTable, i: int, votes: Mapping[int, list[tuple[int, int]]]) -> Example:
     cleaned = run.labels
     return Example(
         id=str(run.ids[i]),
         candidates=run.candidates[run.offsets[i] : run.offsets[i + 1]].tolist(),
         label=int(cleaned.label[i]),
+        runner_up=int(cleaned.runner_up[i]),
         confidence=float(cleaned.confidence[i]),
         margin=float(cleaned.margin[i]),
-        suspicion=float(cleaned.suspicion[i]),
-        outside=int(cleaned.outside[i]),
+        suspicion=None if cleaned.judged_by[i] == "own" else float(cleaned.suspicion[i]),
+        suggestion=int(cleaned.outside[i]) if cleaned.issue[i] else None,
         true=None if run.true[i] is None else int(run.true[i]),
+        votes=None if run.votes is None else votes[i],
         picture=run.pictures.get(i),
+    )
+
+
+def _triples(pairs: Numbers, counts: Numbers) -> list[tuple[int, int, int]]:
+    return [(a, b, n) for (a, b), n in zip(pairs.tolist(), counts.tolist(), strict=True)]
+
+
+def _judged_examples(run: CleanedTable) -> list[int]:
+    """For each class, the number of rows with this label that were judged by classifiers that were not trained on them."""
+    counts: list[int] = np.bincount(run.labels.label[run.labels.judged_by != "own"], minlength=len(run.classes)).tolist()
+    return counts
+
+
+def _findings(run: CleanedTable) -> list[str]:
+    """What the judgement says about the sets, and whether it is right where true labels are known."""
+    judgement, issue = run.record.get("judgement"), run.labels.issue
+    if judgement is None:
+        return []
+    flagged, rows = int(issue.sum()), int((run.labels.judged_by != "own").sum())
+    if flagged:
+        wrong = 1 - float(run.labels.suspicion[issue].mean())
+        found = [
+            f"{counted(flagged, 'set')} ({flagged / rows:.1%} of {rows:,}) {are(flagged)} flagged because the true label seems to be "
+            f"missing; {wrong:.0%} of these flags are expected to be wrong."
+        ]
+    else:
+        found = [f"None of {counted(rows, 'set')} is flagged: no set is suspicious enough to say that it lacks the true label."]
+    found.append(f"An estimated {judgement['missing']:.1%} of these sets lack the true label; flags name only those that stand out.")
+    known, lacking = known_truth(run)[0], lack_truth(run)
+    if len(known):
+        n_lacking, caught, checked = int(lacking.sum()), int(lacking[issue[known]].sum()), int(issue[known].sum())
+        lack = "none of these sets lacks" if n_lacking == 0 else f"{n_lacking:,} of these sets {'lacks' if n_lacking == 1 else 'lack'}"
+        among = f", among them {caught:,} of the {checked:,} flagged ones" if checked else ""
+        found.append(f"True labels are known for {counted(len(known), 'row')}: {lack} the true label{among}.")
+    return found
+
+
+def _truth(run: CleanedTable) -> Truth | None:
+    rows, _ = known_truth(run)
+    if not len(rows):
+        return None
+    words = {"all": "all rows", "ambiguous": "ambiguous rows"}
+    figures = (run.record.get("judgement") or {}).get("calibration") or {}
+    return Truth(
+        n_rows=len(rows),
+        confusions=_triples(*true_confusion_pairs(run)),
+        calibrations=[Calibration(words[name], figures[name], intervals) for name, intervals in calibration_intervals(run).items()],
     )
 
 
 def _facts(run: CleanedTable) -> list[tuple[str, str]]:
     record, cleaned = run.record, run.labels
     rows, last, config = record["rows"], record["last"], record["config"]
-    issues = int(cleaned.issue.sum())
     facts = [
         ("examples", f"{rows['all']:,}" + (f", {rows['trained']:,} for training" if rows["held_out"] else "")),
         ("classes", f"{len(run.classes):,}"),
         ("candidates per set", f"{run.sizes.mean():.2f}"),
         ("ambiguous sets", f"{int((run.sizes > 1).sum()):,}"),
         ("mean confidence", f"{cleaned.confidence.mean():.1%}"),
-        ("sets that may lack the true label", f"{issues:,} ({issues / len(run.ids):.1%})"),
         ("method", " + ".join([config["method"], *config["extras"], *([] if config["rebalancer"] == "none" else [config["rebalancer"]])])),
     ]
     test = last.get("test", {})
@@ -126,8 +236,9 @@ def _facts(run: CleanedTable) -> list[tuple[str, str]]:
             facts.append((words, f"{figures['accuracy']:.1%}, balanced {figures['balanced_accuracy']:.1%}"))
     elif test:
         facts.append(("held-out predictions inside their sets", f"{test['covering_rate']:.1%}"))
-    if "target_recovery" in last:
-        facts.append(("true labels recovered", f"{last['target_recovery']:.1%}"))
+    known, true = known_truth(run)
+    if len(known):
+        facts.append(("labels that are right", f"{(cleaned.label[known] == true).mean():.1%} of {len(known):,} with a known true label"))
     if record["skipped"]:
         facts.append(("pictures skipped", f"{len(record['skipped']):,}"))
     return facts
@@ -150,6 +261,9 @@ def render_cleaning_page(contents: PageContents) -> str:
         lines=_class_lines(contents),
         frequencies=_frequencies(contents),
         confusion=_confusion(contents),
+        true_confusion=None if contents.truth is None else _true_confusion(contents, contents.truth),
+        reliability=[_reliability(one) for one in (contents.truth.calibrations if contents.truth else [])],
+        unknown=(contents.not_judged[:NAMED_CLASSES], max(0, len(contents.not_judged) - NAMED_CLASSES)),
         annotators=_annotator_lines(contents.annotators),
         plots=_plots(contents.curves),
         data=_data(contents),
@@ -162,7 +276,19 @@ def _data(contents: PageContents) -> dict[str, Any]:
     return {
         "classes": list(contents.class_names),
         "examples": [
-            [one.id, one.candidates, one.label, _short(one.confidence), _short(one.margin), _short(one.suspicion), one.outside, one.true, i]
+            [
+                one.id,
+                one.candidates,
+                one.label,
+                one.runner_up,
+                _short(one.confidence),
+                _short(one.margin),
+                None if one.suspicion is None else _short(one.suspicion),
+                one.suggestion,
+                one.true,
+                one.votes,
+                i,
+            ]
             for i, one in enumerate(contents.examples)
         ],
         "pictures": {
@@ -196,6 +322,9 @@ def _class_lines(contents: PageContents) -> list[dict[str, Any]]:
             "bars": [(name, f"{values[c]:.1%}", f"{100 * values[c] / longest:.2f}") for name, values in shares.items()],
             "distractor": _percent(columns["distractor_rate"][c]),
             "confidence": _percent(columns["mean_confidence"][c]),
+            "recovered": _recovered(columns, c),
+            "unjudged": columns["judged_examples"][c] > 0 and not columns["judged"][c],
+            "truth": [_percent(columns[name][c]) for name in ("precision", "recall") if name in columns],
             "suggested": f"{columns['suggested_for'][c]:,}",
             "instead": columns["most_often_instead"][c],
             "times": f"{columns['times_instead'][c]:,}",
@@ -279,6 +408,32 @@ def _confusion(contents: PageContents) -> dict[str, Any] | None:
     return {"names": [contents.class_names[c] for c in frequent], "rows": rows, "left_out": len(totals) - len(frequent)}
 
 
+def _true_confusion(contents: PageContents, truth: Truth) -> dict[str, Any]:
+    """How often the most frequent true classes get each label; what the table has no column for is counted together."""
+    n = len(contents.class_names)
+    totals = [0] * n
+    for true, _, rows in truth.confusions:
+        totals[true] += rows
+    frequent = sorted((c for c in range(n) if totals[c]), key=lambda c: -totals[c])[:CONFUSED_CLASSES]
+    counts = {(true, label): rows for true, label, rows in truth.confusions}
+    lines = []
+    for true in frequent:
+        cells = [counts.get((true, label), 0) for label in frequent]
+        shares = [(f"{count:,}", round(count / totals[true], 3), label == true) for count, label in zip(cells, frequent, strict=True)]
+        lines.append((contents.class_names[true], shares, f"{totals[true] - sum(cells):,}", f"{totals[true]:,}"))
+    return {
+        "names": [contents.class_names[c] for c in frequent],
+        "rows": lines,
+        "left_out": sum(1 for total in totals if total) - len(frequent),
+        "others": any(line[2] != "0" for line in lines),
+    }
+
+
+def _recovered(columns: Mapping[str, Sequence[Any]], c: int) -> str:
+    recovered, examples = columns["recovered_out_of_fold"][c], columns["judged_examples"][c]
+    return "–" if recovered is None or not examples else f"{recovered:,} of {examples:,}"
+
+
 def _annotator_lines(columns: Mapping[str, Sequence[Any]] | None) -> list[tuple[str, ...]] | None:
     if columns is None:
         return None
@@ -337,3 +492,44 @@ def _plot(title: str, x: Sequence[float], series: Mapping[str, Sequence[float]],
         "last": last,
         "size": (WIDTH, HEIGHT, LEFT, BOTTOM),
     }
+
+
+# ---- calibration ------------------------------------------------------------------------------------------------------
+
+SIDE, EDGE, FOOT = 240, 42, 34  # of the square that accuracies are drawn in, and the margins for its axes
+
+
+def _reliability(calibration: Calibration) -> dict[str, Any]:
+    """The bars of a reliability diagram in the coordinates of its SVG, the same numbers as text, and the figures."""
+    figures, ranking = calibration.figures, calibration.figures.get("ranking")
+    bars = [
+        {
+            "x": f"{EDGE + SIDE * k / 10 + 1:.1f}",
+            "y": f"{8 + SIDE * (1 - one.accuracy):.1f}",
+            "height": f"{SIDE * one.accuracy:.1f}",
+            "confidence": f"{8 + SIDE * (1 - one.confidence):.1f}",
+            "middle": f"{EDGE + SIDE * (k + 0.5) / 10:.1f}",
+            "rows": _compact(one.rows),
+            "texts": (f"{k * 10} to {k * 10 + 10}%", f"{one.rows:,}", f"{one.confidence:.1%}", f"{one.accuracy:.1%}"),
+        }
+        for k, one in enumerate(calibration.intervals)
+        if one.rows
+    ]
+    return {
+        "of": calibration.of,
+        "rows": f"{figures['rows']:,}",
+        "figures": [
+            ("expected calibration error", f"{figures['calibration_error']:.1%}"),
+            ("ranking (AUC)", "not defined" if ranking is None else f"{ranking:.3f}"),
+            ("accuracy", f"{figures['accuracy']:.1%}"),
+            ("mean confidence", f"{figures['mean_confidence']:.1%}"),
+        ],
+        "bars": bars,
+        "marks": [(tenths, EDGE + SIDE * tenths / 10, 8 + SIDE * (1 - tenths / 10)) for tenths in (0, 5, 10)],
+        "size": (EDGE + SIDE + 20, SIDE + 8 + FOOT, EDGE, SIDE),
+    }
+
+
+def _compact(n: int) -> str:
+    """A count that fits below a bar: 950, 12k, 3M."""
+    return str(n) if n < 1000 else f"{n / 1000:.0f}k" if n < 999_500 else f"{n / 1_000_000:.0f}M"

@@ -187,6 +187,8 @@ def _judgement_problem(record: Record, n_classes: int) -> str | None:
         return None
     if not isinstance(judgement, dict) or not all(_is_number(judgement.get(n)) for n in ("temperature", "missing", "covering", "chance")):
         return "a judgement without its figures"
+    if not _are_figures(judgement.get("recovered"), n_classes, missing=False):
+        return "a judgement without the recovered rows of each class"
     unknown = judgement.get("not_judged")
     if not isinstance(unknown, list) or not all(
         isinstance(one, list) and len(one) == 3 and all(map(is_whole_number, one)) and 0 <= one[0] < n_classes for one in unknown

@@ -1,0 +1,120 @@
+"""The table of classes and the comparison with true labels, against scikit-learn and plain loops."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix, precision_score, recall_score
+
+from ltpll.cleaning.results import (
+    beats_guess,
+    calibration_intervals,
+    class_columns,
+    known_truth,
+    lack_truth,
+    true_confusion_pairs,
+    verdicts,
+)
+from ltpll.data.writers import write_table
+from support.cleaned_tables import cleaned_table
+
+
+def known_labels(table):
+    rows = [i for i, label in enumerate(table.true) if label is not None]
+    return [table.true[i] for i in rows], table.labels.label[rows].tolist()
+
+
+def test_precision_and_recall_are_those_of_scikit_learn_on_the_rows_with_a_known_label():
+    table = cleaned_table()
+    true, label = known_labels(table)
+    assert 0 < len(true) < len(table.ids)
+    columns = class_columns(table)
+    options = {"labels": range(6), "average": None, "zero_division": np.nan}
+    np.testing.assert_allclose(columns["precision"], precision_score(true, label, **options), atol=1e-4)
+    np.testing.assert_allclose(columns["recall"], recall_score(true, label, **options), atol=1e-4)
+    assert np.isnan(columns["precision"][5])  # never chosen
+    assert not {"precision", "recall"} & class_columns(replace(table, true=np.full(200, None, dtype=object))).keys()
+
+
+def test_true_and_cleaned_labels_are_counted_as_scikit_learn_counts_them():
+    table = cleaned_table()
+    true, label = known_labels(table)
+    counted = np.zeros((6, 6), dtype=int)
+    pairs, counts = true_confusion_pairs(table)
+    counted[tuple(pairs.T)] = counts
+    np.testing.assert_array_equal(counted, confusion_matrix(true, label, labels=range(6)))
+
+
+def test_sets_without_their_true_label_are_found_as_a_loop_finds_them():
+    table = cleaned_table()
+    rows, true = known_truth(table)
+    expected = [label not in table.candidates[table.offsets[i] : table.offsets[i + 1]] for i, label in zip(rows, true, strict=True)]
+    assert lack_truth(table).tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+
+
+def test_the_table_of_classes_says_what_was_recovered_and_judged(tmp_path):
+    table = cleaned_table()
+    columns = class_columns(table)
+    assert columns["recovered_out_of_fold"] == table.record["judgement"]["recovered"]
+    assert columns["judged"].tolist()[:2] == [False, True]
+    for c in range(6):
+        assert columns["judged"][c] == any(table.labels.judged[i] for i in range(200) if table.labels.label[i] == c)
+    older = cleaned_table(judgement=False, judged_by="own")
+    columns = class_columns(older)
+    assert columns["recovered_out_of_fold"] == [None] * 6
+    assert not columns["judged"].any()
+    for name in ("classes.csv", "classes.parquet"):
+        write_table(tmp_path / name, columns)
+    with (tmp_path / "classes.csv").open() as file:
+        assert [row["recovered_out_of_fold"] for row in csv.DictReader(file)] == [""] * 6
+
+
+def test_without_all_counts_only_those_of_the_classes_that_are_not_judged_are_given():
+    table = cleaned_table()
+    del table.record["judgement"]["recovered"]
+    assert class_columns(table)["recovered_out_of_fold"] == [table.record["judgement"]["not_judged"][0][2], *[None] * 5]
+
+
+def test_intervals_of_confidence_are_those_of_a_loop_and_give_the_recorded_calibration_error():
+    table = cleaned_table()
+    found = calibration_intervals(table)
+    assert list(found) == ["all", "ambiguous"]
+    for name, intervals in found.items():
+        cells = [[] for _ in range(10)]
+        for i, true in enumerate(table.true):
+            if true is not None and (name == "all" or table.sizes[i] > 1):
+                confidence = float(table.labels.confidence[i])
+                cells[min(int(confidence * 10), 9)].append((confidence, true == table.labels.label[i]))
+        assert [one.rows for one in intervals] == [len(cell) for cell in cells]
+        for one, cell in zip(intervals, cells, strict=True):
+            np.testing.assert_allclose([one.confidence, one.accuracy], np.mean(cell, axis=0) if cell else [np.nan, np.nan])
+        error = sum(one.rows * abs(one.confidence - one.accuracy) for one in intervals if one.rows) / sum(one.rows for one in intervals)
+        assert error == pytest.approx(table.record["judgement"]["calibration"][name]["calibration_error"])
+    assert calibration_intervals(cleaned_table(known=0)) == {}
+    assert calibration_intervals(cleaned_table(judgement=False)) == {}
+
+
+@pytest.mark.parametrize(
+    ("covering", "accuracy", "beats"),
+    [(0.8, 0.6, True), (0.31, 0.6, False), (0.8, 0.12, False), (0.8, None, True)],
+)
+def test_a_model_beats_a_guess_unless_the_verdict_says_otherwise(covering, accuracy, beats):
+    table = cleaned_table()
+    judgement = json.loads(json.dumps(table.record["judgement"])) | {"covering": covering}
+    if accuracy is None:
+        del judgement["calibration"]
+    else:
+        judgement["calibration"]["ambiguous"]["accuracy"] = accuracy
+    table = replace(table, record={**table.record, "judgement": judgement})
+    assert beats_guess(table) is beats
+    says_no = any("do not let the model beat" in sentence or "does not beat" in sentence for sentence in verdicts(table))
+    assert says_no is not beats
+
+
+def test_a_run_whose_sets_were_not_judged_neither_beats_a_guess_nor_fails_to():
+    assert beats_guess(cleaned_table(judgement=False)) is None
