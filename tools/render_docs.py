@@ -519,17 +519,26 @@ MEAN_TARGET = "mean-target"
 HEAD = "balanced-head"
 
 
-def beyond_runs() -> list[Record]:
-    """The runs behind docs/beyond.md; those of variants that were given up have an entry `tried`."""
-    return sorted(results_under(ROOT / "results" / "beyond"), key=lambda record: record["config"]["seed"])
+CELL, HUNDRED = ("cifar10", 100.0, 0.5), ("cifar100", 100.0, 0.05)  # image set, imbalance and ambiguity
+
+
+def beyond_runs(cell: tuple[str, float, float] | None = None) -> list[Record]:
+    """The runs behind docs/beyond.md, or those of one setting; those of variants that were given up have an entry `tried`."""
+    found = [
+        record
+        for record in results_under(ROOT / "results" / "beyond")
+        if cell is None or (record["config"]["data"], record["config"]["imbalance"], record["config"]["ambiguity"]) == cell
+    ]
+    return sorted(found, key=lambda record: record["config"]["seed"])
 
 
 def last_figures(record: Record) -> dict[str, Record | None]:
-    """The figures of the last epoch by prediction rule: the balanced head, z − log m, and z."""
-    last, extras = record["last"], record["config"]["extras"]
-    anchored = record["config"]["rebalancer"] == "anchor" and HEAD not in extras  # then z − log m is the prediction itself
+    """The figures of the last epoch by prediction rule: the balanced head, RECORDS' own rule, z − log m, and z."""
+    last, extras, rebalancer = record["last"], record["config"]["extras"], record["config"]["rebalancer"]
+    anchored = rebalancer == "anchor" and HEAD not in extras  # then z − log m is the prediction itself
     return {
         "head": last["test"] if HEAD in extras else None,
+        "own": last["test"] if rebalancer == "records" and HEAD not in extras else None,
         "adjusted": last.get(MEAN_TARGET) or (last["test"] if anchored else None),
         "plain": last.get("uncorrected") or last["test"],
     }
@@ -552,38 +561,48 @@ def anchor_options(record: Record) -> Record:
     return {name: {"lift": "records", **given} if name == "anchor" else given for name, given in record["config"]["options"].items()}
 
 
-def under_recipe() -> dict[str, list[Record]]:
-    """The runs of the recipe `best` and those that only differ in the rebalancer or in having a balanced head, by their name."""
+def under_recipe(cell: tuple[str, float, float] = CELL) -> dict[str, list[Record]]:
+    """The runs of the recipe `best` and those that only differ in the rebalancer, the bounds or a balanced head, by their name."""
     groups: dict[str, list[Record]] = {}
+    recipe, runs = RECIPES["best"], [record for record in beyond_runs(cell) if "tried" not in record]
+    bare = [extra for extra in recipe["extras"] if extra != HEAD]
     for rebalancer in ("anchor", "records", "none"):
-        options = {name: given for name, given in RECIPES["best"]["options"].items() if name == rebalancer}
-        for extras in ([*RECIPES["best"]["extras"]], [*RECIPES["best"]["extras"], HEAD]):
-            found = [record for record in beyond_runs() if "tried" not in record and record["config"]["rebalancer"] == rebalancer]
-            found = [record for record in found if (record["config"]["extras"], anchor_options(record)) == (extras, options)]
-            if found:
-                groups[rebalancer + (" + " + HEAD if HEAD in extras else "")] = found
+        given = {name: options for name, options in recipe["options"].items() if name == rebalancer}
+        variants = {"": given} | ({", interval": {"anchor": {**given["anchor"], "bounds": "interval"}}} if given else {})
+        for extras in (bare, [*bare, HEAD]):
+            for word, options in variants.items():
+                if word and HEAD in extras:
+                    continue  # with those of the ablation
+                found = [record for record in runs if (record["config"]["rebalancer"], record["config"]["extras"]) == (rebalancer, extras)]
+                found = [record for record in found if anchor_options(record) == options]
+                if found:
+                    groups[rebalancer + word + (" + " + HEAD if HEAD in extras else "")] = found
     return groups
 
 
-def beyond_images_table() -> str:
+def beyond_images_table(cell: tuple[str, float, float] = CELL) -> str:
     """The anchor, RECORDS and no rebalancing under one recipe, run by run."""
     columns: dict[str, Callable[[Record], float | None]] = {
         "balanced head": lambda record: accuracy(last_figures(record)["head"]),
+        "z − log π̂": lambda record: accuracy(last_figures(record)["own"]),
         "z − log m": lambda record: accuracy(last_figures(record)["adjusted"]),
         "z": lambda record: accuracy(last_figures(record)["plain"]),
         "target recovery": lambda record: record["last"]["target_recovery"],
         "least accurate class, z − log m": lambda record: lowest(last_figures(record)["adjusted"]),
     }
+    groups = under_recipe(cell)
+    columns = {name: of for name, of in columns.items() if any(of(record) is not None for found in groups.values() for record in found)}
     lines = ["| trained with | seed | " + " | ".join(columns) + " |", "|---|---:|" + "---:|" * len(columns)]
-    for name, records in under_recipe().items():
+    for name, records in groups.items():
         for record in records:
             cells = " | ".join(shown_percent(column(record)) for column in columns.values())
             lines.append(f"| {name} | {record['config']['seed']} | {cells} |")
         if len(records) > 1:
-            cells = " | ".join(percent(Figure.of(column(record) for record in records)) for column in columns.values())
+            figures = [[column(record) for record in records] for column in columns.values()]
+            cells = " | ".join("–" if None in values else percent(Figure.of(values)) for values in figures)
             lines.append(f"| **{name}, mean ± std. deviation** | n = {len(records)} | {cells} |")
-    config = next(iter(under_recipe().values()))[0]["config"]
-    setting = f"{config['data']}, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + {' + '.join(config['extras'])}"
+    config = next(iter(groups.values()))[0]["config"]
+    setting = f"{config['data']}, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + mixup"
     return "\n".join(
         [
             *lines,
@@ -593,9 +612,14 @@ def beyond_images_table() -> str:
     )
 
 
+def beyond_hundred_table() -> str:
+    """The same on CIFAR-100-LT."""
+    return beyond_images_table(HUNDRED)
+
+
 def beyond_drift_table() -> str:
     """Target recovery over the course of training, on the seeds that all rebalancers share."""
-    groups = under_recipe()
+    groups = {name: records for name, records in under_recipe().items() if HEAD not in name}
     shared = set.intersection(*({record["config"]["seed"] for record in records} for records in groups.values()))
     chosen = {name: [record for record in records if record["config"]["seed"] in shared] for name, records in groups.items()}
     epochs = next(iter(groups.values()))[0]["curves"]["epoch"]
@@ -603,7 +627,7 @@ def beyond_drift_table() -> str:
     for name, records in chosen.items():
         means = [statistics.fmean(values) for values in zip(*(record["curves"]["target_recovery"] for record in records), strict=True)]
         lines.append(f"| {name} | " + " | ".join(f"{100 * mean:.1f}" for mean in means) + " |")
-    return "\n".join([*lines, "", f"*Seed {', '.join(map(str, sorted(shared)))} (n = {len(shared)}).*"])
+    return "\n".join([*lines, "", f"*Means over {len(shared)} seeds.*"])
 
 
 def variant(record: Record) -> tuple[str, ...]:
@@ -611,27 +635,36 @@ def variant(record: Record) -> tuple[str, ...]:
     options = record["config"]["options"].get("anchor", {})
     bounds = options.get("bounds", "interval") + (f", ± {options['width']:g} sd" if "width" in options else "")
     lift = options.get("lift", "records")
-    return bounds, f"{options['warmup']:g}", lift, record.get("tried", "–")
+    head = "yes" if HEAD in record["config"]["extras"] else "no"
+    return bounds, f"{options['warmup']:g}", lift, head, record.get("tried", "–")
 
 
 def beyond_ablation_table() -> str:
     """Variants of the anchor by seed."""
     groups: dict[tuple[str, ...], list[Record]] = {}
-    for record in beyond_runs():
-        if record["config"]["rebalancer"] == "anchor" and HEAD in record["config"]["extras"]:
+    for record in beyond_runs(CELL):
+        if record["config"]["rebalancer"] == "anchor":
             groups.setdefault(variant(record), []).append(record)
     # The final rule first, then by the bounds; later warm-ups first.
-    ordered = sorted(groups, key=lambda key: (key[3] != "–", key[0] != "point", -float(key[1]), key))
+    ordered = sorted(groups, key=lambda key: (key[4] != "–", key[0] != "point", -float(key[1]), key))
     seeds = sorted({record["config"]["seed"] for records in groups.values() for record in records})
-    lines = ["| bounds | warm-up | lift | earlier code | n | " + " | ".join(f"seed {seed}" for seed in seeds) + " | target recovery |"]
-    lines += ["|---|---:|---|---|---:|" + "---:|" * (len(seeds) + 1)]
+    lines = [
+        "| bounds | warm-up | lift | balanced head | earlier code | n | "
+        + " | ".join(f"seed {seed}" for seed in seeds)
+        + " | target recovery |"
+    ]
+    lines += ["|---|---:|---|---|---|---:|" + "---:|" * (len(seeds) + 1)]
     for key in ordered:
-        by_seed = {record["config"]["seed"]: last_figures(record)["head"] for record in groups[key]}
+        by_seed = {record["config"]["seed"]: last_figures(record)["head"] or last_figures(record)["adjusted"] for record in groups[key]}
         cells = [f"{shown_percent(accuracy(by_seed[s]))} ({shown_percent(lowest(by_seed[s]))})" if s in by_seed else "–" for s in seeds]
         recovery = Figure.of(record["last"]["target_recovery"] for record in groups[key])
         lines.append(f"| {' | '.join(key)} | {len(by_seed)} | {' | '.join(cells)} | {percent(recovery)} |")
     return "\n".join(
-        [*lines, "", "*Balanced accuracy of the balanced head in % at the last epoch, and in brackets that of the least accurate class.*"]
+        [
+            *lines,
+            "",
+            "*Balanced accuracy of the balanced head, or else of z − log m, in % at the last epoch; in brackets the least accurate class.*",
+        ]
     )
 
 
@@ -652,7 +685,8 @@ def beyond_head() -> str:
 
 def beyond_cost() -> str:
     """The speed of the anchor compared with RECORDS and no rebalancing."""
-    speeds = {name: [record["views_per_second"] for record in records] for name, records in under_recipe().items()}
+    compared = {name: records for name, records in under_recipe().items() if HEAD in name}  # always two at a time; others ended alone
+    speeds = {name: [record["views_per_second"] for record in records] for name, records in compared.items()}
     medians = {name: statistics.median(found) for name, found in speeds.items()}
     lines = ["| trained with | n | views per second, median run | relative to none |", "|---|---:|---:|---:|"]
     for name, median in medians.items():
@@ -660,7 +694,7 @@ def beyond_cost() -> str:
         relative = "–" if reference is None or name.startswith("none") else f"{median / reference - 1:+.1%}".replace("-", "−")
         lines.append(f"| {name} | {len(speeds[name])} | {median:,.0f} | {relative} |")
     every = [speed for found in speeds.values() for speed in found]
-    records = [record for found in under_recipe().values() for record in found]
+    records = [record for found in compared.values() for record in found]
     spread = (max(every) - min(every)) / statistics.median(every)
     hardware = " / ".join(sorted({record["environment"]["hardware"] for record in records}))
     return "\n".join([*lines, "", f"*{hardware}; two runs shared the GPU. The speeds of all runs lie within {spread:.1%}.*"])
@@ -677,7 +711,9 @@ def beyond_origin() -> str:
     made = records[0]["environment"]
     return (
         f"*{len(records)} runs on {made['hardware']}, torch {made['torch']}, made from working trees at the commits {commits(final)}; "
-        f"runs of earlier code: {commits(tried)}. `+changes`: the code of the run was not committed at the time.*"
+        f"runs of earlier code: {commits(tried)}. `+changes`: the code of the run was not committed at the time. "
+        f"{sum('continued' in record for record in records)} runs of the anchor continue a run of RECORDS from the epoch before the bounds "
+        "first hold, until which both are the same.*"
     )
 
 
@@ -836,6 +872,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "beyond-priors": priors_table,
     "beyond-drift": beyond_drift_table,
     "beyond-images": beyond_images_table,
+    "beyond-hundred": beyond_hundred_table,
     "beyond-ablation": beyond_ablation_table,
     "beyond-head": beyond_head,
     "beyond-cost": beyond_cost,

@@ -104,7 +104,7 @@ def test_the_recipe_paper_is_the_defaults():
     assert Experiment.from_recipe("paper", data="cifar10", seed=1) == Experiment("cifar10", seed=1)
 
 
-def test_the_recipe_best_anchors_with_mixup_for_200_epochs():
+def test_the_recipe_best_anchors_with_mixup_and_a_balanced_head_for_200_epochs():
     made = Experiment.from_recipe("best", data="cifar10", imbalance=4, seed=1)
     assert (made.views, made.lr, made.epochs, made.extras, made.rebalancer) == ("flip-crop", 0.03, 200, ("mixup",), "anchor")
     assert (made.seed, made.batch_size, made.method) == (1, 256, "corr")
@@ -129,7 +129,7 @@ def test_settings_override_a_recipe_and_options_of_parts_do_so_one_by_one():
 
 def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
     by_recipe = Experiment.from_recipe("best", data="cifar10", rebalancer="records")
-    by_hand = Experiment("cifar10", rebalancer="records", extras=("mixup",), views="flip-crop", epochs=200, lr=0.03)
+    by_hand = Experiment("cifar10", rebalancer="records", extras=("mixup", "balanced-head"), views="flip-crop", epochs=200, lr=0.03)
     assert experiment_run(tmp_path, by_recipe).key == experiment_run(tmp_path, by_hand).key
     assert experiment_run(tmp_path, by_recipe).key != experiment_run(tmp_path, Experiment.from_recipe("best", data="cifar10")).key
 

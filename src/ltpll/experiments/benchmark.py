@@ -40,7 +40,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     # What did best on CIFAR-10-LT at high ambiguity; docs/beyond.md measures the parts.
     "best": {
         "rebalancer": "anchor",
-        "extras": ("mixup",),
+        "extras": ("mixup", "balanced-head"),
         "options": {"anchor": {"bounds": "point", "warmup": 0.5, "lift": "records"}},
         "views": "flip-crop",
         "epochs": 200,
