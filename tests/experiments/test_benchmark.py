@@ -106,7 +106,13 @@ def test_the_recipe_paper_is_the_defaults():
 
 def test_the_recipe_best_anchors_with_mixup_and_a_balanced_head_for_200_epochs():
     made = Experiment.from_recipe("best", data="cifar10", imbalance=4, seed=1)
-    assert (made.views, made.lr, made.epochs, made.extras, made.rebalancer) == ("flip-crop", 0.03, 200, ("mixup",), "anchor")
+    assert (made.views, made.lr, made.epochs, made.extras, made.rebalancer) == (
+        "flip-crop",
+        0.03,
+        200,
+        ("mixup", "balanced-head"),
+        "anchor",
+    )
     assert (made.seed, made.batch_size, made.method) == (1, 256, "corr")
     trainer = build_trainer(made, draw_problem(made, coloured_images()), device="cpu")
     assert (trainer.rebalancer.bounds, trainer.rebalancer.warmup) == ("point", 0.5)
