@@ -3,8 +3,8 @@
     python benchmarks/cleaning.py PACK --out results/bench/cleaning-cpu.json
 
 It uses digits at three imbalances, with random wrong labels or with those of three simulated annotators, and the tables of
-PACK (see benchmarks/tabular.py) with their own sets. The true label is removed from 0, 2, 10 and 30 % of the sets of digits, and from 0 and 10 %
-of the others. Five folds of the default classifier predict all rows, and `ltpll.cleaning` judges them as `ltpll train` does.
+PACK (see benchmarks/tabular.py) with their own sets. The true label is removed from 0, 2, 10 and 30 % of the sets of digits, and from 0 and
+10 % of the others. Five folds of the default classifier predict all rows, and `ltpll.cleaning` judges them as `ltpll train` does.
 """
 
 from __future__ import annotations

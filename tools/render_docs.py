@@ -329,29 +329,63 @@ def score_sentence(records: list[Record]) -> str:
     )
 
 
+def cleaning_groups(found: Record) -> dict[tuple[str, float], list[Record]]:
+    """The rows of `benchmarks/cleaning.py` by problem and share of missing labels."""
+    groups: dict[tuple[str, float], list[Record]] = {}
+    for row in found["rows"]:
+        groups.setdefault((row["problem"], row["missing"]), []).append(row)
+    return groups
+
+
+def ratio(rows: Sequence[Record], numerator: str, denominator: str) -> str:
+    """A share in percent, over the rows of all seeds together."""
+    total = sum(row[denominator] for row in rows)
+    return f"{100 * sum(row[numerator] for row in rows) / total:.1f}" if total else "–"
+
+
 def cleaning_table() -> str:
     """How well candidate sets without the true label are found, from `benchmarks/cleaning.py`."""
     lines = []
     for found in bench_records("cleaning"):
-        rows, made = found["rows"], found["environment"]
-        seeds = len({row["seed"] for row in rows})
-        lines += ["| | predictions | flagged (%) | precision (%) | recall (%) | suggestion right (%) | ranking (AUC) |"]
-        lines += ["|---|---|---:|---:|---:|---:|---:|"]
-        for key in dict.fromkeys((row["problem"], row["rebalancer"], row["opinion"]) for row in rows):
-            mine = [row for row in rows if (row["problem"], row["rebalancer"], row["opinion"]) == key]
+        made, seeds = found["environment"], len({row["seed"] for row in found["rows"]})
+        lines += [
+            "| | lack it (%) | estimated (%) | flagged (%) | precision (%) | recall (%) | suggestion right (%) | flagged by mistake, largest / rarest third of the classes (%) | before: flagged (%), precision (%) |"
+        ]
+        lines += ["|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+        for (problem, _), rows in cleaning_groups(found).items():
+            cells = [
+                ratio(rows, "lack", "rows"),
+                f"{100 * statistics.mean(row['estimated'] for row in rows):.1f}",
+                ratio(rows, "flagged", "rows"),
+                ratio(rows, "flagged_right", "flagged"),
+                ratio(rows, "flagged_right", "lack"),
+                ratio(rows, "suggested_right", "flagged_right"),
+                f"{ratio(rows, 'largest_flagged', 'largest_fine')} / {ratio(rows, 'rarest_flagged', 'rarest_fine')}",
+                f"{ratio(rows, 'contradicted', 'rows')}, {ratio(rows, 'contradicted_right', 'contradicted')}",
+            ]
+            lines.append(f"| {problem} | {' | '.join(cells)} |")
+        lines += ["", f"*{seeds} seeds together; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"]
+    return "\n".join(lines)
 
-            def mean(name: str, mine: list[Record] = mine) -> str:
-                known = [row[name] for row in mine if row[name] is not None]
-                return f"{100 * statistics.mean(known):.1f}" if known else "–"
 
-            label = "corr" + ("" if key[1] == "none" else f" + {key[1]}")
-            flagged = 100 * statistics.mean(row["flagged"] / row["n"] for row in mine)
-            who = "in-sample" if key[2] == "own" else f"out-of-fold, {found['folds']} folds"
-            lines.append(
-                f"| {key[0]}, {label} | {who} | {flagged:.1f} | {mean('precision')} | {mean('recall')} | {mean('suggested_right')} "
-                f"| {mean('ranking')} |"
-            )
-        lines += ["", f"*Means over {seeds} seeds; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"]
+def confidence_table() -> str:
+    """How well confidences tell right labels from wrong ones, from `benchmarks/cleaning.py`."""
+    lines = []
+    for found in bench_records("cleaning"):
+        lines += ["| in % | labels right | final targets: mean confidence, error, ranking | out of fold: mean confidence, error, ranking |"]
+        lines += ["|---|---:|---:|---:|"]
+        for (problem, missing), rows in cleaning_groups(found).items():
+            cells = [f"{100 * statistics.mean(row['targets']['accuracy'] for row in rows):.1f}"]
+            for name in ("targets", "calibrated"):
+                figures = [statistics.mean(row[name][key] for row in rows) for key in ("mean_confidence", "calibration_error")]
+                known = [row[name]["ranking"] for row in rows if row[name]["ranking"] is not None]
+                ranking = f"{statistics.mean(known):.2f}" if known else "–"
+                cells.append(f"{100 * figures[0]:.1f}, {100 * figures[1]:.1f}, {ranking}")
+            lines.append(f"| {problem}, {100 * missing:g} % lack it | {' | '.join(cells)} |")
+        lines += [
+            "",
+            "*Means over the seeds. Error: expected calibration error in %. Ranking: area under the ROC curve of confidence against being right.*",
+        ]
     return "\n".join(lines)
 
 
@@ -863,6 +897,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "tabular": tabular_table,
     "fit": fit_table,
     "cleaning": cleaning_table,
+    "confidence": confidence_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
     "audit": audit_summary,
