@@ -348,20 +348,20 @@ def cleaning_table() -> str:
     lines = []
     for found in bench_records("cleaning"):
         made, seeds = found["environment"], len({row["seed"] for row in found["rows"]})
-        lines += [
-            "| | lack it (%) | estimated (%) | flagged (%) | precision (%) | recall (%) | suggestion right (%) | flagged by mistake, largest / rarest third of the classes (%) | before: flagged (%), precision (%) |"
-        ]
+        names = ["lack it", "estimated", "flagged", "precision", "recall", "suggestion right"]
+        names += ["flagged by mistake, largest / rarest third of the classes", "before: flagged, precision"]
+        lines += ["| in % | " + " | ".join(names) + " |"]
         lines += ["|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
-        for (problem, _), rows in cleaning_groups(found).items():
+        for (problem, _), mine in cleaning_groups(found).items():
             cells = [
-                ratio(rows, "lack", "rows"),
-                f"{100 * statistics.mean(row['estimated'] for row in rows):.1f}",
-                ratio(rows, "flagged", "rows"),
-                ratio(rows, "flagged_right", "flagged"),
-                ratio(rows, "flagged_right", "lack"),
-                ratio(rows, "suggested_right", "flagged_right"),
-                f"{ratio(rows, 'largest_flagged', 'largest_fine')} / {ratio(rows, 'rarest_flagged', 'rarest_fine')}",
-                f"{ratio(rows, 'contradicted', 'rows')}, {ratio(rows, 'contradicted_right', 'contradicted')}",
+                ratio(mine, "lack", "rows"),
+                f"{100 * statistics.mean(row['estimated'] for row in mine):.1f}",
+                ratio(mine, "flagged", "rows"),
+                ratio(mine, "flagged_right", "flagged"),
+                ratio(mine, "flagged_right", "lack"),
+                ratio(mine, "suggested_right", "flagged_right"),
+                f"{ratio(mine, 'largest_flagged', 'largest_fine')} / {ratio(mine, 'rarest_flagged', 'rarest_fine')}",
+                f"{ratio(mine, 'contradicted', 'rows')}, {ratio(mine, 'contradicted_right', 'contradicted')}",
             ]
             lines.append(f"| {problem} | {' | '.join(cells)} |")
         lines += ["", f"*{seeds} seeds together; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"]
@@ -374,18 +374,16 @@ def confidence_table() -> str:
     for found in bench_records("cleaning"):
         lines += ["| in % | labels right | final targets: mean confidence, error, ranking | out of fold: mean confidence, error, ranking |"]
         lines += ["|---|---:|---:|---:|"]
-        for (problem, missing), rows in cleaning_groups(found).items():
-            cells = [f"{100 * statistics.mean(row['targets']['accuracy'] for row in rows):.1f}"]
+        for (problem, missing), mine in cleaning_groups(found).items():
+            cells = [f"{100 * statistics.mean(row['targets']['accuracy'] for row in mine):.1f}"]
             for name in ("targets", "calibrated"):
-                figures = [statistics.mean(row[name][key] for row in rows) for key in ("mean_confidence", "calibration_error")]
-                known = [row[name]["ranking"] for row in rows if row[name]["ranking"] is not None]
+                figures = [statistics.mean(row[name][key] for row in mine) for key in ("mean_confidence", "calibration_error")]
+                known = [row[name]["ranking"] for row in mine if row[name]["ranking"] is not None]
                 ranking = f"{statistics.mean(known):.2f}" if known else "–"
                 cells.append(f"{100 * figures[0]:.1f}, {100 * figures[1]:.1f}, {ranking}")
             lines.append(f"| {problem}, {100 * missing:g} % lack it | {' | '.join(cells)} |")
-        lines += [
-            "",
-            "*Means over the seeds. Error: expected calibration error in %. Ranking: area under the ROC curve of confidence against being right.*",
-        ]
+        words = "Error: expected calibration error. Ranking: area under the ROC curve of confidence against being right."
+        lines += ["", f"*Means over the seeds. {words}*"]
     return "\n".join(lines)
 
 
