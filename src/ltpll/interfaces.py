@@ -47,6 +47,7 @@ class Outputs(NamedTuple):
 
     logits: tuple[Tensor, ...]  # each (batch, classes), float32
     features: tuple[Tensor, ...]  # each (batch, dim)
+    log_weights: Tensor | None = None  # (batch, classes), evidence that `weighted` has added to the logits
 
     @classmethod
     def from_views(cls, pairs: Iterable[tuple[Tensor, Tensor]]) -> Outputs:
@@ -62,6 +63,10 @@ class Outputs(NamedTuple):
         """The outputs of the first `n` views."""
         return Outputs(self.logits[:n], self.features[:n])
 
+    def weighted(self, log_weights: Tensor | None) -> Outputs:
+        """Add what is known about the candidates before training to the logits of every view; None changes nothing."""
+        return self if log_weights is None else Outputs(tuple(z + log_weights for z in self.logits), self.features, log_weights)
+
 
 class Batch(NamedTuple):
     """The data of one training step."""
@@ -69,6 +74,7 @@ class Batch(NamedTuple):
     views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
+    log_weights: Tensor | None = None  # (batch, classes), what is known about the candidates before training (`Candidates.log_weights`)
 
 
 class Forward(Protocol):
@@ -94,7 +100,7 @@ class Step:
 
     def adjusted(self) -> Outputs:
         """The detached outputs, adjusted as for refining targets."""
-        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head)
+        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head).weighted(self.batch.log_weights)
 
 
 class Training(Protocol):
@@ -169,7 +175,8 @@ class Method(Configurable, nn.Module, ABC):
         """Return refined (batch, classes) targets; called without gradients.
 
         Args:
-            outputs: Detached outputs, adjusted by the rebalancer.
+            outputs: Detached outputs, adjusted by the rebalancer. If candidates have weights, they are already in the logits; a method
+                that refines targets from features adds `outputs.log_weights` itself.
             targets: (batch, classes) targets from before this step.
             candidates: (batch, classes) boolean mask.
         """

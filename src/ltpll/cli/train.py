@@ -64,6 +64,13 @@ def train(
     from_annotators: Annotated[
         str | None, opt.column_option(help="Rows are single annotations (task, worker, label), joined by union, votes>=2 or top-3.")
     ] = None,
+    vote_weights: Annotated[
+        str | None,
+        opt.column_option(
+            help="How votes weight the candidates: by the annotators' estimated reliability, by their number, or not at all.",
+            metavar="reliability|counts|none",
+        ),
+    ] = None,
     feature_column: Annotated[
         list[str] | None, opt.column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
     ] = None,
@@ -119,7 +126,7 @@ def train(
     configured_table = configured.pop("data", None)
     path = _table_path(table or configured_table)
     reading = given(candidates=candidates, separator=separator, class_columns=class_column, probability_columns=probability_column)
-    reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, features=feature_column)
+    reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, vote_weights=vote_weights, features=feature_column)
     reading |= given(id=id_column, path=path_column, label=label, split=split, group=group)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     source = TableSource(path, Reading.of(reading), images, features, **given(side=side, on_error=on_error))

@@ -97,7 +97,8 @@ class HTC(Method):
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        balanced = restricted_softmax(self.tail(outputs.features[0]), candidates)
+        tail = Outputs((self.tail(outputs.features[0]),), ()).weighted(outputs.log_weights)
+        balanced = restricted_softmax(tail.logits[0], candidates)
         return (1 - self.move) * targets + self.move * balanced
 
     def step_loss(self, step: Step) -> Tensor:

@@ -90,6 +90,8 @@ class PiCO(Method):
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         similarities = self.memory.projector(outputs.features[0]) @ self.prototypes.T
+        if outputs.log_weights is not None:
+            similarities = similarities / self.temperature + outputs.log_weights
         nearest = similarities.masked_fill(~candidates, -torch.inf).argmax(1)
         return self.phi * targets + (1 - self.phi) * one_hot(nearest, targets.shape[1])
 

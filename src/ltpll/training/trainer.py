@@ -202,7 +202,7 @@ class PartialLabelTrainer:
 
         This is the algorithm; CUDA graphs, skipped batches and several processes are added from outside.
         """
-        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index])
+        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index], self.candidates.log_weights(index))
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
         added = [extra.inputs(batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator) for extra in extras]
         all_outputs, *added_outputs = self._forward([self._forward_views(batch, extras), *(more.views if more else () for more in added)])
@@ -214,7 +214,7 @@ class PartialLabelTrainer:
         refined = batch.targets
         if self._refines:
             with torch.no_grad():
-                adjusted = self.rebalancer.adjust(seen, "targets", self.head)
+                adjusted = self.rebalancer.adjust(seen, "targets", self.head).weighted(batch.log_weights)
                 self.targets[index] = refined = self.method.disambiguate(adjusted, batch.targets, batch.candidates)
 
         # The loss uses the raw logits and the targets from before this step.

@@ -13,7 +13,15 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.parsing import check_class_names
-from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes, sets_from_votes, vote_rule
+from ltpll.data.readers.annotations import (
+    DEFAULT_VOTE_WEIGHTS,
+    AnnotatorVotes,
+    check_vote_weights,
+    drop_repeated_votes,
+    sets_from_votes,
+    vote_rule,
+    vote_weights,
+)
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
@@ -74,6 +82,7 @@ class Reading:
         top_k: Candidates are the k most likely classes.
         mass: Candidates are the fewest classes that together reach this probability.
         annotators: For a table with the columns task, worker and label: `union`, `votes>=2` or `top-3`.
+        vote_weights: How the votes of annotators weight the candidates: `reliability`, `counts` or `none`.
         features: The feature columns; by default all other columns of numbers.
         classes: The classes in order; by default the names that occur.
 
@@ -93,6 +102,7 @@ class Reading:
     top_k: int | None = None
     mass: float | None = None
     annotators: str | None = None
+    vote_weights: str = DEFAULT_VOTE_WEIGHTS
     features: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
 
@@ -126,6 +136,9 @@ class Reading:
             raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
         if self.annotators is not None:
             vote_rule(self.annotators)
+        check_vote_weights(self.vote_weights)
+        if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS:
+            raise InputError("vote_weights needs the votes of annotators, but annotators is not given: give it, or omit vote_weights.")
         if self.classes is not None:
             check_class_names(self.classes)
 
@@ -322,7 +335,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
             f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of {len(tasks)} "
             "tasks have none): require fewer votes, or use a rule such as top-1."
         )
-    candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"])
+    weights = vote_weights(votes, indptr, labels, len(classes), reading.vote_weights)
+    candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"]).with_weights(weights)
     return LabelTable(
         ids=np.asarray(tasks, dtype=object),
         candidates=candidates,
