@@ -16,9 +16,11 @@ from ltpll.errors import InputError, shown
 VOTE_WEIGHTS = ("reliability", "counts", "none")
 DEFAULT_VOTE_WEIGHTS = "reliability"
 
-# Chosen on simulated crowds (benchmarks/crowds.py).
+# Chosen on simulated crowds, like those of benchmarks/crowds.py.
 VOTES_FOR_OWN_CONFUSION = 20.0  # votes on a class at which an annotator's own confusion counts as much as that of all annotators
-VOTES_FOR_OWN_ACCURACY = 4.0  # votes at which an annotator's own accuracy counts as much as that of all annotators
+VOTES_FOR_OWN_ACCURACY = 8.0  # votes at which an annotator's own accuracy counts as much as that of all annotators
+USUAL_ACCURACY, VOTES_FOR_ACCURACY = 0.8, 20.0  # what is assumed about annotators, and the votes that count as much as the assumption
+EXAMPLES_OF_EACH_CLASS = 2.0  # added to the estimated number of examples, so that few votes do not rule a class out
 TRUST = 0.7  # power of the likelihood: examples that mislead one annotator mislead others, so votes are not independent
 LEAST_SHARE = 0.01  # added to the weight of each candidate, so that the network can outvote the annotators
 MOST_ROUNDS = 50
@@ -154,7 +156,7 @@ def vote_likelihoods(votes: AnnotatorVotes, n_rows: int, n_classes: int) -> Floa
     posterior = pairs.vote_shares
     for _ in range(MOST_ROUNDS):
         log_likelihood = pairs.log_likelihood(posterior)
-        prior = np.bincount(pairs.labels, weights=posterior, minlength=n_classes) + 0.5
+        prior = np.bincount(pairs.labels, weights=posterior, minlength=n_classes) + EXAMPLES_OF_EACH_CLASS
         updated = _normalised(log_likelihood + np.log(prior / prior.sum())[pairs.labels], pairs.rows, n_rows)
         change = np.abs(updated - posterior).max()
         posterior = updated
@@ -224,7 +226,8 @@ class _Ballots:
         """The log-likelihood of the ballots for each pair of example and label, up to a constant for each example."""
         weight, others = posterior[self.pair], np.maximum(self.n_classes - self.size, 1)
         right, total = np.bincount(self.annotator, weights=weight * self.agrees), np.bincount(self.annotator, weights=weight)
-        accuracy = (right + VOTES_FOR_OWN_ACCURACY * right.sum() / total.sum()) / (total + VOTES_FOR_OWN_ACCURACY)
+        overall = (right.sum() + VOTES_FOR_ACCURACY * USUAL_ACCURACY) / (total.sum() + VOTES_FOR_ACCURACY)
+        accuracy = (right + VOTES_FOR_OWN_ACCURACY * overall) / (total + VOTES_FOR_OWN_ACCURACY)
         accuracy = np.clip(accuracy, 1e-3, 1 - 1e-3)[self.annotator]
         likelihood = np.where(self.agrees, accuracy / self.size, (1 - accuracy) / others)
         # Ballots with one label also tell which labels an annotator confuses.
