@@ -44,6 +44,7 @@ OWN = {
     "--top-k": WHOLE,
     "--mass": NUMBER,
     "--from-annotators": st.sampled_from(["union", "votes>=2", "top-3", "votes>=0", "top-x", ""]),
+    "--vote-weights": st.sampled_from(["reliability", "counts", "none", "best", ""]),
     "--id": st.sampled_from(["id", "nothing", "candidates", ""]),
     "--path": NAME,
     "--label": st.sampled_from(["label", "nothing", "u", ""]),

@@ -47,7 +47,6 @@ class Outputs(NamedTuple):
 
     logits: tuple[Tensor, ...]  # each (batch, classes), float32
     features: tuple[Tensor, ...]  # each (batch, dim)
-    log_weights: Tensor | None = None  # (batch, classes), evidence that `weighted` has added to the logits
 
     @classmethod
     def from_views(cls, pairs: Iterable[tuple[Tensor, Tensor]]) -> Outputs:
@@ -65,7 +64,7 @@ class Outputs(NamedTuple):
 
     def weighted(self, log_weights: Tensor | None) -> Outputs:
         """Add what is known about the candidates before training to the logits of every view; None changes nothing."""
-        return self if log_weights is None else Outputs(tuple(z + log_weights for z in self.logits), self.features, log_weights)
+        return self if log_weights is None else Outputs(tuple(z + log_weights for z in self.logits), self.features)
 
 
 class Batch(NamedTuple):
@@ -99,7 +98,7 @@ class Step:
         return self.rebalancer.subtracted("targets", self.head)
 
     def adjusted(self) -> Outputs:
-        """The detached outputs, adjusted as for refining targets."""
+        """The detached outputs, adjusted as for refining targets: by the rebalancer, and by the weights of the candidates."""
         return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head).weighted(self.batch.log_weights)
 
 
@@ -175,8 +174,7 @@ class Method(Configurable, nn.Module, ABC):
         """Return refined (batch, classes) targets; called without gradients.
 
         Args:
-            outputs: Detached outputs, adjusted by the rebalancer. If candidates have weights, they are already in the logits; a method
-                that refines targets from features adds `outputs.log_weights` itself.
+            outputs: Detached outputs, adjusted by the rebalancer and by the weights of the candidates.
             targets: (batch, classes) targets from before this step.
             candidates: (batch, classes) boolean mask.
         """
@@ -194,6 +192,10 @@ class Method(Configurable, nn.Module, ABC):
     def step_loss(self, step: Step) -> Tensor:
         """The loss that a step minimises; override it if `loss` does not get enough information."""
         return self.loss(step.outputs, step.batch.targets, step.batch.candidates)
+
+    def refined_targets(self, step: Step) -> Tensor:
+        """The targets after a step; override it if `disambiguate` does not get enough information. Called without gradients."""
+        return self.disambiguate(step.adjusted(), step.batch.targets, step.batch.candidates)
 
     def end_epoch(self, training: Training) -> None:
         """Called after the last step of every epoch."""

@@ -210,15 +210,14 @@ class PartialLabelTrainer:
 
         # The rebalancer observes the network, and targets are refined from the adjusted logits.
         seen = outputs.detach()
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
         self.rebalancer.observe(seen, self.head)
         refined = batch.targets
         if self._refines:
             with torch.no_grad():
-                adjusted = self.rebalancer.adjust(seen, "targets", self.head).weighted(batch.log_weights)
-                self.targets[index] = refined = self.method.disambiguate(adjusted, batch.targets, batch.candidates)
+                self.targets[index] = refined = self.method.refined_targets(step)
 
         # The loss uses the raw logits and the targets from before this step.
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
             loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, more_outputs if more else None)
