@@ -24,7 +24,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from ltpll import Candidates, candidates_from_votes
-from ltpll.data.readers.annotations import VOTE_WEIGHTS
+from ltpll.data.readers.annotations import VOTE_WEIGHTS, AnnotatorVotes, vote_likelihoods
 from ltpll.data.synthetic import crowd_votes, long_tail_subset
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
@@ -72,7 +72,7 @@ def measure(pack: Path | None, data: str, crowd: str, seed: int) -> dict[str, An
     guesses = {
         "majority": shares_of(sets["counts"]),
         "dawid-skene": dawid_skene(*votes, len(y), n_classes),
-        "reliability": with_class_prior(shares_of(sets["reliability"])),
+        "reliability": with_class_prior(likelihoods(votes, sets["none"])),
     }
     right = {f"{name} alone": share_of_best_guesses(shares, y) for name, shares in guesses.items()}
     choices = {}
@@ -139,6 +139,11 @@ def shares_of(candidates: Candidates) -> Any:
     dense = np.zeros((len(candidates), candidates.n_classes))
     dense[np.repeat(np.arange(len(candidates)), candidates.sizes.numpy()), candidates.labels.numpy()] = candidates.weights.numpy()
     return dense
+
+
+def likelihoods(votes: tuple[Any, Any, Any], union: Candidates) -> Any:
+    """The likelihoods of the votes that our weights are made of, as a dense (N, C) array."""
+    return shares_of(union.with_weights(vote_likelihoods(AnnotatorVotes(*votes, ()), len(union), union.n_classes) + 1e-12))
 
 
 def with_class_prior(likelihoods: Any, rounds: int = 100) -> Any:

@@ -77,7 +77,7 @@ def naive_likelihoods(ballots, n_classes):
         posterior = updated
         if change < 1e-4:
             break
-    powers = [{c: math.exp(TRUST * score) for c, score in scores.items()} for scores in likelihoods]
+    powers = [{c: math.exp(score) for c, score in scores.items()} for scores in likelihoods]
     return [{c: value / sum(row.values()) for c, value in row.items()} for row in powers]
 
 
@@ -95,6 +95,7 @@ def test_reliabilities_are_those_of_em_in_plain_python(several):
     expected = [value for row in naive_likelihoods(ballots, 5) for _, value in sorted(row.items())]
     np.testing.assert_allclose(vote_likelihoods(AnnotatorVotes(rows, annotators, labels, ()), len(y), 5), expected, atol=1e-9)
     smoothed = [dict(zip(sorted(row), row.values(), strict=True)) for row in naive_likelihoods(ballots, 5)]
+    smoothed = [{c: value**TRUST / sum(v**TRUST for v in row.values()) for c, value in row.items()} for row in smoothed]
     smoothed = [{c: (value + LEAST_SHARE) / (1 + LEAST_SHARE * len(row)) for c, value in row.items()} for row in smoothed]
     for got, wanted in zip(rows_of(candidates_from_votes(rows, annotators, labels, n_classes=5)), smoothed, strict=True):
         assert got == pytest.approx(wanted, abs=1e-6)
@@ -124,8 +125,8 @@ def test_labels_of_one_annotator_alone_weigh_the_same():
 def test_a_majority_prevails_where_too_few_votes_tell_annotators_apart(n_classes):
     rows, annotators = [0, 0, 0, 1, 1, 1, 2, 2], ["ann", "bob", "cid", "ann", "bob", "cid", "bob", "cid"]
     found = rows_of(candidates_from_votes(rows, annotators, [0, 1, 0, 1, 1, 0, 1, 1], n_classes=n_classes))
-    assert found[0][0] > 0.6
-    assert found[1][1] > 0.6
+    assert found[0][0] > 0.55
+    assert found[1][1] > 0.55
 
 
 def test_a_good_annotator_outweighs_two_bad_ones_who_happen_to_agree():

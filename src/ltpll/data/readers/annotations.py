@@ -21,7 +21,8 @@ VOTES_FOR_OWN_CONFUSION = 20.0  # votes on a class at which an annotator's own c
 VOTES_FOR_OWN_ACCURACY = 8.0  # votes at which an annotator's own accuracy counts as much as that of all annotators
 USUAL_ACCURACY, VOTES_FOR_ACCURACY = 0.8, 20.0  # what is assumed about annotators, and the votes that count as much as the assumption
 EXAMPLES_OF_EACH_CLASS = 2.0  # added to the estimated number of examples, so that few votes do not rule a class out
-TRUST = 0.7  # power of the likelihood: examples that mislead one annotator mislead others, so votes are not independent
+# Power of the likelihood: examples that mislead one annotator mislead others, and a network that has learned the votes repeats them.
+TRUST = 0.4
 LEAST_SHARE = 0.01  # added to the weight of each candidate, so that the network can outvote the annotators
 MOST_ROUNDS = 50
 CONVERGED = 1e-4
@@ -130,7 +131,8 @@ def vote_weights(votes: AnnotatorVotes, indptr: Numbers, labels: Numbers, n_clas
     if how == "counts":
         weights = times / np.bincount(voted, weights=times, minlength=n_rows)[voted]
     else:
-        weights = vote_likelihoods(votes, n_rows, n_classes) + LEAST_SHARE
+        weights = vote_likelihoods(votes, n_rows, n_classes) ** TRUST
+        weights = weights / np.bincount(voted, weights=weights)[voted] + LEAST_SHARE
     # Sets by another rule than union lack some of the labels.
     owners = np.repeat(np.arange(n_rows), np.diff(indptr))
     return np.asarray(weights[np.searchsorted(keys, owners * n_classes + labels)])
@@ -162,7 +164,7 @@ def vote_likelihoods(votes: AnnotatorVotes, n_rows: int, n_classes: int) -> Floa
         posterior = updated
         if change < CONVERGED:
             break
-    return _normalised(TRUST * log_likelihood, pairs.rows, n_rows)
+    return _normalised(log_likelihood, pairs.rows, n_rows)
 
 
 @dataclass(frozen=True)
