@@ -47,6 +47,7 @@ OWN = {
     "--task": st.sampled_from(["id", "nothing", "u", ""]),
     "--worker": st.sampled_from(["v", "nothing", "id"]),
     "--annotation": st.sampled_from(["label", "u", "nothing"]),
+    "--vote-weights": st.sampled_from(["reliability", "counts", "none", "best", ""]),
     "--id": st.sampled_from(["id", "nothing", "candidates", ""]),
     "--path": NAME,
     "--label": st.sampled_from(["label", "nothing", "u", ""]),

@@ -260,3 +260,20 @@ def test_of_candidates_believed_as_much_the_lower_number_comes_first_as_in_the_l
     assert runner_up.tolist() == [3, 4, 2]
     assert confidence.tolist() == pytest.approx([1 / 3, 1, 1 / 2])
     assert margin.tolist() == pytest.approx([0, 1, 0])
+
+
+# ---- weights ----------------------------------------------------------------------------------------------------------
+
+
+def test_targets_start_from_the_weights_of_the_candidates():
+    candidates = Candidates.of([[0, 2], [1], [0, 1, 3]], n_classes=4).with_weights([3, 1, 5, 1, 1, 2])
+    on_candidates = np.asarray([[0.75, 0, 0.25, 0], [0, 1, 0, 0], [0.25, 0.25, 0, 0.5]])
+    targets = initial_targets(candidates)
+    assert np.array_equal(targets[torch.arange(3)].numpy(), on_candidates)
+    targets[torch.tensor([0])] = torch.tensor([[0.5, 0, 0.5, 0]])
+    assert candidates.weights[0] == 0.75  # not overwritten by targets
+    # With targets of all classes, candidates keep the total of uniform targets, which the weights divide.
+    on_classes = np.asarray([[0.375, 0.25, 0.125, 0.25], [0.25] * 4, [0.1875, 0.1875, 0.25, 0.375]])
+    np.testing.assert_allclose(initial_targets(candidates, "classes")[torch.arange(3)].numpy(), on_classes, atol=1e-7)
+    for layout in LAYOUTS:
+        assert initial_targets(candidates, layout).labels().tolist() == [0, 1, 3]

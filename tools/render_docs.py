@@ -387,6 +387,40 @@ def confidence_table() -> str:
     return "\n".join(lines)
 
 
+CROWD_COLUMNS = {
+    "majority alone": "majority vote",
+    "dawid-skene alone": "Dawid–Skene",
+    "reliability alone": "our reliabilities",
+    "classifier, none": "`none`",
+    "classifier, counts": "`counts`",
+    "classifier, reliability": "`reliability` (default)",
+}
+
+
+def crowds_table() -> str:
+    """Labels recovered from the votes of simulated annotators, from `benchmarks/crowds.py`."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "crowds").glob("*.json"))]
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record["data"], record["crowd"]), []).append(record)
+    columns = [*CROWD_COLUMNS.values(), "some annotator right"]
+    lines = [f"| Right labels where annotators disagree (%) | rows | {' | '.join(columns)} |", "|---|---:|" + "---:|" * len(columns)]
+    for (data, crowd), group in groups.items():
+        rows = statistics.mean(record["n"] * record["ambiguous"] for record in group)
+        cells = [spread([record["figures"][name]["ambiguous"] for record in group]) for name in CROWD_COLUMNS]
+        bound = statistics.mean(record["covered"]["ambiguous"] for record in group)
+        lines.append(f"| {data}, {crowd} | {rows:.0f} | {' | '.join(cells)} | {100 * bound:.1f} |")
+    means = {name: statistics.mean(record["figures"][name]["all"] for record in records) for name in CROWD_COLUMNS}
+    everywhere = statistics.mean(record["covered"]["all"] for record in records)
+    lines.append(f"| all rows, mean | | {' | '.join(f'{100 * mean:.1f}' for mean in means.values())} | {100 * everywhere:.1f} |")
+    seeds = len({record["seed"] for record in records})
+    return "\n".join([*lines, "", f"*Mean and standard deviation over {seeds} seeds.*", "", measured_on(records)])
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{100 * statistics.mean(values):.1f}" + (f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else "")
+
+
 def fit_table() -> str:
     """`fit` compared with a DataLoader of single rows, from `benchmarks/fit.py`."""
     lines = []
@@ -896,6 +930,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fit": fit_table,
     "cleaning": cleaning_table,
     "confidence": confidence_table,
+    "crowds": crowds_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
     "audit": audit_summary,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ltpll.candidates import Candidates as Candidates
+    from ltpll.data.readers.annotations import candidates_from_votes as candidates_from_votes
     from ltpll.errors import InputError as InputError
     from ltpll.errors import InputWarning as InputWarning
     from ltpll.errors import NotFiniteError as NotFiniteError
@@ -75,6 +76,7 @@ _HOMES = {
     "approximated_balanced_accuracy": "evaluation.scorers",
     "best_epoch": "evaluation.during_training",
     "build_model": "models",
+    "candidates_from_votes": "data.readers.annotations",
     "covering_rate": "evaluation.scorers",
     "estimate_prior": "priors",
     "initial_targets": "targets",

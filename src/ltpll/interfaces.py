@@ -62,6 +62,10 @@ class Outputs(NamedTuple):
         """The outputs of the first `n` views."""
         return Outputs(self.logits[:n], self.features[:n])
 
+    def weighted(self, log_weights: Tensor | None) -> Outputs:
+        """Add what is known about the candidates before training to the logits of every view; None changes nothing."""
+        return self if log_weights is None else Outputs(tuple(z + log_weights for z in self.logits), self.features)
+
 
 class Batch(NamedTuple):
     """The data of one training step."""
@@ -69,6 +73,7 @@ class Batch(NamedTuple):
     views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
+    log_weights: Tensor | None = None  # (batch, classes), what is known about the candidates before training (`Candidates.log_weights`)
 
 
 class Forward(Protocol):
@@ -93,8 +98,8 @@ class Step:
         return self.rebalancer.subtracted("targets", self.head)
 
     def adjusted(self) -> Outputs:
-        """The detached outputs, adjusted as for refining targets."""
-        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head)
+        """The detached outputs, adjusted as for refining targets: by the rebalancer, and by the weights of the candidates."""
+        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head).weighted(self.batch.log_weights)
 
 
 class Training(Protocol):
@@ -169,7 +174,7 @@ class Method(Configurable, nn.Module, ABC):
         """Return refined (batch, classes) targets; called without gradients.
 
         Args:
-            outputs: Detached outputs, adjusted by the rebalancer.
+            outputs: Detached outputs, adjusted by the rebalancer and by the weights of the candidates.
             targets: (batch, classes) targets from before this step.
             candidates: (batch, classes) boolean mask.
         """
@@ -187,6 +192,10 @@ class Method(Configurable, nn.Module, ABC):
     def step_loss(self, step: Step) -> Tensor:
         """The loss that a step minimises; override it if `loss` does not get enough information."""
         return self.loss(step.outputs, step.batch.targets, step.batch.candidates)
+
+    def refined_targets(self, step: Step) -> Tensor:
+        """The targets after a step; override it if `disambiguate` does not get enough information. Called without gradients."""
+        return self.disambiguate(step.adjusted(), step.batch.targets, step.batch.candidates)
 
     def end_epoch(self, training: Training) -> None:
         """Called after the last step of every epoch."""

@@ -64,7 +64,8 @@ class CandidateTargets:
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
         sizes = candidates.sizes.long()
-        self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes)
+        known = candidates.weights
+        self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes) if known is None else known.to(dtype, copy=True)
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -91,12 +92,17 @@ class CandidateTargets:
 
 
 class ClassTargets:
-    """One target per row and class, candidate or not (LW weights non-candidates too); starts at 1/C."""
+    """One target per row and class, candidate or not (LW weights non-candidates too); starts at 1/C, or the candidates' weights."""
 
     def __init__(self, candidates: Candidates, dtype: torch.dtype = torch.float32) -> None:
         self.candidates = candidates
         shape, share = (len(candidates), candidates.n_classes), 1.0 / candidates.n_classes
         self.values = torch.full(shape, share, dtype=dtype, device=candidates.device)
+        if candidates.weights is not None:
+            # The candidates of a row keep their total, so that they do not count more or less than the other classes.
+            sizes = candidates.sizes.long()
+            rows = torch.arange(len(candidates), device=candidates.device).repeat_interleave(sizes)
+            self.values[rows, candidates.labels.long()] = (candidates.weights * sizes[rows] * share).to(dtype)
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -132,7 +138,7 @@ def _largest(targets: Targets, candidates: Candidates) -> Tensor:
 def initial_targets(
     candidates: Candidates, targets_on: Literal["candidates", "classes"] = "candidates", dtype: torch.dtype = torch.float32
 ) -> Targets:
-    """Create uniform targets.
+    """Create the targets before training: the weights of the candidates if there are any, uniform targets otherwise.
 
     Args:
         candidates: The candidate sets.
@@ -140,7 +146,7 @@ def initial_targets(
         dtype: The type in which targets are stored.
 
     Returns:
-        1 / size for each candidate of a row, or 1 / C for each class.
+        1 / size for each candidate of a row, or 1 / C for each class; with weights, they divide the total of the candidates.
 
     Example:
         >>> initial_targets(Candidates.of([[0, 1], [2]]))[torch.tensor([0, 1])]

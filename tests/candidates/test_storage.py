@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 import tracemalloc
 import warnings
@@ -555,3 +556,69 @@ def test_a_copy_with_groups_shares_the_storage_of_the_sets():
 def test_groups_that_do_not_fit_are_refused(groups, message):
     with pytest.raises(InputError, match=message):
         Candidates.of(["a|b", "c"], groups=groups)
+
+
+# ---- weights ----------------------------------------------------------------------------------------------------------
+
+
+def weighted_rows(candidates):
+    """The weight of each candidate by class number, one dictionary per row."""
+    flat = iter(candidates.weights.tolist())
+    return [{label: next(flat) for label in candidates.row(i)} for i in range(len(candidates))]
+
+
+def test_weights_sum_to_one_in_each_row_and_follow_their_rows():
+    plain = Candidates.of(["a|c", "b", "a|b|c"])
+    assert plain.weights is None
+    assert plain.select([2, 0]).weights is None
+    assert plain.log_weights(torch.tensor([0])) is None
+    weighted = plain.with_weights([3, 1, 5, 1, 1, 2])
+    assert weighted.weights.dtype == torch.float32
+    assert weighted_rows(weighted) == [{0: 0.75, 2: 0.25}, {1: 1.0}, {0: 0.25, 1: 0.25, 2: 0.5}]
+    grouped = weighted.with_groups("xxy")
+    for copy in (weighted.to("cpu"), grouped, pickle.loads(pickle.dumps(weighted)), Candidates.of(weighted, groups="xyz")):
+        assert torch.equal(copy.weights, weighted.weights)
+    assert weighted_rows(grouped.select([2, 0])) == [{0: 0.25, 1: 0.25, 2: 0.5}, {0: 0.75, 2: 0.25}]
+    assert grouped.with_weights(None).weights is None
+    assert grouped.with_weights(None).groups.tolist() == [0, 0, 1]
+    assert weighted.labels is plain.labels
+    assert plain.weights is None
+    assert weighted.n_bytes == plain.n_bytes + 2 * 6 * 4
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_the_evidence_of_a_row_is_dense_and_zero_where_weights_say_nothing(even):
+    candidates = Candidates.of([[0, 2], [1, 3], [2, 3]] if even else [[0, 2], [1], [0, 1, 3]], n_classes=4)
+    weights = np.random.default_rng(0).random(len(candidates.labels)) + 0.1
+    weighted = candidates.with_weights(torch.from_numpy(weights))
+    index = torch.tensor([2, 0, 0, 1])
+    expected = np.zeros((4, 4))
+    for i, row in enumerate(index.tolist()):
+        for label, weight in weighted_rows(weighted)[row].items():
+            expected[i, label] = np.log(weight * len(candidates.row(row)))
+    np.testing.assert_allclose(weighted.log_weights(index).numpy(), expected, atol=1e-6)
+    assert candidates.with_weights(np.full(len(weights), 7.0)).log_weights(index).abs().max() < 1e-6
+
+
+def test_no_weight_is_zero_however_small_it_was():
+    weights = Candidates.of(["a|b", "a|b|c"]).with_weights([1e-300, 1e300, 1e-320, 1.0, 1e-30]).weights
+    assert (weights > 0).all()
+    assert torch.isfinite(weights.log()).all()
+    np.testing.assert_allclose(weights.numpy(), [0, 1, 0, 1, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, 2.0], r"shape \(2,\) for 3 candidates"),
+        ([[1.0, 2.0, 3.0]], r"shape \(1, 3\) for 3 candidates"),
+        ([1.0, 2.0, 0.0], "Row 1 has the weight 0.0 for 'c'"),
+        ([1.0, -2.0, 1.0], "Row 0 has the weight -2.0 for 'b'"),
+        ([np.nan, 2.0, 1.0], "Row 0 has the weight nan for 'a'"),
+        ([1.0, 2.0, np.inf], "Row 1 has the weight inf"),
+        (["x", "y", "z"], "not numbers"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(weights, message):
+    with pytest.raises(InputError, match=message):
+        Candidates.of(["a|b", "c"]).with_weights(weights)

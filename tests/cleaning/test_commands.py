@@ -191,6 +191,8 @@ def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
     crowd = write_csv(tmp_path / "crowd.csv", ["task", "worker", "label"], votes)
     options = ["--features", features, "--from-annotators", "union", "--epochs", "30", "--folds", "0", "--device", "cpu"]
     ltpll("train", crowd, *options, "--out", tmp_path / "run")
+    message = ltpll("train", crowd, *options, "--out", tmp_path / "run", "--vote-weights", "none", status=2)
+    assert "(different: data)" in message
     printed = ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.tsv")
     assert "train with --folds 5" in printed
     with (tmp_path / "cleaned.tsv").open(newline="") as file:

@@ -155,17 +155,19 @@ def test_there_are_no_more_folds_than_groups_and_a_single_group_is_refused():
     assert "All rows to train on are in one group" in refusal(lambda: fold_splits(sets.with_groups(["a"] * 60), 5, seed=0))
 
 
-def test_groups_reach_the_processes_of_the_folds(tmp_path, monkeypatch):
+def test_groups_and_weights_reach_the_processes_of_the_folds(tmp_path, monkeypatch):
     x, sets, _ = problem()
-    sets = sets.with_groups([i // 5 for i in range(60)])
+    sets = sets.with_groups([i // 5 for i in range(60)]).with_weights(np.random.default_rng(0).random(len(sets.labels)) + 0.1)
     seen = []
     monkeypatch.setattr(module, "in_processes", lambda function, calls, workers, report: [function(*call) for call in calls])
-    monkeypatch.setattr(module, "_train", lambda folder, classifier, x, sets, *rest: seen.append(sets.groups.tolist()))
+    monkeypatch.setattr(
+        module, "_train", lambda folder, classifier, x, sets, *rest: seen.append((sets.groups.tolist(), sets.weights.tolist()))
+    )
     plan = {"scores": None, "splits": fold_splits(sets, 2, 0), "missing": [0, 1], "stage": fold_stage(MAKE(), x, sets, 2, 0, 2)}
     progress = Progress()
     progress.plan([plan["stage"]])
     module._train_in_processes(tmp_path, MAKE, x, sets, **plan, progress=progress)
-    assert seen == [sets.groups.tolist()] * 2
+    assert seen == [(sets.groups.tolist(), sets.weights.tolist())] * 2
 
 
 def test_rows_are_judged_as_frequent_as_their_classes_are_whatever_the_goal_is(tmp_path):

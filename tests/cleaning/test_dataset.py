@@ -114,3 +114,14 @@ def test_the_fingerprint_follows_everything_that_training_sees(tmp_path):
     }
     assert len(others) == 7
     assert first not in others
+
+
+def test_the_fingerprint_follows_the_weights_that_votes_give_the_candidates(tmp_path):
+    votes = [["1", "u", "x"], ["1", "v", "x"], ["1", "w", "y"], ["2", "u", "y"], ["2", "w", "y"], ["3", "v", "x"]]
+    table = write_csv(tmp_path / "t.csv", ["task", "worker", "label"], votes)
+    np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
+    prints = [
+        read_examples(TableSource(table, Reading(annotators="union", vote_weights=how), features=tmp_path / "x.npy")).fingerprint()
+        for how in ("reliability", "counts", "none")
+    ]
+    assert len(set(prints)) == 3

@@ -66,7 +66,7 @@ def test_sets_of_one_kind_may_lack_their_label_more_often():
     parts = [one[0] for one in (many, few)]
     joined = {name: np.concatenate([getattr(one, name) for one in parts]) for name in ("set_probability", "inside", "outside", "supported")}
     offsets = np.concatenate([parts[0].offsets, parts[1].offsets[1:] + parts[0].offsets[-1]])
-    flat = [np.concatenate([getattr(one, name) for one in parts]) for name in ("candidates", "candidate_probability")]
+    flat = [np.concatenate([getattr(one, name) for one in parts]) for name in ("candidates", "weights", "candidate_probability")]
     whole = SetPredictions(offsets, *flat, **joined)
     kinds = np.repeat([0, 1], 4000)
     apart = judge(whole, 8, kinds).suspicion

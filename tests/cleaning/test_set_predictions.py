@@ -39,16 +39,20 @@ def test_predictions_are_those_of_a_plain_loop_however_many_rows_come_at_once(mo
             np.testing.assert_allclose(found.set_probability[i, t], powers[members].sum() / powers.sum(), rtol=1e-4)
 
 
-def test_labels_share_the_probability_of_their_set_with_the_other_candidates():
+def test_labels_share_the_probability_of_their_set_with_the_other_candidates_by_weight():
     rng = np.random.default_rng(0)
     sets = rng.random((40, 6)) < 0.5
     sets[:, 0] |= ~sets.any(1)
     shares = rng.dirichlet(np.ones(6), 40).astype(np.float32)
-    found = SetPredictions.of(torch.from_numpy(shares), Candidates.of(sets))
+    votes = rng.uniform(0.1, 1, (40, 6))
+    candidates = Candidates.of(sets).with_weights(votes[sets])
+    found = SetPredictions.of(torch.from_numpy(shares), candidates)
     labels = np.asarray([rng.choice(np.flatnonzero(one)) for one in sets])
+    likeliest = np.where(sets, votes * np.sqrt(shares), 0).argmax(1)
+    assert found.inside_sets(temperature=2.0).label.tolist() == likeliest.tolist()
     inside = found.inside_sets(labels, temperature=2.0)
     for i, one in enumerate(sets):
-        powers = np.where(one, np.sqrt(shares[i].astype(np.float64)), 0)
+        powers = np.where(one, votes[i] * np.sqrt(shares[i].astype(np.float64)), 0)
         others = [k for k in np.flatnonzero(one) if k != labels[i]]
         best = max(others, key=lambda k: powers[k]) if others else labels[i]
         assert (inside.label[i], inside.runner_up[i]) == (labels[i], best)

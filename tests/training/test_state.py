@@ -129,6 +129,16 @@ def test_a_checkpoint_of_other_parts_data_or_networks_is_refused(tmp_path):
         assert_same(everything(one), before)
 
 
+def test_a_checkpoint_of_a_training_with_other_weights_is_refused(tmp_path):
+    x, _, candidates = toy()
+    weights = np.random.default_rng(0).random(len(candidates.labels)) + 0.1
+    trainer().fit(x, candidates.with_weights(weights), [Checkpoint(tmp_path / "checkpoint")])
+    for other in (candidates, candidates.with_weights(weights**2)):
+        message = refusal(lambda other=other: trainer(epochs=4).fit(x, other, [Checkpoint(tmp_path / "checkpoint")]))
+        assert "belongs to other training data" in message
+    assert trainer(epochs=4).fit(x, candidates.with_weights(weights), [Checkpoint(tmp_path / "checkpoint")]).epoch == 4
+
+
 def test_a_checkpoint_of_another_kind_of_device_is_refused(tmp_path):
     x, _, candidates = toy()
     one = trainer()

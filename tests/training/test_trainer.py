@@ -57,6 +57,50 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
         torch.testing.assert_close(got.double(), expected, atol=1e-5, rtol=1e-4)
 
 
+def test_the_weights_of_candidates_act_in_every_refinement():
+    """PRODEN with weights, recomputed by hand: targets are the softmax times the weights, and start from the weights."""
+    x, _, candidates = toy()
+    weights = np.random.default_rng(0).random(len(candidates.labels)) + 0.05
+    weighted = candidates.with_weights(weights)
+    tested = trainer(batch_size=len(x), weight_decay=0.0, final_lr_factor=1.0, momentum=0.0).fit(x, weighted)
+
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,)).double()
+    known = torch.zeros(len(x), 4, dtype=torch.float64)
+    flat = iter(weights)
+    for i in range(len(x)):
+        for label in candidates.row(i):
+            known[i, label] = next(flat)
+    targets = known / known.sum(1, keepdim=True)
+    for epoch in range(3):
+        logits = model(torch.from_numpy(x).double())[0]
+        loss = -(targets * torch.log_softmax(logits, 1)).sum(1).mean()
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            if epoch >= 1:
+                targets = torch.exp(logits) * known
+                targets = targets / targets.sum(1, keepdim=True)
+            for p in model.parameters():
+                p -= 0.1 * p.grad
+    torch.testing.assert_close(tested.targets[torch.arange(len(x))].double(), targets, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_method_forgets_what_was_known_about_the_candidates(method):
+    """The features say nothing, so the weights decide, and equal weights change nothing."""
+    _, y, candidates = toy()
+    x = np.random.default_rng(0).normal(0, 1e-3, (len(y), 2)).astype(np.float32)
+    flat = candidates.labels.long()
+    owners = torch.arange(len(y)).repeat_interleave(candidates.sizes.long())
+    favoured = torch.where(flat == torch.from_numpy(y)[owners], 20.0, 1.0)
+    options = {"epochs": 30, "lr": 0.01}
+    labels = trainer(method, **options).fit(x, candidates.with_weights(favoured)).targets.labels().numpy()
+    ambiguous = candidates.sizes.numpy() > 1
+    assert (labels == y)[ambiguous].mean() > 0.95
+    plain, equal = (trainer(method).fit(x, sets).targets.values for sets in (candidates, candidates.with_weights(torch.ones(len(flat)))))
+    torch.testing.assert_close(plain, equal, atol=1e-5, rtol=1e-4)
+
+
 def test_targets_stay_uniform_during_the_warm_up_epoch():
     x, _, candidates = toy()
     allowed = candidates.dense().float()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 VALUES_PER_PASS = 1 << 20  # limits the memory of loops over all rows
 REMEMBERED = 1 << 16  # most positions of the last lookup that are kept
 FEW_POSITIONS = 1 << 20  # most positions of all rows that are kept as a table
+LEAST_WEIGHT = 1e-6  # of a candidate, since its logarithm is taken
 
 
 class Rows(NamedTuple):
@@ -45,6 +46,7 @@ class Candidates:
         n_classes: The number of classes.
         classes: Their names; by default 0, 1, ….
         groups: (N,) int64 numbers of the picture or scene that each row belongs to, if known.
+        weights: (L,) float32, the evidence for each entry of `labels` that is known before training; it sums to one in each row.
 
     Example:
         >>> candidates = Candidates.of(["cat|fox", "dog"])
@@ -53,17 +55,27 @@ class Candidates:
     """
 
     def __init__(
-        self, offsets: Tensor, labels: Tensor, n_classes: int, classes: Sequence[Hashable] | None = None, groups: Tensor | None = None
+        self,
+        offsets: Tensor,
+        labels: Tensor,
+        n_classes: int,
+        classes: Sequence[Hashable] | None = None,
+        groups: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         self.offsets = offsets
         self.labels = labels
         self.n_classes = n_classes
         self.groups = groups
+        self.weights = weights
         self.classes: tuple[Hashable, ...] = tuple(range(n_classes)) if classes is None else tuple(classes)
         self.max_size = int(self.sizes.max()) if len(self) else 0
         self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)
         self._slots = torch.arange(max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device)
         self._last: tuple[Tensor, Rows] | None = None
+        # Relative to equal weights, so that equal weights change nothing. Computed here, because a CUDA graph must not allocate it.
+        sizes = self.sizes.long()
+        self._log_weights = None if weights is None else (weights * sizes.repeat_interleave(sizes)).log()
 
     # ---- building -------------------------------------------------------------------------------------------------
 
@@ -327,9 +339,20 @@ class Candidates:
         """The number of rows in which each class is a candidate, (C,)."""
         return torch.bincount(self.labels.long(), minlength=self.n_classes)
 
+    def log_weights(self, index: Tensor) -> Tensor | None:
+        """The evidence for each candidate of some rows, (batch, C): the log of its weight times the size of its set.
+
+        It is zero for other classes, and where all candidates have the same weight. None if nothing is known.
+        """
+        if self._log_weights is None:
+            return None
+        where, labels = self.rows(index)
+        dense = self._log_weights.new_zeros(len(labels), self.n_classes)
+        return dense.scatter_(1, labels, self.read(self._log_weights, where))
+
     def to(self, device: torch.device | str) -> Candidates:
-        groups = None if self.groups is None else self.groups.to(device)
-        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes, groups)
+        groups, weights = (None if part is None else part.to(device) for part in (self.groups, self.weights))
+        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes, groups, weights)
 
     def with_groups(self, groups: Iterable[Hashable] | None) -> Candidates:
         """Say which rows belong to the same picture or scene.
@@ -348,7 +371,52 @@ class Candidates:
             tensor([0, 0, 1])
         """
         numbers = None if groups is None else torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
-        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, numbers)
+        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, numbers, self.weights)
+
+    def with_weights(self, weights: npt.ArrayLike | Tensor | None) -> Candidates:
+        """Say how much speaks for each candidate before training, such as the votes of annotators.
+
+        Training starts from these weights and multiplies every later estimate by them. They are likelihoods: do not include how frequent
+        the classes are, which the rebalancer corrects for.
+
+        Args:
+            weights: One positive number per candidate, in the order of `labels`; None removes the weights.
+
+        Returns:
+            A copy with the attribute `weights`, which sums to one in each row; it shares the storage of the sets.
+
+        Raises:
+            InputError: There is not one number per candidate, or a number is not positive and finite.
+
+        Example:
+            >>> Candidates.of(["cat|dog", "fox"]).with_weights([2, 1, 1]).weights
+            tensor([0.6667, 0.3333, 1.0000])
+        """
+        shares = None if weights is None else torch.from_numpy(self._normalised(weights)).to(self.device)
+        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, self.groups, shares)
+
+    def _normalised(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+        """One weight per candidate; those of a row sum to one."""
+        try:
+            values = np.asarray(weights.detach().cpu() if isinstance(weights, Tensor) else weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("The weights are not numbers: give one positive number per candidate.") from None
+        if values.shape != (len(self.labels),):
+            raise InputError(
+                f"The weights have shape {values.shape} for {len(self.labels)} candidates: give one number per candidate, row by row."
+            )
+        offsets = self.offsets.cpu().numpy()
+        wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+        if len(wrong):
+            name = shown(self.classes[int(self.labels[wrong[0]])])
+            raise InputError(
+                f"{PLAIN_ROW(row_at(int(wrong[0]), offsets))} has the weight {values[wrong[0]]} for {name}: weights must be positive; "
+                "remove a label that is impossible from the candidates."
+            )
+        starts, sizes = offsets[:-1], np.diff(offsets)
+        values = values / np.repeat(np.maximum.reduceat(values, starts), sizes)  # so that no sum overflows
+        values = np.maximum(values / np.repeat(np.add.reduceat(values, starts), sizes), LEAST_WEIGHT)
+        return np.asarray(values / np.repeat(np.add.reduceat(values, starts), sizes), dtype=np.float32)
 
     def select(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates of some rows, in the given order."""
@@ -359,7 +427,8 @@ class Candidates:
         where = np.repeat(offsets[:-1][chosen] - indptr[:-1], sizes) + np.arange(indptr[-1])
         chosen_offsets, chosen_labels = torch.from_numpy(indptr.astype(offsets.dtype)), torch.from_numpy(labels[where])
         groups = None if self.groups is None else torch.from_numpy(self.groups.cpu().numpy()[chosen])
-        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes, groups).to(self.device)
+        weights = None if self.weights is None else torch.from_numpy(self.weights.cpu().numpy()[where])
+        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes, groups, weights).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
         """Whether the label given for each row is one of its candidates, (N,) bool."""
@@ -375,9 +444,8 @@ class Candidates:
     @property
     def n_bytes(self) -> int:
         """Memory in use, which grows when the first batch fills the table of positions."""
-        groups = () if self.groups is None else (self.groups,)
-        kept = (self.offsets, self.labels, self._slots, *groups, *(self.__dict__.get("_table") or ()))
-        return sum(t.numel() * t.element_size() for t in kept)
+        kept = (self.offsets, self.labels, self._slots, self.groups, self.weights, self._log_weights, *(self.__dict__.get("_table") or ()))
+        return sum(t.numel() * t.element_size() for t in kept if t is not None)
 
     def __repr__(self) -> str:
         mean = len(self.labels) / max(len(self), 1)

@@ -188,8 +188,8 @@ def _train_in_processes(
             progress.update(done)
 
     # As plain arrays: tensors are passed as open files, and there may be too many.
-    groups = None if sets.groups is None else sets.groups.cpu().numpy()
-    flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes, groups)
+    groups, weights = (None if part is None else part.cpu().numpy() for part in (sets.groups, sets.weights))
+    flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes, groups, weights)
     try:
         in_processes(_train_elsewhere, [(folder, make, x, flat, scores, k, *splits[k], reports[k]) for k in missing], stage.workers, report)
         report()
@@ -210,8 +210,9 @@ def _train_elsewhere(
     report: Path,
 ) -> None:
     """Train one fold in a separate process."""
-    offsets, labels, n_classes, classes, groups = flat
-    sets = Candidates(torch.from_numpy(offsets), torch.from_numpy(labels), n_classes, classes).with_groups(groups)
+    offsets, labels, n_classes, classes, *known = flat
+    groups, weights = (None if part is None else torch.from_numpy(part) for part in known)
+    sets = Candidates(torch.from_numpy(offsets), torch.from_numpy(labels), n_classes, classes, groups, weights)
     with report.open("wb", buffering=0) as file:
         _train(folder, make().set_params(threads=1), x, sets, scores, k, others, rows, _Report(file))
 

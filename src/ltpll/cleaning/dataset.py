@@ -84,8 +84,9 @@ class Examples:
     def fingerprint(self) -> str:
         """A hash of everything that training sees, so that a run is never resumed with other data."""
         digest = hashlib.sha256(repr((self.x.shape, self.x.dtype.str, self.candidates.classes)).encode())
-        groups = None if self.candidates.groups is None else self.candidates.groups.numpy()
-        for array in (self.x, self.candidates.offsets.numpy(), self.candidates.labels.numpy(), self.training(), self.table.labels, groups):
+        sets = self.candidates
+        groups, weights = (None if part is None else part.numpy() for part in (sets.groups, sets.weights))
+        for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), self.table.labels, groups, weights):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]

@@ -369,7 +369,7 @@ def clean_labels(
     n, n_classes = len(examples), examples.candidates.n_classes
     judged_by = np.full(n, "held out", dtype=object)
     judged_by[trained] = "folds" if out_of_fold else "own"
-    labels = predictions.inside.copy()
+    labels = predictions.inside_sets().label
     labels[trained] = transduced[0]
     inside = predictions.inside_sets(labels)
     confidence, runner_up, margin = inside.share.copy(), inside.runner_up.copy(), inside.share - inside.runner_up_share

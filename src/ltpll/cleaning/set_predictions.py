@@ -36,6 +36,7 @@ class SetPredictions:
 
     offsets: Numbers  # the candidates of row i are entries offsets[i] to offsets[i + 1] of `candidates`
     candidates: Numbers
+    weights: Shares  # what is known about each candidate beside the classifier, such as votes
     candidate_probability: Shares  # of each candidate
     set_probability: Shares  # of all candidates of a row together, (rows, temperatures)
     inside: Numbers  # the likeliest candidate
@@ -49,7 +50,8 @@ class SetPredictions:
         offsets, labels = (part.cpu().numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
         inside, outside = np.zeros((2, n), dtype=np.int64)
         by_temperature = np.zeros((n, len(TEMPERATURES)), dtype=np.float32)
-        return cls(offsets, labels, np.zeros(flat, dtype=np.float32), by_temperature, inside, outside, np.zeros(n, dtype=bool))
+        weights = np.ones(flat, dtype=np.float32) if sets.weights is None else sets.weights.cpu().numpy().astype(np.float32)
+        return cls(offsets, labels, weights, np.zeros(flat, dtype=np.float32), by_temperature, inside, outside, np.zeros(n, dtype=bool))
 
     @classmethod
     def of(cls, probabilities: Tensor, sets: Candidates) -> SetPredictions:
@@ -76,7 +78,8 @@ class SetPredictions:
         """The predictions for some rows."""
         places, sizes = self._places(rows), np.diff(self.offsets)[rows]
         by_row = {name: getattr(self, name)[rows] for name in BY_ROW}
-        return SetPredictions(np.append(0, np.cumsum(sizes)), self.candidates[places], self.candidate_probability[places], **by_row)
+        flat = (self.candidates[places], self.weights[places], self.candidate_probability[places])
+        return SetPredictions(np.append(0, np.cumsum(sizes)), *flat, **by_row)
 
     def _places(self, rows: npt.NDArray[Any]) -> Numbers:
         """The places of the rows' candidates in the flat arrays."""
@@ -91,20 +94,20 @@ class SetPredictions:
             labels: The label of each row, one of its candidates; by default the likeliest one.
             temperature: By which logits are divided.
         """
-        labels = self.inside if labels is None else labels
         shares = self.candidate_shares(temperature)
-        rows = np.repeat(np.arange(len(labels)), np.diff(self.offsets))
+        rows = np.repeat(np.arange(len(self.inside)), np.diff(self.offsets))
+        other = np.zeros(len(rows), dtype=bool) if labels is None else self.candidates != labels[rows]
         # Sorted by row, the label first, then by falling share; the lower class number comes first in a tie.
-        order = np.lexsort((self.candidates, -shares, self.candidates != labels[rows], rows))
+        order = np.lexsort((self.candidates, -shares, other, rows))
         first, alone = order[self.offsets[:-1]], np.diff(self.offsets) == 1
         second = order[self.offsets[:-1] + ~alone]
-        return InsideSets(labels, shares[first], self.candidates[second], np.where(alone, np.float32(0), shares[second]))
+        return InsideSets(self.candidates[first], shares[first], self.candidates[second], np.where(alone, np.float32(0), shares[second]))
 
     def candidate_shares(self, temperature: float = 1.0) -> Shares:
-        """The probability of each candidate given that one of the row's candidates is the true label."""
+        """The probability of each candidate given that one of the row's candidates is the true label, with their weights."""
         logs = np.log(np.maximum(self.candidate_probability, TINY)) / temperature
         starts, sizes = self.offsets[:-1], np.diff(self.offsets)
-        weights = np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
+        weights = self.weights * np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
         return np.asarray(weights / np.repeat(np.add.reduceat(weights, starts), sizes), dtype=np.float32)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -59,6 +59,13 @@ Worker = Annotated[
 Annotation = Annotated[
     str | None, column_option(help="Column of annotated labels.", show_default="found by its name: label, choice, answer, annotation, …")
 ]
+VoteWeights = Annotated[
+    str | None,
+    column_option(
+        help="How votes weight the candidates: by the annotators' estimated reliability, by their number, or not at all.",
+        metavar="reliability|counts|none",
+    ),
+]
 Label = Annotated[
     str | None,
     column_option(help="Column of true labels, used for evaluation only.", show_default="label, unless it holds the annotations"),

@@ -59,6 +59,7 @@ def train(
     task: opt.Task = None,
     worker: opt.Worker = None,
     annotation: opt.Annotation = None,
+    vote_weights: opt.VoteWeights = None,
     feature_column: Annotated[
         list[str] | None, opt.column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
     ] = None,
@@ -113,7 +114,8 @@ def train(
     path = _table_path(table or configured_table)
     reading = given(candidates=candidates, separator=separator, class_columns=class_column, probability_columns=probability_column)
     reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, task=task, worker=worker, annotation=annotation)
-    reading |= given(id=id_column, path=path_column, label=label, split=split, group=group, features=feature_column)
+    reading |= given(vote_weights=vote_weights, id=id_column, path=path_column, label=label, split=split, group=group)
+    reading |= given(features=feature_column)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     source = TableSource(path, Reading.of(reading), images, features, **given(side=side, on_error=on_error))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)

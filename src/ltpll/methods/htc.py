@@ -97,8 +97,17 @@ class HTC(Method):
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        balanced = restricted_softmax(self.tail(outputs.features[0]), candidates)
-        return (1 - self.move) * targets + self.move * balanced
+        return self._moved(self._tail_outputs(outputs), targets, candidates)
+
+    def refined_targets(self, step: Step) -> Tensor:
+        weighted = self._tail_outputs(step.outputs.detach()).weighted(step.batch.log_weights)
+        return self._moved(weighted, step.batch.targets, step.batch.candidates)
+
+    def _tail_outputs(self, outputs: Outputs) -> Outputs:
+        return outputs._replace(logits=(self.tail(outputs.features[0]),))
+
+    def _moved(self, tail: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
+        return (1 - self.move) * targets + self.move * restricted_softmax(tail.logits[0], candidates)
 
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits

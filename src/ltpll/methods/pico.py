@@ -89,7 +89,19 @@ class PiCO(Method):
         return cross_entropy(outputs.logits[0], targets)
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        similarities = self.memory.projector(outputs.features[0]) @ self.prototypes.T
+        return self._moved(self._similarities(outputs), targets, candidates)
+
+    def refined_targets(self, step: Step) -> Tensor:
+        similarities, log_weights = self._similarities(step.outputs.detach()), step.batch.log_weights
+        if log_weights is not None:
+            similarities = similarities / self.temperature + log_weights
+        return self._moved(similarities, step.batch.targets, step.batch.candidates)
+
+    def _similarities(self, outputs: Outputs) -> Tensor:
+        similarities: Tensor = self.memory.projector(outputs.features[0]) @ self.prototypes.T
+        return similarities
+
+    def _moved(self, similarities: Tensor, targets: Tensor, candidates: Tensor) -> Tensor:
         nearest = similarities.masked_fill(~candidates, -torch.inf).argmax(1)
         return self.phi * targets + (1 - self.phi) * one_hot(nearest, targets.shape[1])
 

@@ -147,7 +147,8 @@ class SoLar(Method):
 
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits
-        assigned = self.assign_labels(weak.detach(), step.batch.candidates)
+        weighted = step.outputs.detach().weighted(step.batch.log_weights)
+        assigned = self.assign_labels(weighted.logits[0], step.batch.candidates)
         chosen = self.reliable(weak.detach(), assigned)
         share, partner = mixup_weights(MIXUP_ALPHA, step.generator), mixup_partners(chosen, step.generator)
         blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]

@@ -161,10 +161,11 @@ class TrainingState:
 
 
 def _fingerprint(candidates: Candidates) -> str:
-    """A hash of the candidate sets."""
+    """A hash of the candidate sets and their weights."""
     digest = hashlib.sha256()
-    for part in (candidates.offsets, candidates.labels):
-        digest.update(part.cpu().numpy().tobytes())
+    for part in (candidates.offsets, candidates.labels, candidates.weights):
+        if part is not None:
+            digest.update(part.cpu().numpy().tobytes())
     return digest.hexdigest()[:12]
 
 

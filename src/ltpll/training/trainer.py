@@ -203,7 +203,7 @@ class PartialLabelTrainer:
 
         This is the algorithm; CUDA graphs, skipped batches and several processes are added from outside.
         """
-        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index])
+        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index], self.candidates.log_weights(index))
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
         added = [extra.inputs(batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator) for extra in extras]
         all_outputs, *added_outputs = self._forward([self._forward_views(batch, extras), *(more.views if more else () for more in added)])
@@ -211,15 +211,14 @@ class PartialLabelTrainer:
 
         # The rebalancer observes the network, and targets are refined from the adjusted logits.
         seen = outputs.detach()
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
         self.rebalancer.observe(seen, self.head)
         refined = batch.targets
         if self._refines:
             with torch.no_grad():
-                adjusted = self.rebalancer.adjust(seen, "targets", self.head)
-                self.targets[index] = refined = self.method.disambiguate(adjusted, batch.targets, batch.candidates)
+                self.targets[index] = refined = self.method.refined_targets(step)
 
         # The loss uses the raw logits and the targets from before this step.
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
             loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, more_outputs if more else None)

@@ -394,6 +394,21 @@ def test_random_annotations_become_the_sets_that_counting_makes(tmp_path, given,
         assert sets(found)[i] == [str(c) for c in sorted(times.index[times >= least])]
 
 
+def test_votes_weight_the_candidates_that_the_rule_keeps(tmp_path):
+    def weights(rule, how):
+        found = read_table(text(tmp_path, VOTES), Reading(annotators=rule, vote_weights=how)).candidates
+        flat = iter(() if found.weights is None else found.weights.tolist())
+        return [{found.classes[label]: pytest.approx(next(flat)) for label in found.row(i)} for i in range(len(found))]
+
+    assert weights("union", "counts") == [{"dog": 2 / 3, "cat": 1 / 3}, {"cat": 1 / 2, "dog": 1 / 4, "fox": 1 / 4}, {"fox": 1}]
+    assert weights("votes>=2", "counts") == [{"dog": 1}, {"cat": 1}, {"fox": 1}]
+    reliable = weights("union", "reliability")
+    assert reliable[0]["dog"].expected > 0.5 > reliable[0]["cat"].expected
+    path = text(tmp_path, VOTES)
+    assert read_table(path, Reading(annotators="union", vote_weights="none")).candidates.weights is None
+    assert read_table(path, Reading(annotators="union")).candidates.weights is not None
+
+
 def test_tasks_may_be_paths(tmp_path):
     path = text(tmp_path, "path,worker,label\na.png,u,cat\na.png,v,dog\nb.png,u,dog\n")
     found = read_table(path, Reading(annotators="union"))
@@ -673,6 +688,8 @@ BAD_TEXTS = {
         "Row 2 below the header of t.csv is empty in the column 'label'",
     ),
     "unknown vote": (VOTES, {"annotators": "union", "classes": ("cat", "dogs", "fox")}, "has the label 'dog', which is not one"),
+    "unknown weights of votes": (VOTES, {"annotators": "union", "vote_weights": "best"}, "choose reliability, counts or none"),
+    "weights without votes": ("candidates\na\n", {"vote_weights": "counts"}, "needs the votes of annotators"),
     "features of votes": (VOTES, {"annotators": "union", "features": ("x",)}, "cannot be features"),
     "two paths": ("task,path,worker,label\n1,a,u,x\n1,b,v,y\n", {"annotators": "union"}, "gives the task '1' another 'path'"),
 }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ltpll.data.synthetic import crowd_candidates, grouped_candidates, neighbour_candidates, top_k_candidates
+from ltpll.data.synthetic import crowd_candidates, crowd_votes, grouped_candidates, neighbour_candidates, top_k_candidates
 from ltpll.errors import InputError
 
 LABELS = np.random.default_rng(0).integers(0, 9, 500)
@@ -96,3 +96,44 @@ def test_classes_repeat_as_often_as_they_should():
 def test_settings_out_of_range_are_refused(draw):
     with pytest.raises(InputError):
         draw()
+
+
+# ---- votes ------------------------------------------------------------------------------------------------------------
+
+
+def test_annotators_vote_as_often_right_and_confuse_as_their_matrices_say():
+    labels = np.repeat(np.arange(3), 4000)
+    matrix = np.asarray([[0.5, 0.5, 0], [0, 1, 0], [0.2, 0.2, 0.6]])
+    rows, annotators, votes = crowd_votes(labels, 3, seed=0, annotators=[0.7, matrix])
+    assert np.array_equal(rows, np.repeat(np.arange(len(labels)), 2))
+    assert (votes[annotators == 0] == labels).mean() == pytest.approx(0.7, abs=0.02)
+    for c in range(3):
+        given = votes[annotators == 1][labels == c]
+        np.testing.assert_allclose(np.bincount(given, minlength=3) / len(given), matrix[c], atol=0.03)
+
+
+def test_each_example_may_have_a_few_of_the_annotators_and_mislead_them_together():
+    rows, annotators, votes = crowd_votes(LABELS, 9, seed=0, annotators=[1.0] * 20, per_row=3)
+    assert np.bincount(rows).tolist() == [3] * len(LABELS)
+    assert len(np.unique(rows * 20 + annotators)) == len(rows)
+    assert np.array_equal(votes, LABELS[rows])
+    rows, _, votes = crowd_votes(LABELS, 9, seed=0, annotators=[1.0] * 20, misleading=0.5)
+    wrong = votes != LABELS[rows]
+    assert wrong.mean() == pytest.approx(0.3, abs=0.03)
+    for row in np.unique(rows[wrong]):
+        assert len(np.unique(votes[wrong & (rows == row)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"annotators": []}, "one probability per annotator"),
+        ({"annotators": [1.2]}, "one probability per annotator"),
+        ({"annotators": [np.ones((2, 2))]}, r"matrix has the shape \(2, 2\)"),
+        ({"per_row": 4}, "per_row is 4"),
+        ({"misleading": 2.0}, "misleading is 2.0"),
+    ],
+)
+def test_impossible_crowds_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        crowd_votes([0, 1, 2], 3, seed=0, **options)

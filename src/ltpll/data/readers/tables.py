@@ -14,7 +14,15 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.parsing import check_class_names
 from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
-from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes, sets_from_votes, vote_rule
+from ltpll.data.readers.annotations import (
+    DEFAULT_VOTE_WEIGHTS,
+    AnnotatorVotes,
+    check_vote_weights,
+    drop_repeated_votes,
+    sets_from_votes,
+    vote_rule,
+    vote_weights,
+)
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
@@ -81,6 +89,7 @@ class Reading:
         task: The column of the examples that were annotated; usual names are task, image, item, id and path.
         worker: The column of annotators; usual names are worker, annotator, user and rater.
         annotation: The column of annotated labels; usual names are label, choice, answer and annotation.
+        vote_weights: How the votes of annotators weight the candidates: `reliability`, `counts` or `none`.
         features: The feature columns; by default all other columns of numbers.
         classes: The classes in order; by default the names that occur.
 
@@ -103,6 +112,7 @@ class Reading:
     task: str | None = None
     worker: str | None = None
     annotation: str | None = None
+    vote_weights: str = DEFAULT_VOTE_WEIGHTS
     features: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
 
@@ -139,6 +149,9 @@ class Reading:
         named = next((name for name in ("task", "worker", "annotation") if getattr(self, name) is not None), None)
         if named is not None and self.annotators is None:
             raise InputError(f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}.")
+        check_vote_weights(self.vote_weights)
+        if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS:
+            raise InputError("vote_weights needs the votes of annotators, but annotators is not given: give it, or omit vote_weights.")
         if self.classes is not None:
             check_class_names(self.classes)
 
@@ -361,7 +374,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
             f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of "
             f"{counted(len(tasks), 'task')} {'has' if len(empty) == 1 else 'have'} none): require fewer votes, or use a rule such as top-1."
         )
-    candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"])
+    weights = vote_weights(votes, indptr, labels, len(classes), reading.vote_weights)
+    candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"]).with_weights(weights)
     true = None
     if "label" in texts:
         true = _label_numbers(table, codes["label"], texts["label"].names.names, classes, "true label")[first]

@@ -44,10 +44,73 @@ def crowd_candidates(
         True
     """
     y = _labels(labels, n_classes)
+    given = _annotations(y, n_classes, np.random.default_rng(seed), accuracies, confusion)
+    return _from_rows(np.concatenate([y[:, None], given], axis=1), n_classes)
+
+
+def crowd_votes(
+    labels: npt.ArrayLike,
+    n_classes: int,
+    *,
+    seed: int,
+    annotators: Sequence[float | npt.ArrayLike] = (0.9, 0.75, 0.6),
+    confusion: npt.ArrayLike | None = None,
+    per_row: int | None = None,
+    misleading: float = 0.0,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Draw the labels that several annotators give each example; the true label may be missing among them.
+
+    Args:
+        labels: True class numbers.
+        n_classes: The number of classes.
+        seed: Seed of the random numbers.
+        annotators: How often each annotator is right, or (C, C) probabilities of the labels that an annotator gives to each class.
+        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by default random, so that each class is
+            confused with few others.
+        per_row: The number of annotators of each example, chosen at random; by default all of them.
+        misleading: The share of the examples that are easily taken for one other class, and get its label in six of ten votes.
+
+    Returns:
+        The row, the annotator and the label of each vote, for `ltpll.candidates_from_votes`.
+
+    Raises:
+        InputError: A number is out of range, or a matrix does not fit.
+
+    Example:
+        >>> rows, annotators, votes = crowd_votes([0, 1, 2], n_classes=3, seed=0)
+        >>> len(votes)
+        9
+    """
+    y = _labels(labels, n_classes)
     rng = np.random.default_rng(seed)
-    shares = np.asarray(accuracies, dtype=np.float64)
-    if len(shares) == 0 or not ((shares >= 0) & (shares <= 1)).all():
-        raise InputError(f"The accuracies are {accuracies}: give one probability per annotator.")
+    n, n_annotators = len(y), len(annotators)
+    if per_row is not None and not 1 <= per_row <= n_annotators:
+        raise InputError(f"per_row is {per_row}: it must be between 1 and the number of annotators, {n_annotators}.")
+    if not 0 <= misleading <= 1:
+        raise InputError(f"misleading is {misleading}: it is a share of the examples, between 0 and 1.")
+    given = _annotations(y, n_classes, rng, annotators, confusion)
+    taken_for = (y + rng.integers(1, n_classes, n)) % n_classes
+    misled = (rng.random(n) < misleading)[:, None] & (rng.random(given.shape) < 0.6)
+    given = np.where(misled, taken_for[:, None], given)
+    chosen = rng.random(given.shape).argsort(1) < (per_row or n_annotators)
+    rows, who = np.nonzero(chosen)
+    return rows, who, given[chosen]
+
+
+def _annotations(
+    y: npt.NDArray[Any],
+    n_classes: int,
+    rng: np.random.Generator,
+    annotators: Sequence[float | npt.ArrayLike],
+    confusion: npt.ArrayLike | None,
+) -> npt.NDArray[np.int64]:
+    """The label that each annotator gives each example, (N, annotators)."""
+    kinds = [np.asarray(annotator, dtype=np.float64) for annotator in annotators]
+    if not kinds or not all(kind.ndim == 2 or (kind.ndim == 0 and 0 <= kind <= 1) for kind in kinds):
+        raise InputError(f"The accuracies are {annotators}: give one probability per annotator.")
+    for kind in kinds:
+        if kind.ndim == 2 and (kind.shape != (n_classes, n_classes) or (kind < 0).any() or not np.allclose(kind.sum(1), 1)):
+            raise InputError(f"An annotator's matrix has the shape {kind.shape}: give {n_classes} × {n_classes} probabilities, row by row.")
     wrong = rng.dirichlet(np.full(n_classes, 0.3), n_classes) if confusion is None else np.array(confusion, dtype=np.float64)
     if wrong.shape != (n_classes, n_classes) or (wrong < 0).any():
         raise InputError(
@@ -56,12 +119,13 @@ def crowd_candidates(
     np.fill_diagonal(wrong, 0.0)
     totals = wrong.sum(1, keepdims=True)
     wrong = np.where(totals > 0, wrong, 1 - np.eye(n_classes))
-    edges = np.cumsum(wrong / wrong.sum(1, keepdims=True), axis=1)
-    votes = [y]
-    for share in shares:
-        mistaken = np.minimum((rng.random(len(y))[:, None] > edges[y]).sum(1), n_classes - 1)
-        votes.append(np.where(rng.random(len(y)) < share, y, mistaken))
-    return _from_rows(np.stack(votes, axis=1), n_classes)
+    wrong = wrong / wrong.sum(1, keepdims=True)
+    given = []
+    for kind in kinds:
+        edges = np.cumsum(wrong if kind.ndim == 0 else kind, axis=1)
+        drawn = np.minimum((rng.random(len(y))[:, None] > edges[y]).sum(1), n_classes - 1)
+        given.append(np.where(rng.random(len(y)) < kind, y, drawn) if kind.ndim == 0 else drawn)
+    return np.stack(given, axis=1)
 
 
 def neighbour_candidates(labels: npt.ArrayLike, n_classes: int, *, seed: int, reach: int = 3) -> Candidates:
