@@ -167,6 +167,24 @@ def test_no_class_is_expected_to_be_flagged_by_mistake_much_more_often_than_all_
     assert (flagged == (suspicion > 0))[labels == 0].all()
 
 
+def test_the_limit_for_each_class_is_that_of_a_plain_loop():
+    rng = np.random.default_rng(3)
+    labels, judged = rng.integers(0, 6, 400), np.ones(400, dtype=bool)
+    suspicion = rng.beta(0.3, 1, 400) * np.asarray([1, 1, 1, 0.9, 0.8, 0.7])[labels]
+    found = flagged_sets(suspicion, judged, labels, 0.3)
+    order = sorted(range(400), key=lambda i: -suspicion[i])
+    kept = max((k for k in range(1, 401) if sum(1 - suspicion[i] for i in order[:k]) <= 0.3 * k), default=0)
+    most = 2 * sum(1 - suspicion[i] for i in order[:kept]) / (1 - suspicion).sum()
+    expected = np.zeros(400, dtype=bool)
+    for label in range(6):
+        mistakes = 0.0
+        for i in [i for i in order[:kept] if labels[i] == label and suspicion[i] >= 0.5]:
+            mistakes += 1 - suspicion[i]
+            expected[i] = mistakes <= most * (1 - suspicion)[labels == label].sum()
+    assert found.tolist() == expected.tolist()
+    assert 0 < found.sum() < kept
+
+
 def test_a_set_that_holds_every_class_is_never_flagged(run):
     cleaned = replace(run[0].labels, outside=np.full(30, -1), suspicion=np.ones(30, dtype=np.float32))
     assert not cleaned.issue.any()

@@ -89,9 +89,11 @@ def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discov
     flagged &= probability >= LEAST_SUSPICION
     fine = np.bincount(labels, weights=1 - suspicion.astype(np.float64))
     most = UNEVEN * mistakes[within[-1]] / max(fine.sum(), 0.5)
-    for label in np.unique(labels[flagged]).tolist():
-        chosen = order[flagged[order] & (labels[order] == label)]
-        flagged[chosen[np.cumsum(1 - probability[chosen]) > most * fine[label]]] = False
+    chosen = order[flagged[order]]
+    chosen = chosen[np.argsort(labels[chosen], kind="stable")]
+    in_order, starts = np.cumsum(1 - probability[chosen]), np.flatnonzero(np.diff(labels[chosen], prepend=-1))
+    before = np.repeat(in_order[starts] - (1 - probability[chosen[starts]]), np.diff(np.append(starts, len(chosen))))
+    flagged[chosen[in_order - before > most * fine[labels[chosen]] + 1e-9]] = False
     return flagged
 
 
