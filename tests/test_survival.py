@@ -173,7 +173,7 @@ def test_a_command_that_is_told_to_end_finishes_its_step_writes_and_loses_nothin
     """Told in the middle of the fifth step, it ends after the second step of the second epoch."""
     ended = tmp_path / "ended"
     said = finished(child("signalled_at", 5, number, *train(images, ended)), status=status)
-    assert ("Ended by SIGTERM" if number == signal.SIGTERM else "Interrupted after 1 epochs") in said
+    assert ("Ended by SIGTERM" if number == signal.SIGTERM else "Interrupted after 1 epoch:") in said
     assert (last_checkpoint(ended)["epoch"], last_checkpoint(ended)["step"]) == (1, 2)
     finished(child(*train(images, ended)))
     assert outcome(ended) == trained[0]
@@ -255,7 +255,7 @@ def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops
     assert "on_nan is 'ignore': choose 'stop' or 'skip'." in sentence
     assert not list(tmp_path.rglob("checkpoint*"))
     finished(child(*arguments, "--on-nan", "skip"))
-    assert next(tmp_path.rglob("result.json")).read_text().count('"skipped": 0') == 3  # of both epochs and of the whole
+    assert next(tmp_path.rglob("result.json")).read_text().count('"skipped": 0') == 4  # of the last epoch, of the best one by either prediction rule, and of the whole
 
 
 # ---- no room, no permission ------------------------------------------------------------------------------------------
