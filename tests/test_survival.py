@@ -255,7 +255,9 @@ def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops
     assert "on_nan is 'ignore': choose 'stop' or 'skip'." in sentence
     assert not list(tmp_path.rglob("checkpoint*"))
     finished(child(*arguments, "--on-nan", "skip"))
-    assert next(tmp_path.rglob("result.json")).read_text().count('"skipped": 0') == 4  # of the last epoch, of the best one by either prediction rule, and of the whole
+    assert (
+        next(tmp_path.rglob("result.json")).read_text().count('"skipped": 0') == 4
+    )  # of the last epoch, of the best one by either prediction rule, and of the whole
 
 
 # ---- no room, no permission ------------------------------------------------------------------------------------------
