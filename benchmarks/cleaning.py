@@ -57,14 +57,15 @@ def main() -> None:
         if name in DIGITS or missing in (0.0, 0.1)
     ]
     rows: list[dict[str, Any]] = []
+    made = environment("cpu")
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(measure, *job) for job in jobs]):
             rows.append(done.result())
             print(f"{len(rows)} of {len(jobs)}", rows[-1], flush=True)
-    rows.sort(key=lambda row: (names.index(row["problem"]), row["missing"], row["seed"]))
-    if options.out:
-        found = {"environment": environment("cpu"), "folds": FOLDS, "false_discoveries": FALSE_DISCOVERIES, "rows": rows}
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+            rows.sort(key=lambda row: (names.index(row["problem"]), row["missing"], row["seed"]))
+            if options.out:  # after each row, so that an interrupted benchmark leaves what it has
+                found = {"environment": made, "folds": FOLDS, "false_discoveries": FALSE_DISCOVERIES, "rows": rows}
+                options.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def problem(pack: Path, name: str, seed: int) -> tuple[Any, Any, Any]:
@@ -104,7 +105,7 @@ def measure(pack: Path, name: str, missing: float, seed: int) -> dict[str, Any]:
     transduced = fitted.transduce()
     predictions = out_of_fold(x, candidates, fitted, seed)
     judgement = judge(predictions, sets.shape[1])
-    flagged = flagged_sets(judgement.suspicion, judgement.judged[predictions.inside] & (predictions.outside >= 0), predictions.inside)
+    flagged = flagged_sets(judgement.suspicion, judgement.judged_sets(predictions) & (predictions.outside >= 0), predictions.inside)
     inside = predictions.inside_sets(transduced.labels.astype(np.int64), judgement.temperature)
     lacks = ~sets[np.arange(len(y)), y]
     counts = np.bincount(y, minlength=sets.shape[1])

@@ -37,7 +37,7 @@ class Judgement:
         temperature: By which their logits are divided to be calibrated.
         missing: The estimated share of sets that lack the true label.
         suspicion: For each row, the probability that its set lacks the true label.
-        judged: For each class, whether the classifiers know it well enough to judge sets in which it is the likeliest candidate.
+        judged: For each class, whether the classifiers know it well enough to judge sets that hold it.
         examples: For each class, the number of rows in whose sets it is the likeliest candidate.
         recovered: In how many of them it is the likeliest class of all.
         covering: The share of rows whose predicted class is a candidate.
@@ -52,6 +52,10 @@ class Judgement:
     recovered: Numbers
     covering: float
     chance: float
+
+    def judged_sets(self, predictions: SetPredictions) -> Flags:
+        """Whether each set can be judged: a candidate of a class that the classifiers do not know may be the true label unnoticed."""
+        return np.logical_and.reduceat(self.judged[predictions.candidates], predictions.offsets[:-1])
 
 
 def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = None) -> Judgement:

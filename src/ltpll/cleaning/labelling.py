@@ -56,7 +56,7 @@ def label_rows(
             surer = likeliest.share[trained] > transduced[1]
             labels[trained[surer]] = likeliest.label[trained][surer]
         inside = seen.inside_sets(labels[rows], judgement.temperature)
-        suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged[seen.inside]
+        suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
         confidence[rows] = (1 - judgement.suspicion) * inside.share
         runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
     if not out_of_fold:

@@ -39,7 +39,7 @@ class CleanedLabels:
     inside: Numbers  # the likeliest candidate, as predicted by the classifier that judged_by names
     outside: Numbers  # the likeliest label that is not a candidate; −1 where every class is one
     suspicion: Shares  # the probability that the set lacks the true label
-    judged: Flags  # whether this classifier knows the likeliest candidate well enough to judge the set
+    judged: Flags  # whether this classifier knows all candidates well enough to judge the set
     judged_by: npt.NDArray[np.object_]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
     false_discoveries: float = FALSE_DISCOVERIES
 
@@ -203,7 +203,7 @@ def beats_guess(table: CleanedTable) -> bool | None:
 
 
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
-    """The classes that the classifiers know too little to judge their sets: name, examples, and how many are recovered."""
+    """The classes that the classifiers know too little to judge sets that hold them: name, examples, and how many are recovered."""
     judgement = table.record.get("judgement") or {}
     return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in judgement.get("not_judged", [])]
 

@@ -61,7 +61,7 @@ def _print_summary(cleaned: Any) -> None:
     if unknown:
         name, examples, recovered = unknown[0]
         print_line(
-            f"The model cannot judge sets of {counted(len(unknown), 'class', 'classes')}, such as {printable(name)} "
+            f"The model cannot judge sets that hold {'this class' if len(unknown) == 1 else f'one of {len(unknown)} classes, such as'} {printable(name)} "
             f"({counted(examples, 'example')}, {recovered} recovered out of fold): none of them is flagged."
         )
 
