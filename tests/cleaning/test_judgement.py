@@ -1,5 +1,7 @@
 """The judgement of sets, against simulations in which it is known which sets lack their label, and against the formula row by row."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -120,3 +122,12 @@ def test_a_useless_classifier_covers_sets_as_often_as_chance_does():
     assert found.covering == pytest.approx(found.chance, abs=0.03)
     assert found.chance == pytest.approx(sets.mean(), abs=0.02)
     assert found.suspicion.max() < 0.5
+
+
+def test_a_set_with_a_candidate_that_the_classifiers_do_not_know_is_not_judged():
+    predictions, _, _ = simulated(0.1, n=500)
+    found = judge(predictions, 8)
+    known = replace(found, judged=np.arange(8) != 3)
+    expected = [3 not in predictions.candidates[predictions.offsets[i] : predictions.offsets[i + 1]] for i in range(500)]
+    assert known.judged_sets(predictions).tolist() == expected
+    assert 0 < sum(expected) < 500

@@ -60,9 +60,10 @@ def _print_summary(cleaned: Any) -> None:
     unknown = not_judged(cleaned)
     if unknown:
         name, examples, recovered = unknown[0]
+        which = "the class" if len(unknown) == 1 else f"one of {len(unknown):,} classes, such as"
         print_line(
-            f"The model cannot judge sets that hold {'this class' if len(unknown) == 1 else f'one of {len(unknown)} classes, such as'} {printable(name)} "
-            f"({counted(examples, 'example')}, {recovered} recovered out of fold): none of them is flagged."
+            f"The model cannot judge sets that hold {which} {printable(name)} ({counted(examples, 'example')}, {recovered} recovered "
+            "out of fold): none of them is flagged."
         )
 
 
