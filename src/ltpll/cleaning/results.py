@@ -256,9 +256,9 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 def class_columns(table: CleanedTable) -> Columns:
     """One row per class: how often it is a candidate, how often it is chosen, which class is chosen instead, and how far it is known.
 
-    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen. `recovered_out_of_fold` counts the examples with
-    this label that are predicted to be of this class, and is None if nothing was judged. `precision` and `recall` compare the labels
-    with true labels, where these are known; without any, the two columns are left out.
+    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen. `recovered_out_of_fold` counts the examples that are
+    predicted to be of this class and have it as a candidate, and is None if nothing was judged. `precision` and `recall` compare the
+    labels with true labels, where these are known; without any, the two columns are left out.
     """
     n, cleaned = len(table.classes), table.labels
     candidate = np.bincount(table.candidates, minlength=n)
@@ -274,7 +274,7 @@ def class_columns(table: CleanedTable) -> Columns:
             "distractor_rate": rounded_column(1 - chosen / candidate),
             "mean_confidence": rounded_column(confidence / chosen),
             "recovered_out_of_fold": _recovered(table),
-            "judged": np.bincount(cleaned.label[cleaned.judged], minlength=n) > 0,
+            "judged": _judged_classes(table),
             "suggested_for": np.bincount(cleaned.outside[cleaned.issue], minlength=n),
             "most_often_instead": [None if other < 0 else table.classes[other] for other in instead.tolist()],
             "times_instead": times,
@@ -289,10 +289,17 @@ def class_columns(table: CleanedTable) -> Columns:
 
 
 def _recovered(table: CleanedTable) -> list[int | None]:
-    """For each class, how many of the judged examples with this label are predicted to be of this class; None where not recorded."""
-    judgement = table.record.get("judgement") or {}
-    known = dict(enumerate(judgement.get("recovered", []))) or {c: recovered for c, _, recovered in judgement.get("not_judged", [])}
-    return [known.get(c) for c in range(len(table.classes))]
+    """For each class, how many judged examples are predicted to be of this class and have it as a candidate; None without a judgement."""
+    judgement = table.record.get("judgement")
+    return [None] * len(table.classes) if judgement is None else list(judgement["recovered"])
+
+
+def _judged_classes(table: CleanedTable) -> Flags:
+    """Whether sets that hold each class can be judged."""
+    judgement = table.record.get("judgement")
+    judged = np.full(len(table.classes), judgement is not None)
+    judged[[one[0] for one in (judgement or {}).get("not_judged", [])]] = False
+    return judged
 
 
 def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:

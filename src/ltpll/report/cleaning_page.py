@@ -176,8 +176,8 @@ def _triples(pairs: Numbers, counts: Numbers) -> list[tuple[int, int, int]]:
 
 
 def _judged_examples(run: CleanedTable) -> list[int]:
-    """For each class, the number of rows with this label that were judged by classifiers that were not trained on them."""
-    counts: list[int] = np.bincount(run.labels.label[run.labels.judged_by != "own"], minlength=len(run.classes)).tolist()
+    """For each class, the number of rows in whose sets it is the likeliest candidate, for classifiers that were not trained on them."""
+    counts: list[int] = np.bincount(run.labels.inside[run.labels.judged_by != "own"], minlength=len(run.classes)).tolist()
     return counts
 
 
