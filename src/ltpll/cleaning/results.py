@@ -256,7 +256,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 def class_columns(table: CleanedTable) -> Columns:
     """One row per class: how often it is a candidate, how often it is chosen, which class is chosen instead, and how far it is known.
 
-    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen. `recovered_out_of_fold` counts the examples that are
+    A rate is NaN, an empty cell, for a class that is never a candidate or never chosen. `recovered_out_of_fold` counts examples that are
     predicted to be of this class and have it as a candidate, and is None if nothing was judged. `precision` and `recall` compare the
     labels with true labels, where these are known; without any, the two columns are left out.
     """
