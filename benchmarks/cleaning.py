@@ -46,24 +46,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="", help="problems whose name starts so")
     options = parser.parse_args()
     with np.load(options.pack) as tables:
         names = DIGITS + sorted(key.removesuffix("_X") for key in tables.files if key.endswith("_X"))
-    jobs = [
-        (options.pack, name, missing, seed)
-        for seed in range(options.seeds)
-        for name in names
-        for missing in MISSING
-        if name in DIGITS or missing in (0.0, 0.1)
-    ]
-    rows: list[dict[str, Any]] = []
+    settings = [(name, missing) for name in names for missing in MISSING if name in DIGITS or missing in (0.0, 0.1)]
+    # An interrupted benchmark leaves what it has, and goes on from there.
+    rows: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out and options.out.exists() else []
+    done = {(row["problem"], row["missing"], row["seed"]) for row in rows}
+    jobs = [(*setting, seed) for seed in range(options.seeds) for setting in settings if setting[0].startswith(options.only)]
     made = environment("cpu")
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(measure, *job) for job in jobs]):
-            rows.append(done.result())
+        for finished in as_completed([pool.submit(measure, options.pack, *job) for job in jobs if job not in done]):
+            rows.append(finished.result())
             print(f"{len(rows)} of {len(jobs)}", rows[-1], flush=True)
             rows.sort(key=lambda row: (names.index(row["problem"]), row["missing"], row["seed"]))
-            if options.out:  # after each row, so that an interrupted benchmark leaves what it has
+            if options.out:
                 found = {"environment": made, "folds": FOLDS, "false_discoveries": FALSE_DISCOVERIES, "rows": rows}
                 options.out.write_text(json.dumps(found, indent=1) + "\n")
 
