@@ -44,9 +44,8 @@ def label_rows(
     judged_by[trained] = "folds" if out_of_fold else "own"
     labels = predictions.inside_sets().label
     labels[trained] = transduced[0]
-    inside = predictions.inside_sets(labels)
-    confidence, runner_up, margin = inside.share.copy(), inside.runner_up.copy(), inside.share - inside.runner_up_share
-    suspicion, can_judge, judgement = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=bool), None
+    confidence, margin, suspicion = np.zeros((3, n), dtype=np.float32)
+    runner_up, can_judge, judgement = labels.copy(), np.zeros(n, dtype=bool), None
     rows = np.flatnonzero(judged_by != "own")
     if len(rows):
         seen = predictions.select(rows)

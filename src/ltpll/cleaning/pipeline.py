@@ -18,7 +18,7 @@ from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.labelling import judgement_record, label_rows
-from ltpll.cleaning.set_predictions import predict_sets
+from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
@@ -248,9 +248,13 @@ def train_table_run(
             return
         # As in the folds, every row counts the same. The classifier was saved with its own goal above.
         classifier.set_params(goal="accuracy")
-        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
-        if from_folds is not None:
+        if from_folds is None:
+            predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
+        else:
+            predictions = SetPredictions.empty(examples.candidates)
             predictions.put(trained, from_folds)
+            if len(held_out):
+                predictions.put(held_out, predict_sets(classifier.predict_proba, rest, examples.candidates.select(held_out)))
         cleaned, judgement = label_rows(predictions, examples, trained, classifier.transduced_, from_folds is not None)
         if judgement is not None:
             classifier.set_params(goal=settings.goal)
