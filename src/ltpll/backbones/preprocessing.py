@@ -1,0 +1,65 @@
+"""Preprocessing: how a picture becomes the input of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from torch import Tensor
+
+from ltpll.errors import InputError, shown
+from ltpll.validation import whole_number
+
+Fit = Literal["pad", "crop", "stretch"]
+Resample = Literal["bilinear", "bicubic", "lanczos", "nearest"]
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Scales a picture to a square of 8-bit RGB pixels, and normalises it: (pixels / 255 - mean) / std.
+
+    Args:
+        side: Width and height of the square, in pixels.
+        mean, std: The mean and standard deviation of each channel that are normalised away, for values from 0 to 1.
+        fit: How a picture becomes a square: "pad" scales its longer edge to `side` and fills up with black, so that nothing is lost;
+            "crop" scales its shorter edge to `resize` and cuts out the middle; "stretch" changes its aspect ratio.
+        resize: The length of the shorter edge before a crop, at least `side`; None for `side`.
+        resample: The interpolation: "bilinear", "bicubic", "lanczos" or "nearest".
+
+    Example:
+        >>> Preprocessing(side=224, fit="crop", resize=256)
+    """
+
+    side: int = 224
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    fit: Fit = "pad"
+    resize: int | None = None
+    resample: Resample = "bilinear"
+
+    def __post_init__(self) -> None:
+        whole_number(self.side, 1, "side")
+        if len(self.mean) != 3 or len(self.std) != 3 or not all(std > 0 for std in self.std):
+            raise InputError(f"Pictures need three means and three positive deviations, not {self.mean} and {self.std}.")
+        if self.fit not in get_args(Fit):
+            raise InputError(f"Pictures cannot be fitted by {shown(self.fit)}: choose {', '.join(get_args(Fit))}.")
+        if self.resample not in get_args(Resample):
+            raise InputError(f"There is no interpolation {shown(self.resample)}: choose {', '.join(get_args(Resample))}.")
+        if self.resize is not None and whole_number(self.resize, 1, "resize") < self.side:
+            raise InputError(f"Pictures of {self.resize} pixels are too small to cut out {self.side}: give a larger resize.")
+
+    def normalise(self, pictures: Tensor) -> Tensor:
+        """8-bit pictures, (batch, 3, side, side), as the float input of the network."""
+        mean, std = (pictures.new_tensor(values, dtype=pictures.float().dtype).view(-1, 1, 1) for values in (self.mean, self.std))
+        return (pictures.float() / 255 - mean) / std
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values; `from_record` restores it."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Preprocessing:
+        values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+        return cls(**values)
