@@ -10,7 +10,7 @@ import multiprocessing
 import signal
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -65,7 +65,7 @@ class KnownHashes:
 
 def decoded_blocks(
     files: Sequence[str], geometry: Geometry, *, block: int, workers: int, hashed: bool = False, known: KnownHashes | None = None
-) -> Iterator[Block]:
+) -> Generator[Block]:
     """Decode pictures in order, a block at a time.
 
     Args:
@@ -84,7 +84,7 @@ def decoded_blocks(
     return _decoded_in_processes(files, geometry, block, workers, hashed, known)
 
 
-def _decoded_here(files: Sequence[str], geometry: Geometry, block: int, hashed: bool, known: KnownHashes | None) -> Iterator[Block]:
+def _decoded_here(files: Sequence[str], geometry: Geometry, block: int, hashed: bool, known: KnownHashes | None) -> Generator[Block]:
     digests = known.load() if known else set()
     pixels = np.zeros((block, geometry.side, geometry.side, 3), dtype=np.uint8)
     with warnings.catch_warnings():
@@ -145,7 +145,7 @@ class _Worker:
 
 def _decoded_in_processes(
     files: Sequence[str], geometry: Geometry, block: int, workers: int, hashed: bool, known: KnownHashes | None
-) -> Iterator[Block]:
+) -> Generator[Block]:
     # Row i is decoded into slot i modulo the number of slots, so that no list of free slots is needed.
     n, slots = len(files), AHEAD * block
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads and CUDA
@@ -156,8 +156,8 @@ def _decoded_in_processes(
     sent = 0
     try:
         with _without_main_module():
-            for _ in range(min(workers, -(-n // CHUNK))):
-                team.append(_Worker(context, shared, geometry, hashed, known))
+            for _ in range(min(workers, -(-n // CHUNK))):  # not a list comprehension: what has started is terminated below
+                team.append(_Worker(context, shared, geometry, hashed, known))  # noqa: PERF401
         for first in range(0, n, block):
             last = min(first + block, n)
             while True:
@@ -207,10 +207,6 @@ def _work(pipe: Connection, shared: Any, geometry: Geometry, hashed: bool, known
     with suppress(EOFError, ConnectionError):
         while True:
             first, files = pipe.recv()
-            # As plain tuples, which are smaller than named ones.
-            pipe.send(
-                (
-                    first,
-                    [tuple(_decode(file, geometry, pixels[(first + i) % len(pixels)], hashed, digests)) for i, file in enumerate(files)],
-                )
-            )
+            slots = (pixels[(first + i) % len(pixels)] for i in range(len(files)))
+            found = [_decode(file, geometry, slot, hashed, digests) for file, slot in zip(files, slots, strict=True)]
+            pipe.send((first, [tuple(outcome) for outcome in found]))  # plain tuples are smaller than named ones
