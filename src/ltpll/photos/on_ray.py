@@ -74,7 +74,7 @@ def _embedded(
         [{"row": i, "file": file} for i, file in enumerate(files)], override_num_blocks=-(-len(files) // AT_ONCE)
     )
     embedded = pictures.map_batches(_Decode(Geometry.of(backbone.preprocessing)), batch_size=BLOCK).map_batches(
-        _Network, fn_constructor_args=arguments, batch_size=BLOCK, concurrency=copies, num_gpus=1 if on_gpu else 0
+        _Network, fn_constructor_args=arguments, batch_size=BLOCK, concurrency=(1, copies), num_gpus=1 if on_gpu else 0
     )
     try:
         for batch in embedded.iter_batches(batch_size=AT_ONCE, batch_format="numpy"):

@@ -289,7 +289,8 @@ def _square(opened: Image.Image, geometry: Geometry) -> npt.NDArray[np.uint8]:
         raise PictureError(f"is animated or has several pages ({n_frames} frames)")
     least = DRAFT * (geometry.resize or geometry.side)
     opened.draft(None, (least, least))  # decodes a JPEG at a half, a quarter or an eighth of its size if that is enough
-    picture = _as_rgb(ImageOps.exif_transpose(opened))
+    ImageOps.exif_transpose(opened, in_place=True)
+    picture = _as_rgb(opened)
     if geometry.fit == "crop":
         picture = _middle(picture)
     side, size = geometry.side, geometry.scaled(*picture.size)
@@ -331,4 +332,4 @@ def _as_rgb(picture: Image.Image) -> Image.Image:
         layer = picture.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, layer).convert("RGB")
-    return picture.convert("RGB")
+    return picture if picture.mode == "RGB" else picture.convert("RGB")  # which would copy it
