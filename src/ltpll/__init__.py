@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ltpll.backbones import Backbone as Backbone
+    from ltpll.backbones import Embedder as Embedder
     from ltpll.candidates import Candidates as Candidates
     from ltpll.data.readers.annotations import candidates_from_votes as candidates_from_votes
     from ltpll.errors import InputError as InputError
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 
 # Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do not need it.
 _HOMES = {
+    "Backbone": "backbones",
     "Batch": "interfaces",
     "Callback": "training.callbacks",
     "CandidateKFold": "folds",
@@ -53,6 +56,7 @@ _HOMES = {
     "Checkpoint": "training.callbacks",
     "Classifier": "models",
     "EXTRAS": "extras",
+    "Embedder": "backbones",
     "Evaluate": "evaluation.during_training",
     "Extra": "interfaces",
     "InputError": "errors",

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ltpll.backbones import efficientnet
+from ltpll.backbones import efficientnet, hub, onnx_encoder
 from ltpll.backbones.preprocessing import Preprocessing
 from ltpll.errors import InputError, first_line, shown
 
@@ -25,6 +25,7 @@ class Backbone(nn.Module):
         name: What messages and records call it.
         architecture: How the encoder can be built again without its weights, as JSON values; None if it cannot, in which case a classifier
             with this backbone can be pickled, but not saved.
+        n_features: The number of features; by default, the encoder is run once to find out.
 
     Attributes:
         n_features: The number of features.
@@ -42,13 +43,14 @@ class Backbone(nn.Module):
         *,
         name: str = "own",
         architecture: Mapping[str, Any] | None = None,
+        n_features: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.preprocessing = preprocessing or Preprocessing()
         self.name = name
         self.architecture = None if architecture is None else dict(architecture)
-        self.n_features = self._probe()
+        self.n_features = self._probe() if n_features is None else n_features
 
     def forward(self, pictures: Tensor) -> Tensor:
         features: Tensor = self.encoder(pictures)
@@ -64,14 +66,14 @@ class Backbone(nn.Module):
         was_training = self.encoder.training
         self.encoder.eval()
         first = next(self.encoder.parameters(), torch.empty(0))
-        example = torch.zeros(1, 3, self.preprocessing.side, self.preprocessing.side, device=first.device, dtype=first.dtype)
+        side = self.preprocessing.side
         try:
             with torch.no_grad():
-                features = self.encoder(example)
+                features = self.encoder(torch.zeros(1, 3, side, side, device=first.device, dtype=first.dtype))
         except Exception as error:  # whatever a user's network raises
             raise InputError(
-                f"The backbone {self.name!r} fails on a picture of {self.preprocessing.side} × {self.preprocessing.side} pixels "
-                f"({first_line(error)}): check its network and its preprocessing."
+                f"The backbone {self.name!r} fails on a picture of {side} × {side} pixels ({first_line(error)}): "
+                "check its network and its preprocessing."
             ) from error
         finally:
             self.encoder.train(was_training)
@@ -95,14 +97,23 @@ class Backbone(nn.Module):
         """Load a pretrained network.
 
         Args:
-            source: "efficientnet-lite0".
+            source: "efficientnet-lite0"; a folder with the config.json, preprocessor_config.json and weights of a model of `transformers`;
+                an .onnx file; or the name of a model on the Hugging Face hub, which is downloaded unless it is in the local cache.
 
         Raises:
-            InputError: If there is no such network, or it cannot be read.
+            InputError: If there is no such network, it cannot be read, or it does not turn pictures into features.
+
+        Example:
+            >>> Backbone.from_pretrained("facebook/dinov2-small")
         """
         if str(source) == efficientnet.NAME:
             return _efficientnet()
-        raise InputError(f"There is no backbone {shown(str(source))}: choose {efficientnet.NAME}.")
+        if Path(source).suffix.lower() == ".onnx":
+            encoder, preprocessing = onnx_encoder.read(Path(source))
+            return cls(encoder, preprocessing, name=Path(source).name, architecture=encoder.architecture, n_features=encoder.n_features)
+        network, preprocessing, architecture = hub.pretrained(source)
+        name = Path(source).resolve().name if Path(source).is_dir() else str(source)
+        return cls(network, preprocessing, name=name, architecture=architecture)
 
     # ---- saving ---------------------------------------------------------------------------------------------------
 
@@ -117,13 +128,24 @@ class Backbone(nn.Module):
         """The backbone of a record with weights that are not set; load its `state_dict` next.
 
         Raises:
-            InputError: If its architecture is unknown.
+            InputError: If its architecture is unknown, or the record, which may come from any file, is damaged.
         """
-        architecture = dict(record["architecture"])
-        if architecture.get("kind") != efficientnet.NAME:
-            raise InputError(f"This version does not know the architecture {shown(str(architecture.get('kind')))} of a saved backbone.")
+        architecture = record.get("architecture") if isinstance(record, Mapping) else None
+        if not isinstance(architecture, Mapping) or not {"name", "preprocessing"} <= set(record):
+            raise InputError(f"The record {shown(record)} does not describe a backbone: save the classifier again.")
         preprocessing = Preprocessing.from_record(record["preprocessing"])
-        return cls(efficientnet.EfficientNetLite0(), preprocessing, name=str(record["name"]), architecture=architecture)
+        kind, n_features = architecture.get("kind"), None
+        encoder: nn.Module
+        if kind == efficientnet.NAME:
+            encoder = efficientnet.EfficientNetLite0()
+        elif kind == hub.KIND:
+            encoder = hub.from_architecture(architecture)
+        elif kind == onnx_encoder.KIND:
+            encoder = onnx_encoder.OnnxEncoder.from_architecture(architecture)
+            n_features = encoder.n_features
+        else:
+            raise InputError(f"This version does not know the architecture {shown(str(kind))} of a saved backbone.")
+        return cls(encoder, preprocessing, name=str(record["name"]), architecture=architecture, n_features=n_features)
 
 
 def _efficientnet() -> Backbone:

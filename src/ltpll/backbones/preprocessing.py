@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import Any, Literal, get_args
 
 from torch import Tensor
@@ -13,6 +15,7 @@ from ltpll.validation import whole_number
 
 Fit = Literal["pad", "crop", "stretch"]
 Resample = Literal["bilinear", "bicubic", "lanczos", "nearest"]
+LARGEST_SIDE = 4096  # pixels; a record with a larger one is damaged
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -40,9 +43,10 @@ class Preprocessing:
     resample: Resample = "bilinear"
 
     def __post_init__(self) -> None:
-        whole_number(self.side, 1, "side")
-        if len(self.mean) != 3 or len(self.std) != 3 or not all(std > 0 for std in self.std):
-            raise InputError(f"Pictures need three means and three positive deviations, not {self.mean} and {self.std}.")
+        if max(whole_number(self.side, 1, "side"), whole_number(self.resize or 1, 1, "resize")) > LARGEST_SIDE:
+            raise InputError(f"Pictures of {shown(self.resize or self.side)} pixels are too large: choose at most {LARGEST_SIDE}.")
+        if not _are_three(self.mean, -math.inf) or not _are_three(self.std, 0):
+            raise InputError(f"Pictures need three means and three positive deviations, not {shown(self.mean)} and {shown(self.std)}.")
         if self.fit not in get_args(Fit):
             raise InputError(f"Pictures cannot be fitted by {shown(self.fit)}: choose {', '.join(get_args(Fit))}.")
         if self.resample not in get_args(Resample):
@@ -61,5 +65,19 @@ class Preprocessing:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Preprocessing:
+        """Restore it.
+
+        Raises:
+            InputError: If the record, which may come from any file, is damaged.
+        """
+        if not isinstance(record, Mapping) or not set(record) <= {field.name for field in fields(cls)}:
+            raise InputError(f"The preprocessing of a backbone is {shown(record)}: give {', '.join(field.name for field in fields(cls))}.")
         values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+        values |= {name: whole_number(values[name], 1, name) for name in ("side", "resize") if values.get(name) is not None}
         return cls(**values)
+
+
+def _are_three(values: Any, above: float) -> bool:
+    """Whether these are three finite numbers above a bound."""
+    numbers = isinstance(values, tuple | list) and len(values) == 3 and all(isinstance(value, Real) for value in values)
+    return numbers and all(value > above and abs(value) < math.inf for value in values)

@@ -1,0 +1,226 @@
+"""`Embedder`: computes the features of pictures with a backbone, as fast as the machine allows."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, redirect_stdout, suppress
+from copy import deepcopy
+from functools import partial
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ltpll.backbones.backbone import Backbone
+from ltpll.backbones.onnx_encoder import OnnxEncoder, open_session
+from ltpll.errors import InputError, shown
+from ltpll.files import write_atomically
+from ltpll.validation import chosen_device, whole_number
+
+BATCH_CPU, BATCH_CUDA = 8, 256  # pictures of 224 pixels at a time
+TOLERANCE = 1e-3  # the largest difference between the engines, relative to the largest feature
+FORMAT = 1  # of the exported networks in the cache; changes when `_NormalisingNetwork` does
+
+Precision = Literal["float32", "bfloat16"]
+Engine = Literal["onnxruntime", "torch"]
+Array = np.ndarray[Any, Any]
+
+
+class Embedder:
+    """Computes the features of 8-bit pictures.
+
+    On a CPU, the network is exported to ONNX and run by onnxruntime if `ltpll[onnx]` is installed and its results agree with torch's,
+    because that is several times as fast. The backbone itself is not changed.
+
+    Args:
+        backbone: The network and its preprocessing.
+        device: "auto" (CUDA if available), "cpu", "cuda", or a torch device.
+        precision: "float32", or "bfloat16" for mixed precision on CUDA.
+        threads: The number of CPU threads; None for torch's number.
+        cache: A folder that keeps the exported network, which takes about ten seconds to make; None to keep it nowhere.
+
+    Attributes:
+        engine: "onnxruntime" or "torch".
+        device: Where the network runs.
+        batch_size: The number of pictures that keeps all threads or the GPU busy; a call may have any number.
+
+    Example:
+        >>> embedder = Embedder(Backbone.from_pretrained("efficientnet-lite0"))
+        >>> features = embedder(pictures)  # from (n, 224, 224, 3), 8-bit, to (n, 1280), float32
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        device: str | torch.device = "auto",
+        precision: Precision = "float32",
+        threads: int | None = None,
+        *,
+        cache: Path | None = None,
+    ) -> None:
+        if precision not in get_args(Precision):
+            raise InputError(f"There is no precision {shown(precision)}: choose {' or '.join(get_args(Precision))}.")
+        self.backbone, self.precision, self.cache = backbone, precision, cache
+        self.device = chosen_device(device)
+        self.threads = torch.get_num_threads() if threads is None else whole_number(threads, 1, "threads")
+        self.side, self.n_features = backbone.preprocessing.side, backbone.n_features
+        self._network: _NormalisingNetwork | None = _NormalisingNetwork(backbone)
+        self._session: Any = None
+        if isinstance(self._network.encoder, OnnxEncoder):
+            self.device = torch.device("cpu")
+            self._network.encoder.open(threads=1)
+        elif self.device.type == "cpu":
+            self._session = _exported(self._network.cpu(), backbone, cache)
+        on_onnx = self._session is not None or isinstance(backbone.encoder, OnnxEncoder)
+        self.engine: Engine = "onnxruntime" if on_onnx else "torch"
+        # Threads that share a picture wait for each other after each layer, above all while other processes decode pictures.
+        self._workers = self.threads if on_onnx else 1
+        at_224 = BATCH_CUDA if self.device.type == "cuda" else BATCH_CPU
+        self._rows = max(1, min(at_224, at_224 * 224**2 // self.side**2))  # bounds the memory
+        self.batch_size = self._rows * self._workers
+        # The session has the weights.
+        self._network = None if self._session else self._network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def __call__(self, pictures: Array) -> Array:
+        """Compute features.
+
+        Args:
+            pictures: 8-bit pictures, (n, side, side, 3).
+
+        Returns:
+            The features, (n, n_features), float32.
+
+        Raises:
+            InputError: If the pictures have another type or shape.
+        """
+        rows = np.asarray(pictures)
+        if rows.dtype != np.uint8 or rows.shape[1:] != (self.side, self.side, 3):
+            raise InputError(
+                f"The pictures have type {rows.dtype} and shape {rows.shape}: "
+                f"the backbone needs 8-bit pictures of shape (n, {self.side}, {self.side}, 3)."
+            )
+        features = np.empty((len(rows), self.n_features), np.float32)
+        size = max(1, min(self._rows, -(-len(rows) // self._workers)))
+        parts = [slice(start, start + size) for start in range(0, len(rows), size)]
+        if self.device.type == "cuda":
+            self._on_cuda(rows, features, parts)
+        elif self._workers == 1:
+            with _torch_threads(self.threads):
+                for part in parts:
+                    features[part] = self._computed(rows[part])
+        else:
+            with ThreadPoolExecutor(self._workers) as pool:
+                for part, computed in zip(parts, pool.map(lambda part: self._computed(rows[part]), parts), strict=True):
+                    features[part] = computed
+        return features
+
+    def _computed(self, rows: Array) -> Array:
+        if self._network is None:
+            result: Array = self._session.run(None, {"x": rows})[0]
+            return result
+        with torch.inference_mode():
+            computed: Tensor = self._network(torch.from_numpy(np.require(rows, requirements=["C", "W"])))
+            return computed.float().numpy()
+
+    def _on_cuda(self, rows: Array, features: Array, parts: Sequence[slice]) -> None:
+        """Compute each part on the device while the next one is copied to it."""
+        assert self._network is not None
+        mixed = torch.autocast("cuda", torch.bfloat16, enabled=self.precision == "bfloat16")
+        computed = []
+        with torch.inference_mode(), mixed, torch.cuda.device(self.device):
+            for part in parts:
+                pinned = torch.from_numpy(np.require(rows[part], requirements=["C", "W"])).pin_memory()
+                computed.append(self._network(pinned.to(self.device, non_blocking=True)).float())
+            for part, result in zip(parts, computed, strict=True):
+                features[part] = result.cpu().numpy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Sessions cannot be pickled; another process makes its own.
+        return partial(Embedder, cache=self.cache), (self.backbone, str(self.device), self.precision, self.threads)
+
+
+class _NormalisingNetwork(nn.Module):
+    """A copy of a backbone that starts from 8-bit pictures, (n, side, side, 3)."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        self.encoder = deepcopy(backbone.encoder).float().eval().requires_grad_(False)
+        for name, values in (("mean", backbone.preprocessing.mean), ("std", backbone.preprocessing.std)):
+            self.register_buffer(name, 255 * torch.tensor(values).view(-1, 1, 1))
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        features: Tensor = self.encoder((pictures.permute(0, 3, 1, 2).float() - self.mean) / self.std)
+        return features.flatten(1)
+
+
+@contextmanager
+def _torch_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | None) -> Any:
+    """A session of onnxruntime that agrees with the network, from the cache or exported now; None if there is none."""
+    if not all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
+        return None
+    side = backbone.preprocessing.side
+    # Three, where the export has two, so that the number of pictures is known to be free.
+    pictures = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), np.uint8)
+    with torch.inference_mode():
+        expected = network(torch.from_numpy(pictures)).numpy()
+    file = None if cache is None else cache / f"{backbone.fingerprint()}-{FORMAT}.onnx"
+    with suppress(Exception):  # a damaged file is written again
+        if file is not None and file.is_file():
+            session = open_session(file.read_bytes(), threads=1)
+            if _agree(session, pictures, expected):
+                return session
+    with suppress(Exception):  # the exporter does not know all operations, nor do models of 2 GB fit into a file: torch runs them
+        content = _export(network, side)
+        session = open_session(content, threads=1)
+        if _agree(session, pictures, expected):
+            if file is not None:
+                with suppress(InputError):  # the cache is full or read-only
+                    write_atomically(file, content)
+            return session
+    return None
+
+
+def _agree(session: Any, pictures: Array, expected: Array) -> bool:
+    features = session.run(None, {"x": pictures})[0]
+    return features.shape == expected.shape and bool(np.abs(features - expected).max() <= TOLERANCE * np.abs(expected).max())
+
+
+def _export(network: nn.Module, side: int) -> bytes:
+    """The network as an ONNX model for any number of pictures."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stdout(StringIO()):
+        warnings.simplefilter("ignore")  # from inside the exporter
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports optional packages that are not needed
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            network,
+            (torch.zeros(2, side, side, 3, dtype=torch.uint8),),
+            path,
+            input_names=["x"],
+            output_names=["features"],
+            dynamic_shapes={"pictures": {0: torch.export.Dim("rows", min=1)}},
+            opset_version=18,  # the version that torch writes without converting
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        return path.read_bytes()

@@ -1,0 +1,208 @@
+"""ONNX encoders: networks in an .onnx file, run by onnxruntime; they can be saved, but not fine-tuned."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ltpll.backbones.preprocessing import Preprocessing
+from ltpll.errors import InputError, first_line, required_by, shown
+from ltpll.files import parse_json
+from ltpll.validation import whole_number
+
+KIND = "onnx"
+INSTALL = "'ltpll[onnx]'"
+SIDE = 224  # for networks that accept pictures of any size
+FEATURES = ("features", "embedding", "embeddings", "pooler_output", "image_embeds")
+FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+MOST_FEATURES = 1 << 20
+
+
+class OnnxEncoder(nn.Module):
+    """An ONNX network that maps pictures, (batch, 3, height, width), to features, (batch, n_features).
+
+    Its bytes are a buffer, so that it is saved, loaded and fingerprinted like any other network.
+
+    Args:
+        content: The model, without external data; empty if `load_state_dict` sets it later.
+        n_features: The number of features.
+        name: What messages call it.
+    """
+
+    content: Tensor
+
+    def __init__(self, content: bytes, n_features: int, name: str = "a saved backbone") -> None:
+        super().__init__()
+        self.n_features, self.name = n_features, name
+        self.register_buffer("content", torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0).byte())
+        self._session: Any = None
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        return {"kind": KIND, "n_features": self.n_features}
+
+    @classmethod
+    def from_architecture(cls, architecture: Mapping[str, Any]) -> OnnxEncoder:
+        """The encoder of a record; `load_state_dict` sets the model itself."""
+        n_features = whole_number(architecture.get("n_features"), 1, "n_features of a saved backbone")
+        if n_features > MOST_FEATURES:
+            raise InputError(f"A saved backbone has {shown(n_features)} features, more than {MOST_FEATURES}: it is damaged.")
+        return cls(b"", n_features)
+
+    def open(self, threads: int | None = None) -> None:
+        """Prepare the model to run with this number of CPU threads; None for onnxruntime's choice."""
+        self._session = opened(self.content.cpu().numpy().tobytes(), self.name, threads)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        rows = pictures.detach().cpu().numpy()
+        features = torch.from_numpy(self._run(rows)).flatten(1)
+        if features.shape != (len(rows), self.n_features):
+            raise InputError(
+                f"The network {self.name} returns an array of shape {tuple(features.shape)} for {len(rows)} pictures: "
+                f"it must return {self.n_features} features for each."
+            )
+        return features.to(pictures.device)
+
+    def _run(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if self._session is None:
+            self.open()
+        given, wanted = picture_input(self._session, self.name), features_output(self._session)
+        rows = rows.astype(FLOATS[given.type], copy=False)
+        fixed = given.shape[0] if isinstance(given.shape[0], int) else None
+        if fixed is None:
+            return np.asarray(self._session.run([wanted], {given.name: rows})[0], np.float32)
+        # A model for a fixed number of pictures: the last rows are filled up.
+        padded = np.concatenate([rows, np.zeros((-len(rows) % fixed, *rows.shape[1:]), rows.dtype)])
+        parts = [self._session.run([wanted], {given.name: part})[0] for part in np.split(padded, len(padded) // fixed)]
+        return np.concatenate(parts).astype(np.float32)[: len(rows)]
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
+        # The size of a model is known only now.
+        given = state_dict.get(f"{prefix}content")
+        if isinstance(given, Tensor) and given.dtype == torch.uint8 and given.ndim == 1:
+            self.content, self._session = torch.empty_like(given, device=self.content.device), None
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_session": None}  # sessions can be neither copied nor pickled
+
+
+def read(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
+    """Read an ONNX file, and the preprocessing from its metadata or the file NAME.onnx.json beside it.
+
+    Raises:
+        InputError: If it is not an encoder of pictures, or damaged.
+    """
+    with required_by(f"The backbone {path}", install=INSTALL):
+        import onnx
+    if not path.is_file():
+        raise InputError(f"There is no file {path}: give the path of an ONNX model.")
+    try:
+        model = onnx.load(path, load_external_data=False)
+        onnx.load_external_data_for_model(model, str(path.parent))  # refuses paths that lead out of the folder
+        content = model.SerializeToString()
+    except Exception as error:  # onnx and protobuf raise many kinds of errors
+        raise InputError(f"{path} is not an ONNX model that can be read ({first_line(error)}): export it again.") from None
+    session = opened(content, str(path))
+    given = picture_input(session, str(path))
+    names = [output.name for output in session.get_outputs()]
+    if names == ["logits", "probabilities"]:
+        raise InputError(f"{path} is a classifier, not an encoder: give the backbone that it was trained with.")
+    preprocessing = _preprocessing(path, session, given)
+    encoder = OnnxEncoder(content, 1, str(path))
+    try:
+        features = encoder._run(np.zeros((1, 3, preprocessing.side, preprocessing.side), np.float32))
+    except Exception as error:  # onnxruntime raises many kinds of errors
+        side = preprocessing.side
+        raise InputError(
+            f"The network {path} fails on a picture of {side} × {side} pixels ({first_line(error)}): export it again."
+        ) from None
+    if features.ndim < 2 or features.size != features.shape[1]:
+        raise InputError(
+            f"The network {path} returns an array of shape {features.shape} for one picture: it must return one row of features."
+        )
+    encoder.n_features = features.shape[1]
+    return encoder, preprocessing
+
+
+def opened(content: bytes, name: str, threads: int | None = None) -> Any:
+    """A session of onnxruntime on the CPU for a model from anywhere.
+
+    Raises:
+        InputError: If the model is damaged, or has external data, which would be read from wherever it says.
+    """
+    with required_by(f"The network {name}", install=INSTALL):
+        import onnx
+        import onnxruntime  # noqa: F401
+    try:
+        with tempfile.TemporaryDirectory() as empty:
+            onnx.load_external_data_for_model(onnx.load_from_string(content), empty)
+        return open_session(content, threads)
+    except Exception as error:  # onnx and onnxruntime raise many kinds of errors
+        raise InputError(f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it again.") from None
+
+
+def open_session(content: bytes, threads: int | None = None) -> Any:
+    """A session of onnxruntime on the CPU for a trusted model."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors arrive as exceptions
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def picture_input(session: Any, name: str) -> Any:
+    """The only input of a session, checked to be a batch of pictures."""
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        raise InputError(f"The network {name} has {len(inputs)} inputs: it must have one, for pictures.")
+    given = inputs[0]
+    if given.type not in FLOATS:
+        raise InputError(f"The network {name} reads {given.type}: it must read normalised pictures as floats.")
+    if len(given.shape) != 4 or (isinstance(given.shape[1], int) and given.shape[1] != 3):
+        raise InputError(f"The network {name} reads arrays of shape {shown(given.shape)}: it must read (batch, 3, height, width).")
+    height, width = given.shape[2:]
+    if isinstance(height, int) and isinstance(width, int) and height != width:
+        raise InputError(f"The network {name} reads pictures of {width} × {height} pixels: they must be square.")
+    if isinstance(given.shape[0], int) and not 1 <= given.shape[0] <= 1024:
+        raise InputError(f"The network {name} reads {shown(given.shape[0])} pictures at a time: export it with a dynamic batch size.")
+    return given
+
+
+def features_output(session: Any) -> str:
+    """The name of the output that holds the features."""
+    names = [output.name for output in session.get_outputs()]
+    return str(next((name for name in FEATURES if name in names), names[0]))
+
+
+def _preprocessing(path: Path, session: Any, given: Any) -> Preprocessing:
+    """From the file beside the model, or else its metadata, or else ImageNet's."""
+    beside = path.with_name(f"{path.name}.json")
+    values: Any = {}
+    for name, text in session.get_modelmeta().custom_metadata_map.items():
+        if name in ("side", "mean", "std", "fit", "resize", "resample"):
+            with suppress(ValueError):  # text that is not JSON is taken as it is
+                text = parse_json(text)
+            values[name] = text
+    if beside.is_file():
+        try:
+            values = parse_json(beside.read_bytes())
+        except (OSError, ValueError) as error:
+            raise InputError(f"{beside} cannot be read ({first_line(error)}): correct or remove it.") from None
+    fixed = next((length for length in given.shape[2:] if isinstance(length, int)), None)
+    try:
+        preprocessing = Preprocessing.from_record({"side": fixed or SIDE} | values if isinstance(values, dict) else values)
+    except InputError as error:
+        raise InputError(f"The preprocessing of {path} cannot be used: {first_line(error)}.") from None
+    if fixed not in (None, preprocessing.side):
+        raise InputError(f"The network {path} reads pictures of {fixed} pixels, but its description says {preprocessing.side}: correct it.")
+    return preprocessing
