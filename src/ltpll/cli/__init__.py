@@ -17,6 +17,7 @@ from ltpll.cli.clean import clean
 from ltpll.cli.console import console, print_error, print_note
 from ltpll.cli.data import app as data_commands
 from ltpll.cli.demo import demo
+from ltpll.cli.embed import embed
 from ltpll.cli.export import export
 from ltpll.cli.list_parts import list_parts
 from ltpll.cli.options import ExperimentCommand
@@ -42,6 +43,7 @@ app.command(rich_help_panel=OWN, cls=TrainCommand)(train)
 app.command(rich_help_panel=OWN)(clean)
 app.command(rich_help_panel=OWN)(predict)
 app.command(rich_help_panel=OWN)(export)
+app.command(rich_help_panel=OWN)(embed)
 app.add_typer(data_commands, name="data", rich_help_panel=RESEARCH)
 app.command(rich_help_panel=RESEARCH, cls=ExperimentCommand)(benchmark)
 app.command(rich_help_panel=RESEARCH)(reproduce)

@@ -1,7 +1,8 @@
-"""Progress bars for reading and training, and TensorBoard events."""
+"""Progress bars for reading, embedding and training, and TensorBoard events."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,8 +15,8 @@ from rich.text import Text
 from ltpll.cli.console import console, print_line
 from ltpll.errors import required_by
 from ltpll.runs.run import Record, Run
-from ltpll.training.callbacks import Callback, Progress
-from ltpll.training.job import Part
+from ltpll.training.callbacks import UPDATE_SECONDS, Callback, Progress
+from ltpll.training.job import Part, Stage
 
 
 class _BarAboveFigures(rich_progress.Progress):
@@ -61,6 +62,31 @@ class ProgressBar(Progress):
 
     def close(self) -> None:
         self._bar.stop()
+
+
+class PictureProgress(ProgressBar):
+    """The progress of embedding: how many pictures are done, how many per second, and the time left."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Report finished pictures; what the first call reports was done before."""
+        if self.part is None:
+            part = Part("pictures", total, done=done)
+            self.plan([Stage([part])])
+            self.start(part)
+        elif done == total or time.monotonic() - self._updated >= UPDATE_SECONDS:
+            self.update(done)
+
+    @property
+    def current(self) -> str:
+        """How many pictures are done."""
+        assert self.part is not None
+        return f"{int(self.part.done):,} of {self.part.epochs:,} pictures"
+
+    @property
+    def figures(self) -> str:
+        """The speed."""
+        speed = self.job.stages[0].speed()
+        return f"{speed:,.0f} pictures/s" if speed else ""
 
 
 class TensorBoardEvents(Callback):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,13 +24,18 @@ def read_source(source: TableSource, *, needs_candidates: bool = True) -> Exampl
 
     with reading_progress() as on_progress:
         examples = read_examples(source, needs_candidates=needs_candidates, on_progress=on_progress)
-    if examples.problems:
-        print_line(f"{counted(len(examples.problems), 'picture')} {'was' if len(examples.problems) == 1 else 'were'} skipped:")
-        for path, reason in examples.problems[:MOST_SHOWN]:
-            print_line(f"  {path} {reason}")
-        if len(examples.problems) > MOST_SHOWN:
-            print_line(f"  and {len(examples.problems) - MOST_SHOWN} more")
+    print_skipped(examples.problems)
     return examples
+
+
+def print_skipped(problems: Sequence[tuple[str, str]]) -> None:
+    """Print which pictures were skipped, each with the reason."""
+    if problems:
+        print_line(f"{counted(len(problems), 'picture')} {'was' if len(problems) == 1 else 'were'} skipped:")
+    for path, reason in problems[:MOST_SHOWN]:
+        print_line(f"  {path} {reason}")
+    if len(problems) > MOST_SHOWN:
+        print_line(f"  and {len(problems) - MOST_SHOWN} more")
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Mapping[str, Path | None]) -> None:

@@ -2,14 +2,18 @@
 
 import io
 import struct
+import subprocess
+import sys
 import zlib
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from ltpll.backbones import Preprocessing
 from ltpll.data.readers import pictures
-from ltpll.data.readers.pictures import read_pictures
+from ltpll.data.readers.pictures import list_pictures, read_pictures
+from support.processes import environment_of_tests
 from support.refusals import refusal
 
 
@@ -246,3 +250,96 @@ def test_refusals_of_the_call_itself(folder):
     assert "side is 0" in refusal(lambda: read_pictures(folder, ["good.png"], 0))
     assert "on_error is 'ignore'" in refusal(lambda: read_pictures(folder, ["good.png"], 8, on_error="ignore"))
     assert "None of the 2 pictures" in refusal(lambda: read_pictures(folder, ["none", "empty.png"], 8, on_error="skip"))
+
+
+# ---- the geometry of a backbone ---------------------------------------------------------------------------------------
+
+
+def resized_and_cropped(picture, resize, side, filter):
+    """Scale the shorter edge, then cut out the middle, in two steps."""
+    shorter = min(picture.size)
+    large = picture.resize([edge * resize // shorter for edge in picture.size], filter)
+    left, top = (large.width - side) // 2, (large.height - side) // 2
+    return np.asarray(large.crop((left, top, left + side, top + side)))
+
+
+@pytest.mark.parametrize("size", [(60, 40), (40, 61), (32, 32), (7, 50)])
+@pytest.mark.parametrize(("resize", "resample"), [(None, "bilinear"), (36, "bicubic"), (48, "lanczos"), (40, "nearest")])
+def test_a_crop_is_the_middle_of_the_scaled_picture(tmp_path, size, resize, resample):
+    picture = Image.fromarray(noise(*size))
+    picture.save(tmp_path / "a.png")
+    found = read_pictures(tmp_path, ["a.png"], Preprocessing(32, fit="crop", resize=resize, resample=resample)).images[0]
+    expected = resized_and_cropped(picture, resize or 32, 32, Image.Resampling[resample.upper()])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_stretching_changes_the_aspect_ratio(tmp_path):
+    picture = Image.fromarray(noise(50, 20))
+    picture.save(tmp_path / "a.png")
+    found = read_pictures(tmp_path, ["a.png"], Preprocessing(16, fit="stretch", resample="bicubic")).images[0]
+    np.testing.assert_array_equal(found, picture.resize((16, 16), Image.Resampling.BICUBIC))
+
+
+def test_padding_is_the_same_with_a_side_and_with_a_preprocessing(tmp_path):
+    Image.fromarray(noise(50, 20)).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(read_pictures(tmp_path, ["a.png"], Preprocessing(16)).images[0], one(tmp_path, "a.png", 16))
+
+
+@pytest.mark.parametrize("fit", ["pad", "crop", "stretch"])
+@pytest.mark.parametrize("size", [(800, 600), (130, 520), (65, 64)])
+def test_a_jpeg_is_never_decoded_smaller_than_needed(tmp_path, monkeypatch, fit, size):
+    """A draft that is too small would be scaled up again and lose its details."""
+    decoded = []
+    original = pictures._as_rgb
+    monkeypatch.setattr(pictures, "_as_rgb", lambda picture: decoded.append(picture.size) or original(picture))
+    Image.fromarray(gradient(*size)).save(tmp_path / "a.jpg", quality=95)
+    read_pictures(tmp_path, ["a.jpg"], Preprocessing(32, fit=fit, resize=48 if fit == "crop" else None))
+    needed = 2 * (48 if fit == "crop" else 32)
+    assert decoded[0] == size or min(decoded[0]) >= needed
+    assert min(decoded[0]) < 2 * needed or max(size) < 8 * needed  # a larger fraction than needed would take longer
+
+
+def test_a_crop_of_a_long_thin_picture_needs_little_memory(tmp_path):
+    """Scaled as a whole, it would have 224 × 4,480,000 pixels."""
+    Image.fromarray(noise(20_000, 1)).save(tmp_path / "a.png")
+    found = read_pictures(tmp_path, ["a.png"], Preprocessing(224, fit="crop")).images[0]
+    assert found.shape == (224, 224, 3)
+    assert (found == found[0]).all()
+
+
+def test_inverted_cmyk_as_adobe_writes_it_has_the_right_colours(tmp_path):
+    red = Image.new("CMYK", (16, 16), (0, 255, 255, 0))
+    red.save(tmp_path / "red.jpg", quality=100)
+    assert b"Adobe" in (tmp_path / "red.jpg").read_bytes()
+    pixel = one(tmp_path, "red.jpg", 16)[8, 8].tolist()
+    assert pixel[0] > 245
+    assert max(pixel[1:]) < 10
+
+
+# ---- a folder ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_pictures_of_a_folder_are_listed_by_suffix_in_order(tmp_path):
+    inner = tmp_path / "photos"
+    (inner / "b" / "c").mkdir(parents=True)
+    (inner / ".hidden").mkdir()
+    for name in ("b/c/2.JPG", "b/1.png", "a.webp", "notes.txt", "b/.hidden.png", ".hidden/x.png", "._a.jpg", "é.jpeg", "labels.csv"):
+        (inner / name).write_bytes(b"")
+    (tmp_path / "secret.png").write_bytes(b"")
+    (inner / "inside.png").symlink_to(inner / "a.webp")
+    (inner / "outside.png").symlink_to(tmp_path / "secret.png")
+    (inner / "loop.png").symlink_to(inner / "loop.png")
+    (inner / "linked").symlink_to(tmp_path)
+    assert list_pictures(inner) == ["a.webp", "b/1.png", "b/c/2.JPG", "inside.png", "é.jpeg"]
+
+
+def test_a_folder_without_pictures_and_names_that_are_not_text_are_refused(tmp_path):
+    assert "There are no pictures in" in refusal(lambda: list_pictures(tmp_path))
+    assert "There is no folder" in refusal(lambda: list_pictures(tmp_path / "none"))
+    (tmp_path / "a\udcff.png").write_bytes(b"")
+    assert "is not UTF-8" in refusal(lambda: list_pictures(tmp_path))
+
+
+def test_processes_that_decode_pictures_do_not_import_torch():
+    code = "import sys, ltpll.photos.decoding; from PIL import Image; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, env=environment_of_tests()).returncode == 0
