@@ -45,7 +45,8 @@ class PartialLabelTrainer:
     All randomness is drawn from `seed`; torch's global random state is neither used nor changed.
 
     Args:
-        model: The network. Its forward returns (logits, features), and `model.head` is its last linear layer.
+        model: The network. Its forward returns (logits, features), and `model.head` is its last linear layer. If it has a method
+            `lr_factor_of(parameter)`, the learning rate of the parameter is multiplied by what it returns.
         method: The loss and the rule that refines targets.
         rebalancer: The correction for the class prior; None for no correction.
         extras: Additional loss terms.
@@ -162,10 +163,20 @@ class PartialLabelTrainer:
     def _optimizer(self, modules: dict[str, nn.Module], momentum: float, weight_decay: float) -> torch.optim.Optimizer:
         parameters = [p for module in modules.values() for p in module.parameters() if p.requires_grad]
         on_cuda = self.device.type == "cuda"
+        factor_of = getattr(self.model, "lr_factor_of", lambda parameter: 1.0)
+        by_factor: dict[float, list[nn.Parameter]] = {}
+        for parameter in parameters:
+            by_factor.setdefault(factor_of(parameter), []).append(parameter)
         optimizer = torch.optim.SGD(
-            parameters,
-            # A step recorded as a CUDA graph reads its learning rate from the device.
-            lr=torch.tensor(self.lr, device=self.device) if on_cuda else self.lr,
+            [
+                # A step recorded as a CUDA graph reads its learning rates from the device.
+                {
+                    "params": group,
+                    "lr_factor": factor,
+                    "lr": torch.tensor(self.lr * factor, device=self.device) if on_cuda else self.lr * factor,
+                }
+                for factor, group in by_factor.items()
+            ],
             momentum=momentum,
             weight_decay=weight_decay,
             fused=on_cuda,
@@ -381,9 +392,9 @@ class PartialLabelTrainer:
         rate = cosine_rate(min(self._stage_epoch, length), length, self.lr, self.lr * self.final_lr_factor)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
+                group["lr"].fill_(rate * group["lr_factor"])
             else:
-                group["lr"] = rate
+                group["lr"] = rate * group["lr_factor"]
         return rate
 
     def _start_epoch(self, seconds_before: float = 0.0) -> None:
