@@ -30,6 +30,7 @@ from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Extra, Goal, Method, Rebalancer
 from ltpll.methods import METHODS
 from ltpll.models import FineTune, build_model
+from ltpll.models.finetune import FineTunedClassifier
 from ltpll.parts import Options, build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
@@ -42,7 +43,8 @@ from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
 PHOTO_SIDE = 64  # pixels above which a picture counts as a photograph, with views and a stem that suit it
-CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**24  # for which views are drawn at once, at most
+CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**23  # for which views are drawn at once, at most
+CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's features are computed
 STATISTICS_VALUES = 2**30  # of which the mean and deviation of pictures are computed; of more, a sample is taken
 IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
 IMAGE_MODELS = ("small-cnn", "resnet18")
@@ -60,7 +62,7 @@ class Defaults(NamedTuple):
 
 FROM_SCRATCH = Defaults(lr=0.05, weight_decay=2e-3, batch_size=(16, 512), epochs=(10, 500))
 # A pretrained network needs fewer epochs, and little weight decay: it would pull the backbone towards zero, not towards where it started.
-FINE_TUNING = Defaults(lr=0.05, weight_decay=1e-4, batch_size=(16, 64), epochs=(5, 30))
+FINE_TUNING = Defaults(lr=0.02, weight_decay=1e-4, batch_size=(16, 64), epochs=(5, 30))
 
 
 class Schedule(NamedTuple):
@@ -265,6 +267,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         views = self._views(x, device)
         if isinstance(views, ImageViews) and views.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if isinstance(model, FineTunedClassifier):
+            rows = torch.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).long()
+            model.to(device).calibrate(views.plain(x[rows].to(device)).float())
         return PartialLabelTrainer(
             model,
             *build_parts(self.method, self.rebalancer, self.extras, self.options, **({"warmup": IMAGE_WARMUP} if x.ndim == 4 else {})),

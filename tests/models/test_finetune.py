@@ -213,3 +213,40 @@ def test_a_clone_shares_the_backbone_and_has_options_of_its_own():
     assert copy.backbone is original.backbone
     assert (copy.layers, copy.lr_factor, original.lr_factor) == ("last", 0.5, 0.1)
     assert pickle.loads(pickle.dumps(original)).layers == "last"
+
+
+# ---- the length of features ------------------------------------------------------------------------------------------
+
+
+def test_calibrated_features_are_centred_and_of_one_length_whatever_the_backbone_returns():
+    g = torch.Generator().manual_seed(0)
+    pictures = torch.randn(40, *SHAPE, generator=g)
+    expected = None
+    for factor in (1.0, 100.0):
+        backbone = tiny_backbone()
+        backbone.encoder[4].append(Times(factor))
+        model = FineTune(backbone)(SHAPE, 4)
+        plain = backbone(pictures).detach()
+        assert torch.equal(model.eval()(pictures)[1], plain)
+        model.calibrate(pictures)
+        features = model.eval()(pictures)[1].detach()
+        torch.testing.assert_close(features.mean(0), torch.zeros(8), atol=1e-3, rtol=0)
+        assert features.square().sum(1).mean() == pytest.approx(128, rel=1e-4)
+        torch.testing.assert_close(features / features[0, 0], (plain - plain.mean(0)) / (plain - plain.mean(0))[0, 0], atol=1e-3, rtol=1e-3)
+        expected = features if expected is None else expected
+        torch.testing.assert_close(features, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_equal_features_are_only_centred():
+    model = FineTune(tiny_backbone())(SHAPE, 4)
+    model.calibrate(torch.zeros(5, *SHAPE))
+    assert model.scale == 1
+
+
+class Times(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x

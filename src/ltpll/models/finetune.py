@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any, Literal, Self, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ltpll.backbones import Backbone
 from ltpll.errors import InputError, first_line, shown
@@ -19,6 +19,9 @@ LAST_SHARE = 0.25  # the share of the layers that `layers="last"` trains
 # With fewer rows, batch norm keeps its statistics: they come from more than a million pictures. Statistics of small batches are noisier,
 # and running means would drift to the few pictures of the set and to their strong views, which are not what the network predicts on.
 FEWEST_ROWS_FOR_NORM = 10_000
+# With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and a tenth learns nothing in few epochs.
+SQUARED_LENGTH = 128.0
+CALIBRATION_BATCH = 32
 BatchNorm = nn.modules.batchnorm._NormBase  # all layers with running statistics
 
 
@@ -115,6 +118,9 @@ class FineTune(Configurable):
 class FineTunedClassifier(Classifier):
     """A classifier with a backbone as encoder; `train()` leaves frozen batch norms in evaluation mode.
 
+    The features of pretrained networks differ in length by orders of magnitude, and so would the learning rates that suit the head.
+    `calibrate` therefore fixes an offset and a scale of the features.
+
     Args:
         encoder: The backbone; parameters without gradients are frozen.
         head: The linear layer.
@@ -123,14 +129,37 @@ class FineTunedClassifier(Classifier):
     """
 
     encoder: Backbone
+    mean: Tensor
+    scale: Tensor
 
     def __init__(self, encoder: Backbone, head: nn.Linear, lr_factor: float, freeze_norm: bool) -> None:
         super().__init__(encoder, head)
         self.lr_factor = lr_factor
+        self.register_buffer("mean", torch.zeros(encoder.n_features))
+        self.register_buffer("scale", torch.ones(()))
         trained = [] if freeze_norm else _trained_norms(encoder.encoder)
         self._frozen_norms = [
             name for name, module in encoder.named_modules() if isinstance(module, BatchNorm) and not any(module is one for one in trained)
         ]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = (self.encoder(x) - self.mean) * self.scale
+        return self.head(features), features
+
+    @torch.no_grad()
+    def calibrate(self, pictures: Tensor) -> None:
+        """Centre the features of these pictures, and scale them to a mean squared length of 128.
+
+        Args:
+            pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.
+        """
+        self.eval()
+        features = torch.cat([self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]).double()
+        self.train()
+        mean = features.mean(0)
+        length = (features - mean).square().sum(1).mean()
+        self.mean.copy_(mean)
+        self.scale.copy_((SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones_like(length))
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all layers but frozen batch norms, which stay in evaluation mode."""
