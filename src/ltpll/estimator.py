@@ -17,6 +17,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 from torch import Tensor, nn
 
+from ltpll.backbones import Backbone
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
 from ltpll.comparison import can_compare, held_out_scores
@@ -28,7 +29,8 @@ from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Extra, Goal, Method, Rebalancer
 from ltpll.methods import METHODS
-from ltpll.models import build_model
+from ltpll.models import FineTune, build_model
+from ltpll.models.finetune import FineTunedClassifier
 from ltpll.parts import Options, build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
@@ -36,13 +38,31 @@ from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import OnEpoch
 from ltpll.training.checkpoint import check_state_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, whole_number
+from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, shared_tensor, whole_number
 from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
+PHOTO_SIDE = 64  # pixels above which a picture counts as a photograph, with views and a stem that suit it
+CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**23  # for which views are drawn at once, at most
+CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's features are computed
+STATISTICS_VALUES = 2**30  # of which the mean and deviation of pictures are computed; of more, a sample is taken
 IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
 IMAGE_MODELS = ("small-cnn", "resnet18")
 REGISTRIES: Mapping[str, Registry[Any]] = {"method": METHODS, "rebalancer": REBALANCERS, "extras": EXTRAS}
+
+
+class Defaults(NamedTuple):
+    """What "auto" stands for."""
+
+    lr: float
+    weight_decay: float
+    batch_size: tuple[int, int]  # the smallest and the largest
+    epochs: tuple[int, int]  # the fewest and the most
+
+
+FROM_SCRATCH = Defaults(lr=0.05, weight_decay=2e-3, batch_size=(16, 512), epochs=(10, 500))
+# A pretrained network needs fewer epochs, and little weight decay: it would pull the backbone towards zero, not towards where it started.
+FINE_TUNING = Defaults(lr=0.02, weight_decay=1e-4, batch_size=(16, 64), epochs=(5, 30))
 
 
 class Schedule(NamedTuple):
@@ -71,18 +91,20 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         extras: Extras such as `Mixup()`, or their names.
         options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
         model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose
-            last linear layer is `.head`, or a function that builds one from the shape of an example and the number of classes.
-        views: "auto", a view policy for 8-bit images ("paper", "flip-crop" or "crop"), or a source of views such as `Views`.
-        epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and 500.
+            last linear layer is `.head`, or a function that builds one from the shape of an example and the number of classes. `FineTune`,
+            or a `Backbone`, fine-tunes a pretrained network on 8-bit pictures.
+        views: "auto", a view policy for 8-bit images ("paper", "flip-crop", "crop" or "photo"), or a source of views such as `Views`.
+            "auto" is "photo" for backbones and for pictures of more than 64 pixels, and "flip-crop" for others.
+        epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and 500, or 5 and 30 for a backbone.
         steps: The number of training steps that `epochs="auto"` aims at.
-        batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512.
-        lr: The initial learning rate.
-        weight_decay: The weight decay.
+        batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512, or to 64 for a backbone.
+        lr: The initial learning rate, or "auto".
+        weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
         goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced" (every class counts the same), which
             corrects for the class prior. It does not affect training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
         device: "cpu", "cuda" or "auto".
-        precision: "float32" or "bfloat16", for the passes through the network.
+        precision: "float32" or "bfloat16", for the passes through the network; "auto" is "bfloat16" for a backbone on CUDA.
         on_nan: "stop" raises an error if a batch gives numbers that are not finite; "skip" drops the batch.
         threads: The number of CPU threads for `fit`, or "auto", which measures whether one or all are faster and obeys OMP_NUM_THREADS.
         on_epoch: A function that is called with the record of each finished epoch.
@@ -118,17 +140,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         extras: Sequence[str | Extra] = (),
         *,
         options: Options | None = None,
-        model: str | nn.Module | Callable[[tuple[int, ...], int], nn.Module] = "auto",
+        model: str | nn.Module | FineTune | Callable[[tuple[int, ...], int], nn.Module] = "auto",
         views: ViewSource | str = "auto",
         epochs: int | str = "auto",
         steps: int = 2000,
         batch_size: int | str = "auto",
-        lr: float = 0.05,
-        weight_decay: float = 2e-3,
+        lr: float | str = "auto",
+        weight_decay: float | str = "auto",
         goal: str = "accuracy",
         random_state: Any = 0,
         device: str = "auto",
-        precision: str = "float32",
+        precision: str = "auto",
         on_nan: str = "stop",
         threads: int | str = "auto",
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
@@ -240,37 +262,66 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         n = len(x)
         epochs, batch_size = self.schedule(n)
         self.input_shape_ = tuple(x.shape[1:])
-        model = self._model(self.input_shape_, candidates.n_classes, seed)
+        device = chosen_device(self.device)
+        model = self._model(self.input_shape_, candidates.n_classes, seed, n)
+        views = self._views(x, device)
+        if isinstance(views, ImageViews) and views.channels_last:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if isinstance(model, FineTunedClassifier):
+            rows = torch.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).long()
+            model.to(device).calibrate(views.plain(x[rows].to(device)).float())
         return PartialLabelTrainer(
             model,
             *build_parts(self.method, self.rebalancer, self.extras, self.options, **({"warmup": IMAGE_WARMUP} if x.ndim == 4 else {})),
-            views=self._views(x),
+            views=views,
             epochs=epochs,
             batch_size=batch_size,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
+            lr=self._defaults.lr if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
+            weight_decay=self._defaults.weight_decay if self.weight_decay == "auto" else self.weight_decay,  # type: ignore[arg-type]
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
-            device=self.device,
-            precision=self.precision,  # type: ignore[arg-type]
-            chunk=rows_per_chunk(x) if x.ndim == 2 else 4096,
+            device=device,
+            precision=self._precision(device),  # type: ignore[arg-type]
+            chunk=rows_per_chunk(x) if x.ndim == 2 else min(CHUNK_ROWS, rows_per_chunk(x[:, 0], CHUNK_PIXELS)),
             on_nan=self.on_nan,  # type: ignore[arg-type]
             threads=self.threads,  # type: ignore[arg-type]
         )
 
     def schedule(self, n: int) -> Schedule:
         """The number of epochs and the batch size that `fit` uses for n rows."""
+        (smallest, largest), (fewest, most) = self._defaults.batch_size, self._defaults.epochs
         # About 32 steps per epoch for small tables; larger batches, which keep the processor busy, for large ones.
-        chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), 16), 512)
+        chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), smallest), largest)
         batch_size = chosen if self.batch_size == "auto" else whole_number(self.batch_size, 1, "batch_size")
-        epochs = min(max(math.ceil(self.steps * batch_size / n), 10), 500) if self.epochs == "auto" else self.epochs
+        epochs = min(max(math.ceil(self.steps * batch_size / n), fewest), most) if self.epochs == "auto" else self.epochs
         return Schedule(whole_number(epochs, 1, "epochs"), batch_size)
 
-    def _model(self, shape: tuple[int, ...], n_classes: int, seed: int) -> nn.Module:
+    @property
+    def _fine_tune(self) -> FineTune | None:
+        """How a backbone is fine-tuned; None for other models."""
+        if isinstance(self.model, Backbone):
+            return FineTune(self.model)
+        return self.model if isinstance(self.model, FineTune) else None
+
+    @property
+    def _defaults(self) -> Defaults:
+        return FROM_SCRATCH if self._fine_tune is None else FINE_TUNING
+
+    def _precision(self, device: torch.device) -> str:
+        if self.precision != "auto":
+            return self.precision
+        return "bfloat16" if self._fine_tune is not None and device.type == "cuda" else "float32"
+
+    def _model(self, shape: tuple[int, ...], n_classes: int, seed: int, n_rows: int | None = None) -> nn.Module:
+        if (fine_tune := self._fine_tune) is not None:
+            with torch.random.fork_rng(devices=[]):
+                torch.default_generator.manual_seed(seed)  # unlike torch.manual_seed, this does not touch GPUs
+                return fine_tune(shape, n_classes, n_rows)
         if isinstance(self.model, nn.Module):
             return deepcopy(self.model)
         if not isinstance(self.model, str):
-            return self.model(shape, n_classes)
+            build = cast(Callable[[tuple[int, ...], int], nn.Module], self.model)
+            return build(shape, n_classes)
         name = self.model
         if name == "auto":
             name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= SMALL_IMAGE else "resnet18"
@@ -278,18 +329,30 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError(
                 f"The model {name!r} is for images, but each example has {counted(shape[0], 'feature')}: choose 'mlp' or 'auto'."
             )
-        inputs = {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
+        inputs: dict[str, Any] = {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
+        if name == "resnet18" and max(shape[1:]) > PHOTO_SIDE:
+            inputs["stem"] = "strided"
         return build_model(name, seed, n_classes=n_classes, **inputs)
 
-    def _views(self, x: Tensor) -> ViewSource:
+    def _views(self, x: Tensor, device: torch.device) -> ViewSource:
         if not isinstance(self.views, str):
             return self.views
+        fine_tune = self._fine_tune
+        if fine_tune is not None and x.dtype != torch.uint8:
+            raise InputError("A backbone takes 8-bit pictures, with values from 0 to 255: convert the pictures to uint8.")
         if x.dtype != torch.uint8:
             if self.views != "auto":
                 raise InputError(f"The view policy {self.views!r} is for 8-bit images: choose 'auto' for other data.")
             return FeatureViews.of(x)
-        mean, std = _channel_statistics(x)
-        return ImageViews("flip-crop" if self.views == "auto" else self.views, mean, std)
+        photo = fine_tune is not None or max(x.shape[2:]) > PHOTO_SIDE
+        policy = ("photo" if photo else "flip-crop") if self.views == "auto" else self.views
+        if fine_tune is not None:
+            mean, std = fine_tune.backbone.preprocessing.mean, fine_tune.backbone.preprocessing.std
+        else:
+            mean, std = _channel_statistics(x)
+        on_cuda = device.type == "cuda"
+        low = on_cuda and self._precision(device) == "bfloat16"
+        return ImageViews(policy, mean, std, torch.bfloat16 if low else torch.float32, channels_last=on_cuda)
 
     def finish(self, trainer: PartialLabelTrainer) -> Self:
         """Take over the results of a trainer that `begin` returned, once its `fit` is done."""
@@ -299,7 +362,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.n_iter_ = trainer.epoch
         self.device_ = str(trainer.device)
         # An eager one: the trainer's own network may be a CUDA graph.
-        forward_pass = ForwardPass(trainer.model, trainer.device, self.precision)
+        forward_pass = ForwardPass(trainer.model, trainer.device, self._precision(trainer.device))
         self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views, _predicting(trainer.extras))
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
@@ -372,8 +435,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         shape = getattr(X, "shape", None)
         least = 2 if reset else 1
         if shape is not None and len(shape) == 4:
-            checked = check_array(X, dtype=[np.float32, np.uint8], allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X")
-            images = channels_first(checked)
+            # Of bytes, which are always finite, some rows suffice: the pictures may be a file that does not fit into memory.
+            whole = not isinstance(X, np.ndarray) or X.dtype != np.uint8
+            checked = check_array(
+                X if whole else X[:least],
+                dtype=[np.float32, np.uint8],
+                allow_nd=True,
+                ensure_min_samples=least,
+                estimator=self,
+                input_name="X",
+            )
+            images = channels_first(checked if whole else X)
             validate_data(self, images.numpy(), reset=reset, skip_check_array=True)  # the channels count as features
             return images
         return as_inputs(validate_data(self, X, reset=reset, dtype=np.float32, ensure_min_samples=least), "given")
@@ -388,7 +460,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 of numbers and text.
         """
         check_is_fitted(self)
-        if not isinstance(self.model, str) or not isinstance(self.views, str):
+        fine_tune = self._fine_tune
+        if not (isinstance(self.model, str) or fine_tune) or not isinstance(self.views, str):
             raise InputError("A custom network or custom views cannot be saved as numbers and text: pickle this classifier instead.")
         tensors = with_prefix("believed", {str(i): torch.as_tensor(column) for i, column in enumerate(self.transduced_)})
         tensors["class_prior"] = torch.from_numpy(self.class_prior_)
@@ -396,10 +469,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             tensors |= with_prefix(name, module.state_dict())
         views = self._predictor.views
         assert isinstance(views, (FeatureViews, ImageViews))
-        tensors |= with_prefix("views", {name: torch.as_tensor(getattr(views, name)) for name in ("mean", "std")})
+        kept = torch.float64 if isinstance(views, ImageViews) else None  # a backbone states its statistics in double precision
+        tensors |= with_prefix("views", {name: torch.as_tensor(getattr(views, name), dtype=kept) for name in ("mean", "std")})
         params = {name: value for name, value in self.get_params(deep=False).items() if name != "on_epoch"}
+        model = self.model if fine_tune is None else {"fine_tune": fine_tune.record()}
         values = {
-            "params": {**params, "extras": list(self.extras), "random_state": None},
+            "params": {**params, "model": model, "extras": list(self.extras), "random_state": None},
             "classes": self.classes_.tolist(),
             "shape": list(self.input_shape_),
             "policy": views.policy if isinstance(views, ImageViews) else None,
@@ -415,7 +490,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise InputError(f"This classifier cannot be saved as numbers and text ({first_line(error)}): pickle it instead.") from None
         write_checkpoint(Path(path), tensors, values)
 
-    def to_onnx(self, path: Path | str, feature_names: Sequence[str] | None = None) -> None:
+    def to_onnx(self, path: Path | str, feature_names: Sequence[str] | None = None, backbone: Backbone | None = None) -> None:
         """Write an ONNX model that maps inputs of `predict` (images with channels first) to logits and probabilities for the goal.
 
         The model's metadata and a JSON file beside it (`model.onnx.json`) hold the class names, the input and the preprocessing.
@@ -423,6 +498,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Args:
             path: The file to write.
             feature_names: Names of the features for the description; by default those of the DataFrame that was used for training.
+            backbone: The backbone whose features the classifier was trained on; the model then takes pictures, (rows, 3, side, side) with
+                pixels from 0 to 255. A backbone that was fine-tuned is part of the model without it.
 
         Raises:
             InputError: If the classifier cannot be exported, or `ltpll[onnx]` is not installed.
@@ -439,6 +516,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             classes=self.classes_.tolist(),
             feature_names=[*map(str, names)],
             temperature=self.temperature_,
+            encoder=backbone,
         )
 
     @classmethod
@@ -471,8 +549,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if names:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         try:
+            described = self.model
             with torch.device("meta"):  # without memory first, because a damaged file may describe huge parts
+                self.model = _model_from_json(described)
                 check_state_fits(self._built(), tensors)
+            self.model = _model_from_json(described)
             self._restore(tensors, policy, chosen_device(device))
         except InputError:
             raise
@@ -513,9 +594,12 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
         self._predictor = Predictor(
-            ForwardPass(parts["model"], where, self.precision), parts["method"], parts["rebalancer"], views, parts["extras"]
+            ForwardPass(parts["model"], where, self._precision(where)), parts["method"], parts["rebalancer"], views, parts["extras"]
         )
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
+        if isinstance(self.model, FineTune):
+            # Another `fit` starts from the fine-tuned backbone: the file does not hold the original one.
+            self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[operator, union-attr]
 
     def _modules(self) -> dict[str, nn.Module]:
         extras = nn.ModuleList(self._predictor.extras)
@@ -554,10 +638,14 @@ def _from_json(kind: str, value: Any) -> Any:
     return REGISTRIES[kind].create(value["name"], **value["params"]) if isinstance(value, dict) else value
 
 
+def _model_from_json(value: Any) -> Any:
+    return value if isinstance(value, str) else FineTune.from_record(value["fine_tune"])
+
+
 def channels_first(images: npt.NDArray[Any]) -> Tensor:
     """Images as (rows, channels, height, width); 8-bit images always get three channels, which image views require."""
     channels_last = images.shape[3] in (1, 3) and images.shape[1] not in (1, 3)
-    x = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    x = shared_tensor(images) if images.dtype == np.uint8 else torch.from_numpy(np.require(images, requirements=["C", "W"]))
     if channels_last:
         x = x.permute(0, 3, 1, 2)
     if x.shape[1] not in (1, 3):
@@ -567,6 +655,6 @@ def channels_first(images: npt.NDArray[Any]) -> Tensor:
 
 def _channel_statistics(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The mean and standard deviation of each channel of 8-bit images, scaled to values from 0 to 1."""
-    views = FeatureViews.of(x)
+    views = FeatureViews.of(x[:: math.ceil(x.numel() / STATISTICS_VALUES)])
     mean, std = (views.mean.flatten() / 255).tolist(), (views.std.flatten() / 255).tolist()
     return tuple(mean), tuple(std)

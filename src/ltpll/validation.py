@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,13 +26,15 @@ def rows_per_chunk(inputs: Tensor, values: int = CHUNK_VALUES) -> int:
 def as_inputs(x: Any, what: str) -> Tensor:
     """Convert features to a float tensor, keeping 8-bit images; refuses NaN and infinite values."""
     try:
+        if isinstance(x, np.ndarray) and x.dtype == np.uint8 and x.ndim == 4 and x.size:
+            return shared_tensor(x)  # images stay 8-bit until their views are drawn
         inputs = x if isinstance(x, Tensor) else torch.as_tensor(_plain(np.asarray(x)))
     except (TypeError, ValueError):
         raise InputError(f"The {what} features are not numbers: turn text and categories into numbers first.") from None
     if inputs.ndim < 2 or inputs.numel() == 0:
         raise InputError(f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each.")
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
-        return inputs  # images stay 8-bit until their views are drawn
+        return inputs
     inputs = inputs.float()
     bad = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     for rows in torch.arange(len(inputs), device=inputs.device).split(rows_per_chunk(inputs)):
@@ -62,6 +66,15 @@ def as_labels(y: Any, what: str, n_classes: int) -> Tensor:
 
 def _plain(array: Any) -> Any:
     return np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
+
+
+def shared_tensor(pictures: npt.NDArray[np.uint8]) -> Tensor:
+    """A tensor in the memory of the array, also if it is a file opened with `mmap_mode="r"`: nothing writes to pictures."""
+    if min(pictures.strides) < 0:
+        pictures = pictures.copy()  # torch has no negative strides
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*not writable")
+        return torch.from_numpy(pictures)
 
 
 def chosen_device(device: str | torch.device) -> torch.device:

@@ -1,10 +1,12 @@
 """Low copies of weights give the gradients that autocast gives."""
 
+import pytest
 import torch
 from torch import nn
 
 from ltpll.inference.precision import BFloat16Weights
-from ltpll.models import build_model
+from ltpll.models import FineTune, build_model
+from support.tiny_backbones import tiny_backbone
 
 
 def run(model, network, x):
@@ -100,3 +102,23 @@ def test_a_weight_that_is_computed_from_others_is_left_to_autocast():
         network(torch.ones(1, 3)).float().sum().backward()
     network.transfer_gradients()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("layers", ["all", "last"])
+def test_a_fine_tuned_network_with_frozen_layers_and_norms_gives_what_autocast_gives(layers):
+    model = FineTune(tiny_backbone(), layers=layers)((3, 16, 16), 4)
+    x = torch.randn(6, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    results = []
+    for network in (model, BFloat16Weights(model)):
+        model.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits, _ = network(x)
+        logits.float().sin().sum().backward()
+        if network is not model:
+            network.transfer_gradients()
+        results.append((logits, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
+    (theirs, their_gradients), (ours, our_gradients) = results
+    assert torch.equal(ours, theirs)
+    assert our_gradients.keys() == their_gradients.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
+    for name, gradient in our_gradients.items():
+        torch.testing.assert_close(gradient, their_gradients[name], atol=1e-5, rtol=1e-4, msg=name)

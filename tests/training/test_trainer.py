@@ -18,7 +18,7 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer, cosine_rate
 from ltpll.views import Jitter, Views
-from support.toy_training import toy, trainer
+from support.toy_training import assert_same, everything, toy, trainer
 
 # ---- what a step does -----------------------------------------------------------------------------------------------
 
@@ -534,3 +534,45 @@ def test_a_method_from_outside_the_package_needs_one_class_and_nothing_else():
         model = build_model("mlp", 0, n_inputs=2, n_classes=4)
         done = PartialLabelTrainer(model, Uniform(), epochs=2, device="cpu").fit(x, candidates)
     assert done.epoch == 2
+
+
+# ---- learning rates of single parameters ------------------------------------------------------------------------------
+
+
+class SlowEncoder(Classifier):
+    def lr_factor_of(self, parameter):
+        return 1.0 if any(parameter is own for own in self.head.parameters()) else self.factor
+
+
+def slow(factor):
+    plain = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
+    model = SlowEncoder(plain.encoder, plain.head)
+    model.factor = factor
+    return model
+
+
+def test_parameters_with_factor_one_are_trained_as_without_factors():
+    x, _, candidates = toy()
+    assert_same(everything(trainer(model=slow(1.0)).fit(x, candidates)), everything(trainer().fit(x, candidates)))
+
+
+def test_every_group_follows_the_schedule_at_its_own_rate():
+    x, _, candidates = toy()
+    rates = []
+    tested = trainer(model=slow(0.1))
+    tested.fit(x, candidates, [OnEpoch(lambda record: rates.append([group["lr"] for group in tested.optimizer.param_groups]))])
+    for epoch, (encoder, head) in enumerate(rates):
+        assert head == cosine_rate(epoch, 3, 0.1, 0.1 * 1e-3)
+        assert encoder == pytest.approx(0.1 * head)
+
+
+def test_a_training_with_several_learning_rates_resumes_within_an_epoch(tmp_path):
+    x, _, candidates = toy()
+    whole = trainer(model=slow(0.2)).fit(x, candidates)
+    first = trainer(model=slow(0.2))
+    first.prepare(x, candidates)
+    first.state.add_record(first.train_epoch())
+    assert first.train_epoch(lambda: first.step_of_epoch == 2) is None
+    first.save(tmp_path / "checkpoint")
+    second = trainer(model=slow(0.2)).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
+    assert_same(everything(second), everything(whole))

@@ -70,8 +70,8 @@ class TrainingSettings:
     views: str = DEFAULTS["views"]
     epochs: int | str = DEFAULTS["epochs"]
     batch_size: int | str = DEFAULTS["batch_size"]
-    lr: float = DEFAULTS["lr"]
-    weight_decay: float = DEFAULTS["weight_decay"]
+    lr: float | str = DEFAULTS["lr"]
+    weight_decay: float | str = DEFAULTS["weight_decay"]
     goal: str = DEFAULTS["goal"]
     precision: str = DEFAULTS["precision"]
     seed: int = DEFAULTS["random_state"]
@@ -90,10 +90,11 @@ class TrainingSettings:
                 raise InputError(f"There is no setting {shown(name)} for tables; known: {', '.join(known)}.")
             if name == "prior" and isinstance(value, Mapping):
                 continue  # checked together with the classes of the table
-            if name not in ("epochs", "batch_size"):
+            numbers = {"epochs": 1, "batch_size": 1, "lr": 0.05, "weight_decay": 2e-3}  # "auto", or a number like this one
+            if name not in numbers:
                 check_setting(name, known[name], value, "The setting")
             elif value != "auto":
-                check_setting(name, 1, value, "The setting")
+                check_setting(name, numbers[name], value, "The setting")
         floats = ("lr", "weight_decay")
         plain: dict[str, Any] = {
             name: int(value) if isinstance(value, float) and name not in floats else value for name, value in values.items()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll import __version__
+from ltpll.backbones import Backbone, Preprocessing
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.inference.predictor import Predictor
@@ -76,6 +77,30 @@ class PredictingNetwork(nn.Module):
         return logits, torch.softmax(logits / self.temperature, dim=1)
 
 
+class PicturesToPredictions(nn.Module):
+    """Maps pictures, with pixels from 0 to 255, to logits and probabilities: a backbone turns them into the features of the network.
+
+    Args:
+        backbone: The backbone whose features the network was trained on.
+        network: The network for features.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, backbone: Backbone, network: PredictingNetwork) -> None:
+        super().__init__()
+        for name in ("mean", "std"):
+            self.register_buffer(name, 255 * torch.tensor(getattr(backbone.preprocessing, name)).view(-1, 1, 1))
+        self.backbone = deepcopy(backbone).cpu().float().eval()
+        self.network = network
+        self.temperature = network.temperature
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = self.network(self.backbone((x.float() - self.mean) / self.std))
+        return found
+
+
 def sidecar(path: Path) -> Path:
     """The JSON file beside an ONNX model that describes it."""
     return path.with_name(f"{path.name}.json")
@@ -90,6 +115,7 @@ def export_onnx(
     classes: Sequence[Any],
     feature_names: Sequence[str] = (),
     temperature: float = 1.0,
+    encoder: Backbone | None = None,
 ) -> None:
     """Write an ONNX model and, beside it, a JSON file with the same description as the model's metadata.
 
@@ -104,6 +130,7 @@ def export_onnx(
         classes: The names of the classes.
         feature_names: The names of the features, if they are known.
         temperature: Logits are divided by it before they become probabilities.
+        encoder: The backbone whose features the classifier was trained on; the model then takes pictures instead of features.
 
     Raises:
         InputError: If the folder does not exist, the views or the method cannot be exported, or `ltpll[onnx]` is not installed.
@@ -113,8 +140,13 @@ def export_onnx(
         import onnxscript  # noqa: F401
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
-    network = PredictingNetwork(predictor, goal, temperature)
-    described = description(network, shape, goal, classes, feature_names)
+    network: PredictingNetwork | PicturesToPredictions = PredictingNetwork(predictor, goal, temperature)
+    inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
+    preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
+    if encoder is not None:
+        network, preprocessing = _with_encoder(encoder, predictor, shape, network), encoder.preprocessing
+        shape = (3, preprocessing.side, preprocessing.side)
+    described = description(network, shape, goal, classes, feature_names, preprocessing)
     example = torch.zeros(2, *shape)
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -140,19 +172,47 @@ def export_onnx(
     write_atomically(sidecar(path), (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode())
 
 
+def _with_encoder(encoder: Backbone, predictor: Predictor, shape: tuple[int, ...], network: PredictingNetwork) -> PicturesToPredictions:
+    if not isinstance(predictor.views, FeatureViews) or shape != (encoder.n_features,):
+        raise InputError(
+            f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the classifier takes inputs of shape {tuple(shape)}: "
+            "export it with the backbone whose features it was trained on."
+        )
+    if not encoder.trainable:
+        raise InputError(
+            f"The backbone {encoder.name!r} is not a torch network: export the classifier alone, and give it the backbone's features."
+        )
+    return PicturesToPredictions(encoder, network)
+
+
 def description(
-    network: PredictingNetwork, shape: tuple[int, ...], goal: Goal, classes: Sequence[Any], feature_names: Sequence[str] = ()
+    network: PredictingNetwork | PicturesToPredictions,
+    shape: tuple[int, ...],
+    goal: Goal,
+    classes: Sequence[Any],
+    feature_names: Sequence[str] = (),
+    pictures: Preprocessing | None = None,
 ) -> dict[str, Any]:
     """What a user of an exported model needs to know, as JSON values.
+
+    Args:
+        network: The network.
+        shape: The shape of one input.
+        goal: The goal that it predicts for.
+        classes: The names of the classes.
+        feature_names: The names of the features, if they are known.
+        pictures: How pictures become the network's input, if it has a backbone.
 
     Returns:
         `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the values are), `preprocessing` (the
         standardisation that the model does itself), `outputs` (names), `goal`, `temperature` and the `version` of the library.
     """
     given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": "float32"}
-    if network.pictures:
+    if isinstance(network, PicturesToPredictions) or network.pictures:
         given |= {"values": "pixels from 0 to 255", "layout": "rows, channels, height, width", "channels": "RGB"}
         given |= {"height": shape[1], "width": shape[2]}
+        if pictures is not None:
+            given |= {"fit": pictures.fit, "resize": pictures.resize, "resample": pictures.resample}
     elif len(shape) == 3:
         given |= {"values": "images of the numbers used for training", "layout": "rows, channels, height, width"}
     else:

@@ -10,6 +10,7 @@ import torch
 from ltpll.errors import InputError, first_line
 from ltpll.models.classifier import Classifier, split_head
 from ltpll.models.cnn import small_cnn
+from ltpll.models.finetune import FineTune
 from ltpll.models.mlp import mlp
 from ltpll.models.resnet import resnet18
 from ltpll.registry import unknown_name_error
@@ -42,4 +43,4 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
             raise InputError(f"The model {name!r} cannot be built from {sorted(options)}: {first_line(error)}.") from error
 
 
-__all__ = ["MODELS", "Classifier", "build_model", "mlp", "resnet18", "small_cnn", "split_head"]
+__all__ = ["MODELS", "Classifier", "FineTune", "build_model", "mlp", "resnet18", "small_cnn", "split_head"]

@@ -1,10 +1,13 @@
-"""ResNet-18 (He et al., CVPR 2016) with a 3×3 stem and without initial pooling, the usual form for 32×32 images."""
+"""ResNet-18 (He et al., CVPR 2016) with a 3×3 stem and without pooling, the usual form for 32×32 images, or with ImageNet's stem."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ltpll.errors import InputError, shown
 from ltpll.models.classifier import Classifier
 from ltpll.models.norm import NormReLU
 from ltpll.triton_support import runs_kernels
@@ -59,9 +62,16 @@ class BasicBlock(nn.Module):
 class ResNet18(nn.Module):
     """The encoder of `resnet18`: four stages of two blocks, then the mean over positions."""
 
-    def __init__(self, n_channels: int, width: int) -> None:
+    def __init__(self, n_channels: int, width: int, stem: Literal["small", "strided"] = "small") -> None:
         super().__init__()
-        self.stem = Stem(n_channels, width, 3, padding=1, bias=False)
+        if stem not in ("small", "strided"):
+            raise InputError(f"There is no stem {shown(stem)}: choose 'small' or 'strided'.")
+        self.pools = stem == "strided"
+        self.stem = (
+            nn.Conv2d(n_channels, width, 7, stride=2, padding=3, bias=False)
+            if self.pools
+            else Stem(n_channels, width, 3, padding=1, bias=False)
+        )
         self.norm = NormReLU(width)
         widths = [width, *(width << stage for stage in range(4) for _ in range(2))]
         self.blocks = nn.ModuleList(
@@ -74,18 +84,22 @@ class ResNet18(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         x, skip = self.norm(self.stem(images))
+        if self.pools:
+            x = skip = F.max_pool2d(x, 3, stride=2, padding=1)
         for block in self.blocks:
             x, skip = block(x, skip)
         features: Tensor = x.mean((2, 3))
         return features
 
 
-def resnet18(n_classes: int, n_channels: int = 3, width: int = 64) -> Classifier:
-    """A ResNet-18 for small images.
+def resnet18(n_classes: int, n_channels: int = 3, width: int = 64, stem: Literal["small", "strided"] = "small") -> Classifier:
+    """A ResNet-18.
 
     Args:
         n_classes: The number of classes.
         n_channels: The number of input channels.
         width: The channels of the first stage; each further stage has twice as many. The paper uses 64.
+        stem: "small" (a 3×3 convolution, for images up to 64 pixels) or "strided" (a 7×7 convolution and a pooling layer, which both halve
+            the resolution, as for ImageNet).
     """
-    return Classifier(ResNet18(n_channels, width), nn.Linear(8 * width, n_classes))
+    return Classifier(ResNet18(n_channels, width, stem), nn.Linear(8 * width, n_classes))

@@ -54,13 +54,20 @@ class BatchSampler:
         """The settings that must be equal to resume in the middle of an epoch."""
         return {"batch_size": self.size, "batches_per_draw": self.batches_per_draw, "rows": self.rows}
 
-    def batches(self, draw: DrawViews) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
+    def batches(
+        self, draw: DrawViews, announce: Callable[[Tensor], None] = lambda rows: None
+    ) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
         """Yield the remaining batches of the epoch: the rows of the whole batch and the views of this process's share.
 
         `step` is incremented before a batch is yielded.
+
+        Args:
+            draw: Draws the views of some rows.
+            announce: Called after each draw with the rows of the next one.
         """
         order = self._redraw("order", self._draw_order) if self.step else self._draw("order", self._draw_order)
-        for number, rows in enumerate(order.split(self.size * self.batches_per_draw)):
+        chunks = order.split(self.size * self.batches_per_draw)
+        for number, rows in enumerate(chunks):
             batches = rows.split(self.size)
             done = max(self.step - number * self.batches_per_draw, 0)
             if done >= len(batches):
@@ -69,6 +76,8 @@ class BatchSampler:
             shares = [place[self.world.part(len(place))] for place in places]
             draw_views = partial(draw, rows) if self.world.alone else partial(draw, rows, torch.cat(shares))
             views = self._redraw("views", draw_views) if done else self._draw("views", draw_views)
+            if number + 1 < len(chunks):
+                announce(chunks[number + 1])
             sizes = [len(share) for share in shares]
             for index, *batch_views in list(zip(batches, *(view.split(sizes) for view in views), strict=True))[done:]:
                 self.step += 1

@@ -122,11 +122,12 @@ class Runner:
 
     Args:
         step: The training step.
-        draw: Draws the views of some rows.
+        draw: Draws the views of some rows or, with `gather`, of the inputs that it returns.
         phase: Returns everything that Python decides inside a step; one graph is recorded for each value.
         engine: A chosen engine.
         generator: The generator that steps and views draw from.
         world: The processes that train together.
+        gather: Copies the inputs of some rows to the device; this is not recorded.
     """
 
     def __init__(
@@ -137,9 +138,11 @@ class Runner:
         engine: str,
         generator: torch.Generator,
         world: World,
+        gather: Callable[[Tensor], Tensor] = lambda rows: rows,
     ) -> None:
         self.world = world
-        self.step, self.draw = step, draw
+        self.step = step
+        self.draw: DrawViews = lambda rows, places=None: draw(gather(rows), *(() if places is None else (places,)))
         self.graphed_step: GraphedFunction | None = None
         if engine != "eager":
             graphed_step = self.graphed_step = GraphedFunction(lambda index, *views: step(index, views), generator, world.alone)
@@ -150,7 +153,7 @@ class Runner:
                 return loss
 
             self.step = replay_step
-            self.draw = lambda rows, places=None: graphed_draw(rows) if places is None else graphed_draw(rows, places)
+            self.draw = lambda rows, places=None: graphed_draw(gather(rows), *(() if places is None else (places,)))
 
     @contextmanager
     def releasing_graphs(self) -> Iterator[None]:

@@ -31,6 +31,7 @@ from ltpll.training.compatibility import check_data, check_parts
 from ltpll.training.cpu_threads import Threads
 from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
+from ltpll.training.inputs import held_inputs
 from ltpll.training.nonfinite import nonfinite_policy, not_finite_error
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
@@ -45,7 +46,8 @@ class PartialLabelTrainer:
     All randomness is drawn from `seed`; torch's global random state is neither used nor changed.
 
     Args:
-        model: The network. Its forward returns (logits, features), and `model.head` is its last linear layer.
+        model: The network. Its forward returns (logits, features), and `model.head` is its last linear layer. If it has a method
+            `lr_factor_of(parameter)`, the learning rate of the parameter is multiplied by what it returns.
         method: The loss and the rule that refines targets.
         rebalancer: The correction for the class prior; None for no correction.
         extras: Additional loss terms.
@@ -162,10 +164,20 @@ class PartialLabelTrainer:
     def _optimizer(self, modules: dict[str, nn.Module], momentum: float, weight_decay: float) -> torch.optim.Optimizer:
         parameters = [p for module in modules.values() for p in module.parameters() if p.requires_grad]
         on_cuda = self.device.type == "cuda"
+        factor_of = getattr(self.model, "lr_factor_of", lambda parameter: 1.0)
+        by_factor: dict[float, list[nn.Parameter]] = {}
+        for parameter in parameters:
+            by_factor.setdefault(factor_of(parameter), []).append(parameter)
         optimizer = torch.optim.SGD(
-            parameters,
-            # A step recorded as a CUDA graph reads its learning rate from the device.
-            lr=torch.tensor(self.lr, device=self.device) if on_cuda else self.lr,
+            [
+                # A step recorded as a CUDA graph reads its learning rates from the device.
+                {
+                    "params": group,
+                    "lr_factor": factor,
+                    "lr": torch.tensor(self.lr * factor, device=self.device) if on_cuda else self.lr * factor,
+                }
+                for factor, group in by_factor.items()
+            ],
             momentum=momentum,
             weight_decay=weight_decay,
             fused=on_cuda,
@@ -191,6 +203,11 @@ class PartialLabelTrainer:
     @property
     def history(self) -> list[dict[str, Any]]:
         return self.state.history
+
+    @property
+    def x(self) -> Tensor:
+        """The training inputs, on the device or, if they do not fit there, on the CPU."""
+        return self.inputs.x
 
     @property
     def targets(self) -> Targets:
@@ -315,11 +332,11 @@ class PartialLabelTrainer:
         return self
 
     def prepare(self, x: Array, candidates: Any) -> None:
-        """Check the data, move it to the device and initialise the targets; `fit` does this first."""
+        """Check the data, move it to the device if it fits, and initialise the targets; `fit` does this first."""
         sets = Candidates.of(candidates)
         inputs = as_inputs(x, "training")
         check_data(inputs, sets, self.head)
-        self.x, self.candidates = inputs.to(self.device), sets.to(self.device)
+        self.inputs, self.candidates = held_inputs(inputs, self.device), sets.to(self.device)
         targets = initial_targets(self.candidates, self.method.targets_on, self.forward_pass.dtype)
         batches = BatchSampler(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
         if batches.size < self.world.size:
@@ -330,7 +347,10 @@ class PartialLabelTrainer:
         for extra in self.extras:
             extra.start_training(self)
         # Created here, because recorded steps hold on to the tensors above.
-        self._runner = Runner(self._nonfinite.guard(self.step, targets), self.draw, self._phase, self.engine, self.generator, self.world)
+        runs = (self._phase, self.engine, self.generator, self.world)
+        step = self._nonfinite.guard(self.step, targets)
+        streamed = self.inputs.streamed
+        self._runner = Runner(step, self._draw_from, *runs, self.inputs.__getitem__) if streamed else Runner(step, self.draw, *runs)
 
     def train_epoch(self, interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Train for one epoch, or for the rest of an interrupted one.
@@ -350,7 +370,7 @@ class PartialLabelTrainer:
             self._start_epoch()
         self._nonfinite.start_epoch(batches.step)
         with self._own_random_state():
-            for index, views in batches.batches(self._runner.draw):
+            for index, views in batches.batches(self._runner.draw, self.inputs.announce):
                 loss = self._runner.step(index, views)
                 self.state.loss_sum += loss
                 self._nonfinite.check_step(index, loss, self.epoch + 1, batches.step)
@@ -381,9 +401,9 @@ class PartialLabelTrainer:
         rate = cosine_rate(min(self._stage_epoch, length), length, self.lr, self.lr * self.final_lr_factor)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
+                group["lr"].fill_(rate * group["lr_factor"])
             else:
-                group["lr"] = rate
+                group["lr"] = rate * group["lr_factor"]
         return rate
 
     def _start_epoch(self, seconds_before: float = 0.0) -> None:
@@ -419,8 +439,11 @@ class PartialLabelTrainer:
 
     def draw(self, rows: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]:
         """Draw the views of the rows, or of only those at `places`."""
+        return self._draw_from(self.inputs[rows], places)
+
+    def _draw_from(self, x: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]:
         # Custom view sources for a single process need not accept places.
-        return self.views.draw(self.x[rows], self.view_kinds, self.generator, *(() if places is None else (places,)))
+        return self.views.draw(x, self.view_kinds, self.generator, *(() if places is None else (places,)))
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:
@@ -508,9 +531,13 @@ class PartialLabelTrainer:
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """Yield the network's outputs for the training examples without augmentation, with their candidates, in chunks."""
-        for rows in torch.arange(len(self.x), device=self.device).split(prediction_batch_size(self.x, self.head.out_features)):
-            share = Outputs.from_views([self.predictor.plain(self.x[rows[self.world.part(len(rows))]])])
-            yield self.world.outputs(share, [len(rows)]), self.candidates[rows]
+        chunks = torch.arange(len(self.x), device=self.device).split(prediction_batch_size(self.x, self.head.out_features))
+        shares = [rows[self.world.part(len(rows))] for rows in chunks]
+        for rows, share, following in zip(chunks, shares, [*shares[1:], None], strict=True):
+            x = self.inputs[share]
+            if following is not None:
+                self.inputs.announce(following)
+            yield self.world.outputs(Outputs.from_views([self.predictor.plain(x)]), [len(rows)]), self.candidates[rows]
 
     def logits(self, x: Array, goal: Goal = "balanced") -> Tensor:
         """Return the logits used for prediction; for the goal "balanced", corrected for the class prior."""

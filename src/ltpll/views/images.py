@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -48,6 +49,8 @@ VIEW_POLICIES = {
     "paper": Recipe(resized_crop, resample, recolours=True),
     "flip-crop": Recipe(padded_crop, shift, recolours=False),
     "crop": Recipe(padded_crop, shift, recolours=False, flips=False),  # for digits, text and signs, which must not be mirrored
+    # Larger crops than the paper's, which are for training from scratch, and true colours, which a pretrained network expects.
+    "photo": Recipe(partial(resized_crop, scale=(0.35, 1.0)), resample, recolours=False),
 }
 
 
@@ -58,8 +61,9 @@ class ImageViews:
     On a GPU, drawing never synchronises with the host, so it can be captured in a CUDA graph.
 
     Args:
-        policy: "paper" (resized crops, colour jitter in the weak view), "flip-crop" (shifted by up to an eighth and mirrored) or "crop"
-            (shifted only). In all of them the strong view adds RandAugment and cutout.
+        policy: "paper" (resized crops, colour jitter in the weak view), "flip-crop" (shifted by up to an eighth and mirrored), "crop"
+            (shifted only) or "photo" (resized crops of at least 35 % of the picture, mirrored). In all of them the strong view adds
+            RandAugment and cutout.
         mean: The mean of each channel of the data set, with values from 0 to 1.
         std: The standard deviation of each channel.
         dtype: The type of the views.

@@ -1,0 +1,229 @@
+"""Fine-tuning: a pretrained backbone with a new head, trained as a whole or in its last layers only."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, Literal, Self, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ltpll.backbones import Backbone
+from ltpll.errors import InputError, first_line, shown
+from ltpll.models.classifier import Classifier
+from ltpll.registry import Configurable
+from ltpll.validation import in_range
+
+Layers = Literal["all", "last"]
+LAST_SHARE = 0.25  # the share of the layers that `layers="last"` trains
+# With fewer rows, batch norm keeps its statistics: they come from more than a million pictures. Statistics of small batches are noisier,
+# and running means would drift to the few pictures of the set and to their strong views, which are not what the network predicts on.
+FEWEST_ROWS_FOR_NORM = 10_000
+# With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and a tenth learns nothing in few epochs.
+SQUARED_LENGTH = 128.0
+CALIBRATION_BATCH = 32
+BatchNorm = nn.modules.batchnorm._NormBase  # all layers with running statistics
+
+
+class FineTune(Configurable):
+    """Builds a classifier from a pretrained backbone and a new linear head.
+
+    The backbone itself is never changed: every classifier gets a copy.
+
+    Args:
+        backbone: The pretrained network.
+        layers: "all" trains the whole network; "last" trains the head and the last quarter of the backbone's layers, and freezes the rest.
+            A layer is a tensor of weights with two or more dimensions. Modules are taken in the order in which the network defines them. A
+            module with more than a quarter of all layers is divided into its children; from the others, whole modules are taken from the
+            end as long as they hold at most a quarter of the layers, and at least one. For EfficientNet-Lite0, these are the last
+            convolution and three of 16 blocks; for a ViT of 12 layers, the last three with the final norm.
+        lr_factor: The learning rate of the backbone, as a multiple of the head's.
+        freeze_norm: Whether batch norm keeps its running statistics and uses them in training too; its scale and offset are trained all the
+            same. "auto" freezes them if there are fewer than 10,000 rows. Those of frozen layers are always frozen.
+
+    Example:
+        >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
+        >>> PartialLabelClassifier(model=FineTune(backbone, layers="last")).fit(pictures, candidates)
+    """
+
+    def __init__(
+        self, backbone: Backbone, layers: Layers = "all", lr_factor: float = 0.1, freeze_norm: bool | Literal["auto"] = "auto"
+    ) -> None:
+        self.backbone = backbone
+        self.layers = layers
+        self.lr_factor = lr_factor
+        self.freeze_norm = freeze_norm
+
+    def __call__(self, shape: tuple[int, ...], n_classes: int, n_rows: int | None = None) -> FineTunedClassifier:
+        """Build a classifier; its head is initialised from torch's global random state.
+
+        Args:
+            shape: The shape of a picture, (3, height, width).
+            n_classes: The number of classes.
+            n_rows: The number of training rows, for `freeze_norm="auto"`; if it is not known, batch norm is frozen.
+
+        Raises:
+            InputError: If the backbone cannot be trained or does not take such pictures, or if an option is wrong.
+        """
+        self._check(shape)
+        frozen = n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM if self.freeze_norm == "auto" else bool(self.freeze_norm)
+        encoder = deepcopy(self.backbone).requires_grad_(self.layers == "all")
+        if self.layers == "last":
+            for part in last_parts(encoder.encoder):
+                part.requires_grad_(True)
+        return FineTunedClassifier(encoder, nn.Linear(encoder.n_features, n_classes), self.lr_factor, frozen).train()
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        backbone = self.backbone
+        if not isinstance(backbone, Backbone):
+            raise InputError(f"The backbone is {shown(backbone)}: give a Backbone, such as Backbone.from_pretrained('efficientnet-lite0').")
+        if self.layers not in get_args(Layers):
+            raise InputError(f"layers is {shown(self.layers)}: choose 'all' or 'last'.")
+        if self.freeze_norm not in (True, False, "auto"):
+            raise InputError(f"freeze_norm is {shown(self.freeze_norm)}: choose True, False or 'auto'.")
+        in_range(self.lr_factor, "lr_factor", 0, above=True)
+        if not backbone.trainable:
+            raise InputError(
+                f"The backbone {backbone.name!r} has no weights that can be trained: train on its features instead, "
+                "by embedding the pictures first."
+            )
+        if len(shape) != 3 or shape[0] != 3:
+            raise InputError(f"A backbone takes colour pictures, but each example has the shape {tuple(shape)}.")
+        side = backbone.preprocessing.side
+        if tuple(shape) != (3, side, side):
+            _check_size(backbone, shape)
+
+    def __sklearn_clone__(self) -> Self:
+        return self.fresh()  # with the same backbone, because it is never changed
+
+    def __repr__(self) -> str:
+        return f"FineTune({self.backbone.name!r}, layers={self.layers!r}, lr_factor={self.lr_factor!r}, freeze_norm={self.freeze_norm!r})"
+
+    # ---- saving -------------------------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, Any]:
+        """Everything but the weights, as JSON values.
+
+        Raises:
+            InputError: If the backbone is a network of the user's own, which can only be pickled.
+        """
+        return {**self.get_params(), "backbone": self.backbone.record()}
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> FineTune:
+        """What `record` describes, with a backbone whose weights are not set."""
+        return cls(**{**record, "backbone": Backbone.from_record(record["backbone"])})
+
+
+class FineTunedClassifier(Classifier):
+    """A classifier with a backbone as encoder; `train()` leaves frozen batch norms in evaluation mode.
+
+    The features of pretrained networks differ in length by orders of magnitude, and so would the learning rates that suit the head.
+    `calibrate` therefore fixes an offset and a scale of the features.
+
+    Args:
+        encoder: The backbone; parameters without gradients are frozen.
+        head: The linear layer.
+        lr_factor: The learning rate of the encoder, as a multiple of the head's.
+        freeze_norm: Whether all batch norms of the encoder are frozen, and not only those of frozen layers.
+    """
+
+    encoder: Backbone
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, encoder: Backbone, head: nn.Linear, lr_factor: float, freeze_norm: bool) -> None:
+        super().__init__(encoder, head)
+        self.lr_factor = lr_factor
+        self.register_buffer("mean", torch.zeros(encoder.n_features))
+        self.register_buffer("scale", torch.ones(()))
+        trained = [] if freeze_norm else _trained_norms(encoder.encoder)
+        self._frozen_norms = [
+            name for name, module in encoder.named_modules() if isinstance(module, BatchNorm) and not any(module is one for one in trained)
+        ]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = (self.encoder(x) - self.mean) * self.scale
+        return self.head(features), features
+
+    @torch.no_grad()
+    def calibrate(self, pictures: Tensor) -> None:
+        """Centre the features of these pictures, and scale them to a mean squared length of 128.
+
+        Args:
+            pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.
+        """
+        self.eval()
+        features = torch.cat([self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]).double()
+        self.train()
+        mean = features.mean(0)
+        length = (features - mean).square().sum(1).mean()
+        self.mean.copy_(mean)
+        self.scale.copy_((SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones_like(length))
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of all layers but frozen batch norms, which stay in evaluation mode."""
+        super().train(mode)
+        for name in self._frozen_norms:
+            self.encoder.get_submodule(name).eval()
+        return self
+
+    def lr_factor_of(self, parameter: nn.Parameter) -> float:
+        """The learning rate of a parameter, as a multiple of the trainer's."""
+        return self.lr_factor if any(parameter is own for own in self.encoder.parameters()) else 1.0
+
+
+def last_parts(encoder: nn.Module) -> list[nn.Module]:
+    """The modules with the last quarter of the layers, in order; see `FineTune`."""
+    most = LAST_SHARE * _n_layers(encoder)
+    taken: list[nn.Module] = []
+    count = 0
+    for part in reversed(_parts(encoder, most)):
+        count += _n_layers(part)
+        if count > most and count > _n_layers(part):
+            break
+        taken.insert(0, part)
+    while len(taken) > 1 and _n_layers(taken[0]) == 0:
+        del taken[0]  # the norm of a layer that is frozen
+    return taken
+
+
+def _n_layers(module: nn.Module) -> int:
+    return sum(parameter.ndim > 1 for parameter in module.parameters())
+
+
+def _parts(module: nn.Module, most: float) -> list[nn.Module]:
+    """The modules that hold the parameters, each with at most this number of layers, unless it has no children."""
+    children = [child for child in module.children() if any(True for _ in child.parameters())]
+    if _n_layers(module) <= most or not children:
+        return [module]
+    return [part for child in children for part in _parts(child, most)]
+
+
+def _trained_norms(encoder: nn.Module) -> list[nn.Module]:
+    """The batch norms of layers that are trained."""
+    if all(parameter.requires_grad for parameter in encoder.parameters()):
+        return [module for module in encoder.modules() if isinstance(module, BatchNorm)]
+    return [module for part in last_parts(encoder) for module in part.modules() if isinstance(module, BatchNorm)]
+
+
+def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
+    """Refuse pictures of a size that the encoder does not take."""
+    first = next(backbone.parameters())
+    modes = {module: module.training for module in backbone.modules()}
+    backbone.eval()
+    try:
+        with torch.no_grad():
+            fits = backbone(torch.zeros(1, *shape, device=first.device, dtype=first.dtype)).shape == (1, backbone.n_features)
+        reason = "it returns another number of features"
+    except Exception as error:  # whatever the network raises
+        fits, reason = False, first_line(error)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    if not fits:
+        side = backbone.preprocessing.side
+        raise InputError(
+            f"The backbone {backbone.name!r} takes pictures of {side} × {side} pixels, not of {shape[1]} × {shape[2]} ({reason}): "
+            f"read the pictures with side {side}."
+        )

@@ -1,0 +1,98 @@
+"""Inputs: the examples of a training, held on the device or, if they do not fit, read from the host chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+DEVICE_SHARE = 0.5  # of the free memory of a GPU that inputs may take: networks, views and targets need the rest
+HOST_SHARE = 0.5  # of the main memory; larger inputs, such as a file that is mapped into memory, are read ahead of their use
+
+
+class Inputs:
+    """Inputs that are on the device of the training, which are indexed there.
+
+    Args:
+        x: The inputs; on a CPU they are not copied.
+        device: The device.
+    """
+
+    streamed = False
+
+    def __init__(self, x: Tensor, device: torch.device) -> None:
+        self.x = x.to(device)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """These rows, on the device."""
+        return self.x[rows]
+
+    def announce(self, rows: Tensor) -> None:
+        """Say which rows are wanted next."""
+
+
+class StreamedInputs(Inputs):
+    """Inputs that stay in main memory or in a memory-mapped file, of which some rows at a time are copied to the device.
+
+    A thread copies announced rows while the device computes. On CUDA it fills pinned memory, from which the device reads by itself.
+
+    Args:
+        x: The inputs, on the CPU.
+        device: The device.
+    """
+
+    streamed = True
+
+    def __init__(self, x: Tensor, device: torch.device) -> None:
+        self.x = x
+        self.device = device
+        # Whole rows are copied in the order in which they are stored.
+        self._channels_last = x.ndim == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+        self._stored = x.permute(0, 2, 3, 1) if self._channels_last else x
+        self._thread = ThreadPoolExecutor(1, "inputs")
+        self._announced: tuple[Tensor, Future[Tensor]] | None = None
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        announced, self._announced = self._announced, None
+        if announced is not None and announced[0] is rows:
+            found = announced[1].result()
+        else:
+            found = self._copied(rows.cpu(), self._buffer(len(rows)))
+        found = found.to(self.device, non_blocking=True)
+        return found.permute(0, 3, 1, 2) if self._channels_last else found
+
+    def announce(self, rows: Tensor) -> None:
+        # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the main thread.
+        self._announced = rows, self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows)))
+
+    def _buffer(self, n: int) -> Tensor:
+        # torch does not reuse pinned memory before the device has read it.
+        return torch.empty(n, *self._stored.shape[1:], dtype=self._stored.dtype, pin_memory=self.device.type == "cuda")
+
+    def _copied(self, rows: Tensor, buffer: Tensor) -> Tensor:
+        return torch.index_select(self._stored, 0, rows, out=buffer)
+
+
+def held_inputs(x: Tensor, device: torch.device) -> Inputs:
+    """The inputs on the device, if they fit, or else streamed."""
+    return Inputs(x, device) if fits(x, device) else StreamedInputs(x, device)
+
+
+def fits(x: Tensor, device: torch.device) -> bool:
+    """Whether inputs take so little memory that they can be on the device as a whole."""
+    if x.device.type != "cpu":
+        return True
+    if device.type == "cuda":
+        return x.nbytes <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]
+    return x.nbytes <= HOST_SHARE * _main_memory()
+
+
+def _main_memory() -> float:
+    """The main memory in bytes; infinite where it is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf

@@ -1,0 +1,252 @@
+"""A backbone with a new head: which layers are trained, how fast, and which statistics stay."""
+
+import pickle
+
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from ltpll.backbones import Backbone, Preprocessing
+from ltpll.backbones.efficientnet import EfficientNetLite0
+from ltpll.methods import METHODS
+from ltpll.models.finetune import FEWEST_ROWS_FOR_NORM, FineTune, last_parts
+from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.views import ImageViews
+from support.refusals import refusal
+from support.tiny_backbones import PREPROCESSING, coloured_pictures, tiny_backbone, tiny_network
+
+SHAPE = (3, 16, 16)
+
+
+def trained(model, method="proden", epochs=2, **options):
+    x, _, candidates = coloured_pictures()
+    trainer = PartialLabelTrainer(
+        model,
+        METHODS[method](),
+        views=ImageViews("flip-crop", PREPROCESSING.mean, PREPROCESSING.std),
+        **{"epochs": epochs, "batch_size": 20, "lr": 0.05, "device": "cpu", **options},
+    )
+    return trainer.fit(torch.from_numpy(x).permute(0, 3, 1, 2), candidates)
+
+
+def names_of_trained(model):
+    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+# ---- which layers ----------------------------------------------------------------------------------------------------
+
+
+def test_the_last_layers_of_an_efficientnet_are_the_last_convolution_and_three_blocks():
+    encoder = EfficientNetLite0()
+    assert last_parts(encoder) == [encoder.blocks[13], encoder.blocks[14], encoder.blocks[15], encoder.last]
+
+
+def test_the_last_layers_of_a_vision_transformer_are_whole_layers_with_the_final_norm():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "image_size": 16, "patch_size": 8}
+    encoder = transformers.ViTModel(transformers.ViTConfig(num_hidden_layers=12, **sizes), add_pooling_layer=False)
+    parts = last_parts(encoder)
+    layers = [module for module in encoder.modules() if type(module).__name__ == "ViTLayer"]
+    assert len(layers) == 12
+    assert parts == [*layers[-3:], encoder.layernorm]
+
+
+def test_the_last_layers_of_a_residual_network_are_its_last_blocks():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[4, 4, 8, 8], depths=[2, 2, 2, 2], layer_type="basic")
+    encoder = transformers.ResNetModel(config)
+    parts = last_parts(encoder)
+    trained = {id(parameter) for part in parts for parameter in part.parameters()}
+    names = [name for name, parameter in encoder.named_parameters() if id(parameter) in trained]
+    assert names
+    assert all(name.startswith("encoder.stages.3.") for name in names)
+
+
+def test_norms_after_the_last_layer_are_trained_and_those_before_it_are_not():
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU())
+    assert last_parts(network) == [network[2], network[3]]
+
+
+def test_only_the_head_and_the_last_layers_change_and_only_they_have_momenta():
+    backbone = tiny_backbone()
+    model = FineTune(backbone, layers="last")(SHAPE, 4)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    expected = {"head.weight", "head.bias", *(f"encoder.encoder.4.{name}" for name in ("0.weight", "1.weight", "1.bias"))}
+    assert names_of_trained(model) == expected
+    trainer = trained(model)
+    assert {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])} == expected
+    assert len(trainer.optimizer.state) == len(expected)
+    for ours, theirs in zip(backbone.parameters(), tiny_backbone().parameters(), strict=True):
+        assert torch.equal(ours, theirs)  # the backbone that was given stays as it was
+
+
+def test_frozen_layers_build_no_graph():
+    model = FineTune(tiny_backbone(), layers="last")(SHAPE, 4)
+    needs_gradients = []
+    for block in model.encoder.encoder[:5]:
+        block.register_forward_hook(lambda module, inputs, output: needs_gradients.append(output.requires_grad))
+    model(torch.randn(2, *SHAPE))
+    assert needs_gradients == [False] * 4 + [True]
+
+
+# ---- batch norm ------------------------------------------------------------------------------------------------------
+
+
+def changed_statistics(layers, freeze_norm):
+    model = FineTune(tiny_backbone(), layers=layers, freeze_norm=freeze_norm)(SHAPE, 4)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items() if "running" in name}
+    trained(model)
+    model.eval()
+    model.train()
+    assert model.training
+    modes = [module.training for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    changed = [not torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items() if "mean" in name]
+    assert modes == changed  # a norm in evaluation mode keeps its statistics, and only such a norm
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("layers", "freeze_norm", "expected"),
+    [
+        ("all", True, [False] * 5),
+        ("all", "auto", [False] * 5),
+        ("all", False, [True] * 5),
+        ("last", True, [False] * 5),
+        ("last", False, [False] * 4 + [True]),
+    ],
+)
+def test_frozen_norms_keep_their_statistics_in_training(layers, freeze_norm, expected):
+    assert changed_statistics(layers, freeze_norm) == expected
+
+
+@pytest.mark.parametrize(("n_rows", "trains"), [(None, False), (FEWEST_ROWS_FOR_NORM - 1, False), (FEWEST_ROWS_FOR_NORM, True)])
+def test_norms_are_frozen_for_small_sets(n_rows, trains):
+    model = FineTune(tiny_backbone())(SHAPE, 4, n_rows)
+    assert [module.training for module in model.modules() if isinstance(module, nn.BatchNorm2d)] == [trains] * 5
+
+
+def test_a_momentum_encoder_has_frozen_norms_too():
+    model = FineTune(tiny_backbone())(SHAPE, 4)
+    trainer = trained(model, "pico", epochs=1)
+    copies = [module for module in trainer.method.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert len(copies) == 5
+    for copy, original in zip(copies, (m for m in tiny_backbone().modules() if isinstance(m, nn.BatchNorm2d)), strict=True):
+        assert torch.equal(copy.running_mean, original.running_mean)
+
+
+# ---- learning rates --------------------------------------------------------------------------------------------------
+
+
+def test_the_backbone_learns_at_a_tenth_of_the_heads_rate():
+    """One step of SGD on the whole set, recomputed by hand."""
+    model = FineTune(tiny_backbone(), lr_factor=0.1)(SHAPE, 4)
+    x, _, candidates = coloured_pictures()
+    pictures = torch.from_numpy(x).permute(0, 3, 1, 2)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    targets = candidates.dense().float() / candidates.dense().sum(1, keepdim=True)
+    loss = -(targets * torch.log_softmax(model(PREPROCESSING.normalise(pictures))[0], 1)).sum(1).mean()
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+
+    class Plain(ImageViews):
+        def draw(self, x, kinds, generator, places=None):
+            return (self.plain(x),) * len(kinds)
+
+    trainer = PartialLabelTrainer(
+        model,
+        METHODS["proden"](),
+        views=Plain("crop", PREPROCESSING.mean, PREPROCESSING.std),
+        epochs=1,
+        batch_size=60,
+        lr=0.3,
+        weight_decay=0.01,
+        device="cpu",
+    ).fit(pictures, candidates)
+    assert [group["lr"] for group in trainer.optimizer.param_groups] == [pytest.approx(0.03), 0.3]
+    for (name, after), old, gradient in zip(model.named_parameters(), before, gradients, strict=True):
+        rate = 0.3 if name.startswith("head") else 0.03
+        torch.testing.assert_close(after.detach(), old - rate * (gradient + 0.01 * old), atol=1e-6, rtol=1e-4, msg=name)
+
+
+# ---- refusals and options --------------------------------------------------------------------------------------------
+
+
+class FixedSize(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3 * 8 * 8, 5)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1))
+
+
+class NoWeights(nn.Module):
+    def forward(self, x):
+        return x.mean((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "words"),
+    [
+        (lambda: FineTune(Backbone(NoWeights(), Preprocessing(side=8), name="file.onnx")), (3, 8, 8), "train on its features instead"),
+        (lambda: FineTune(Backbone(FixedSize(), Preprocessing(side=8))), (3, 9, 9), "8 × 8 pixels, not of 9 × 9"),
+        (lambda: FineTune(tiny_backbone()), (7,), "takes colour pictures"),
+        (lambda: FineTune(tiny_backbone(), layers="first"), SHAPE, "choose 'all' or 'last'"),
+        (lambda: FineTune(tiny_backbone(), lr_factor=0), SHAPE, "lr_factor"),
+        (lambda: FineTune(tiny_backbone(), freeze_norm="never"), SHAPE, "freeze_norm"),
+        (lambda: FineTune(tiny_network()), SHAPE, "give a Backbone"),
+    ],
+)
+def test_what_cannot_be_fine_tuned_is_refused(make, shape, words):
+    assert words in refusal(lambda: make()(shape, 4))
+
+
+def test_pictures_of_another_size_are_taken_if_the_encoder_takes_them():
+    logits, features = FineTune(tiny_backbone())((3, 24, 20), 4)(torch.zeros(2, 3, 24, 20))
+    assert logits.shape == (2, 4)
+    assert features.shape == (2, 8)
+
+
+def test_a_clone_shares_the_backbone_and_has_options_of_its_own():
+    original = FineTune(tiny_backbone(), layers="last")
+    copy = clone(original).set_params(lr_factor=0.5)
+    assert copy.backbone is original.backbone
+    assert (copy.layers, copy.lr_factor, original.lr_factor) == ("last", 0.5, 0.1)
+    assert pickle.loads(pickle.dumps(original)).layers == "last"
+
+
+# ---- the length of features ------------------------------------------------------------------------------------------
+
+
+def test_calibrated_features_are_centred_and_of_one_length_whatever_the_backbone_returns():
+    g = torch.Generator().manual_seed(0)
+    pictures = torch.randn(40, *SHAPE, generator=g)
+    expected = None
+    for factor in (1.0, 100.0):
+        backbone = tiny_backbone()
+        backbone.encoder[4].append(Times(factor))
+        model = FineTune(backbone)(SHAPE, 4)
+        plain = backbone(pictures).detach()
+        assert torch.equal(model.eval()(pictures)[1], plain)
+        model.calibrate(pictures)
+        features = model.eval()(pictures)[1].detach()
+        torch.testing.assert_close(features.mean(0), torch.zeros(8), atol=1e-3, rtol=0)
+        assert features.square().sum(1).mean() == pytest.approx(128, rel=1e-4)
+        torch.testing.assert_close(features / features[0, 0], (plain - plain.mean(0)) / (plain - plain.mean(0))[0, 0], atol=1e-3, rtol=1e-3)
+        expected = features if expected is None else expected
+        torch.testing.assert_close(features, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_equal_features_are_only_centred():
+    model = FineTune(tiny_backbone())(SHAPE, 4)
+    model.calibrate(torch.zeros(5, *SHAPE))
+    assert model.scale == 1
+
+
+class Times(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x
