@@ -18,6 +18,7 @@ from ltpll.experiments.benchmark import RECIPES
 from ltpll.experiments.paper.catalog import ITEMS
 from ltpll.experiments.paper.compare import compare, markdown_table
 from ltpll.experiments.paper.grid import Finished
+from ltpll.formatting import format_duration
 from ltpll.parts import describe_parts
 from ltpll.runs.run import Record, results_under
 from ltpll.runs.summary import Figure, Row, difference, rows
@@ -28,6 +29,7 @@ PAGES = [
     "docs/beyond.md",
     "docs/own-data.md",
     "docs/performance.md",
+    "docs/photos.md",
     "docs/reliability.md",
     "docs/reproduction.md",
     "docs/studies.md",
@@ -701,7 +703,10 @@ def beyond_short_table() -> str:
         config = record["config"]
         if config["epochs"] != RECIPES["best"]["epochs"] and setting_of(record) != CELL:
             groups.setdefault(setting_of(record), {}).setdefault(config["rebalancer"], []).append(record)
-    lines = ["| setting | epochs | trained with | n | z − log π̂ | z − log m | z | target recovery |", "|---|---:|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| setting | epochs | trained with | n | z − log π̂ | z − log m | z | target recovery |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
+    ]
     for (data, imbalance, ambiguity), by_rebalancer in sorted(groups.items()):
         drawn = "" if data.startswith("voc") else f", ρ={imbalance:g}, q={ambiguity:g}"
         for rebalancer in sorted(by_rebalancer):
@@ -710,7 +715,9 @@ def beyond_short_table() -> str:
             figures.append([record["last"]["target_recovery"] for record in records])
             cells = ["–" if None in values else percent(Figure.of(values)) for values in figures]
             lines.append(f"| {data}{drawn} | {records[0]['config']['epochs']} | {rebalancer} | {len(records)} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", "*Balanced accuracy in % at the last epoch; recipe `best` without the balanced head; VOC also without mixup.*"])
+    return "\n".join(
+        [*lines, "", "*Balanced accuracy in % at the last epoch; recipe `best` without the balanced head; VOC also without mixup.*"]
+    )
 
 
 def beyond_drift_table() -> str:
@@ -942,6 +949,40 @@ def audit_summary() -> str:
     )
 
 
+def photos_table() -> str:
+    """Trainings with a pretrained network, from `benchmarks/photos.py`."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "photos").glob("*.json"))]
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    order = ("auto", "none", "records", "supervised", "everything")
+    for record in sorted(records, key=lambda one: (one["data"], one["finetune"] != "none", order.index(one["trained_with"]))):
+        groups.setdefault((record["data"], record["finetune"], record["trained_with"]), []).append(record)
+    lines = ["| photos | backbone | rebalancer | n | balanced accuracy (%), goal balanced | goal accuracy | labels recovered (%) | time |"]
+    lines += ["|---|---|---|---:|---:|---:|---:|---:|"]
+    for (data, layers, what), found in groups.items():
+        if what == "everything":
+            continue
+        by_goal = [
+            [one["by_goal"].get(goal, next(iter(one["by_goal"].values())))["balanced_accuracy"] for one in found]
+            for goal in ("balanced", "accuracy")
+        ]
+        figures = [percent(Figure.of(values)) for values in by_goal]
+        figures.append("–" if what == "supervised" else percent(Figure.of(one["target_recovery"] for one in found)))
+        seconds = format_duration(statistics.median(one["seconds"] for one in found))
+        name = {"auto": "auto (default)", "supervised": "– (supervised)"}.get(what, what)
+        frozen = "frozen" if layers == "none" else layers
+        lines.append(f"| {data} | {frozen} | {name} | {len(found)} | {' | '.join(figures)} | {seconds} |")
+    for (data, _, what), found in groups.items():
+        if what == "everything":
+            everything = found[0]
+            rows = everything["rows"]["all"]
+            lines += [
+                "",
+                f"Everything for {data}, {rows:,} photos with five folds and an empty cache: {format_duration(everything['seconds'])}.",
+            ]
+    made = sorted({f"{one['environment']['hardware']}, commit {one['environment']['commit']}" for one in records})
+    return "\n".join([*lines, "", f"*Time of one training without folds, features from the cache. {'; '.join(made)}.*"])
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
     "demo": demo_table,
@@ -977,6 +1018,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "beyond-cost": beyond_cost,
     "beyond-origin": beyond_origin,
     "beyond-tables": origins_table,
+    "photos": photos_table,
     "headline": headline_table,
     "toy-cosine": lambda: toy_table(cosine=True),
 }

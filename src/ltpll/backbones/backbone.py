@@ -98,7 +98,8 @@ class Backbone(nn.Module):
 
         Args:
             source: "efficientnet-lite0"; a folder with the config.json, preprocessor_config.json and weights of a model of `transformers`;
-                an .onnx file; or the name of a model on the Hugging Face hub, which is downloaded unless it is in the local cache.
+                an .onnx file; a file that `save_backbone` has written; or the name of a model on the Hugging Face hub, which is downloaded
+                unless it is in the local cache.
 
         Raises:
             InputError: If there is no such network, it cannot be read, or it does not turn pictures into features.
@@ -108,6 +109,10 @@ class Backbone(nn.Module):
         """
         if str(source) == efficientnet.NAME:
             return _efficientnet()
+        if Path(source).suffix.lower() == ".safetensors":
+            from ltpll.backbones.stored import load_backbone
+
+            return load_backbone(Path(source))
         if Path(source).suffix.lower() == ".onnx":
             encoder, preprocessing = onnx_encoder.read(Path(source))
             return cls(encoder, preprocessing, name=Path(source).name, architecture=encoder.architecture, n_features=encoder.n_features)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
@@ -19,6 +20,9 @@ from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
+from ltpll.photos.cache import cache_root
+from ltpll.photos.embedding import embedded_pictures
+from ltpll.photos.sizes import suitable_side
 from ltpll.validation import as_inputs
 
 TRAINING, HELD_OUT = ("train", "training"), ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
@@ -35,7 +39,8 @@ class TableSource:
         reading: The table's columns, and how candidate sets are written in them.
         images: The folder of the pictures that the table names.
         features: An .npy or .npz array in the table's order, or a second table with the same ids.
-        side: The size to which pictures are scaled, in pixels.
+        preprocessing: How pictures are scaled; None for squares whose size follows the pictures, at most 128 pixels.
+        backbone: A pretrained network whose features of the pictures are the examples; None for the pictures themselves.
         on_error: What to do with pictures that cannot be read: "stop" or "skip".
     """
 
@@ -43,7 +48,8 @@ class TableSource:
     reading: Reading = field(default_factory=Reading)
     images: Path | None = None
     features: Path | None = None
-    side: int = 32
+    preprocessing: Preprocessing | None = None
+    backbone: Backbone | None = None
     on_error: str = "stop"
 
 
@@ -92,12 +98,15 @@ class Examples:
         return digest.hexdigest()[:16]
 
 
-def read_examples(source: TableSource, *, needs_candidates: bool = True, on_progress: ReadingProgress | None = None) -> Examples:
+def read_examples(
+    source: TableSource, *, needs_candidates: bool = True, device: str = "auto", on_progress: ReadingProgress | None = None
+) -> Examples:
     """Read and check a table and its pictures or features.
 
     Args:
         source: What to read.
         needs_candidates: Whether a table without candidate sets is an error.
+        device: Where a backbone runs: "cpu", "cuda" or "auto".
         on_progress: Called several times while the table and the pictures are read.
 
     Returns:
@@ -112,6 +121,8 @@ def read_examples(source: TableSource, *, needs_candidates: bool = True, on_prog
     """
     if source.images is not None and source.features is not None:
         raise InputError("Examples are either pictures or features: give one of --images and --features.")
+    if source.backbone is not None and source.images is None:
+        raise InputError("A backbone computes features of pictures: give their folder with --images, or leave --backbone out.")
     inside = source.images is None and source.features is None
     if source.reading.features is not None and (source.images is not None or is_array(source.features)):
         beside = "pictures" if source.images is not None else f"the array {source.features}"
@@ -125,7 +136,12 @@ def read_examples(source: TableSource, *, needs_candidates: bool = True, on_prog
     if source.images is not None:
         # Tables of annotations rarely have a column of paths; their tasks may be the paths.
         paths = table.ids if table.paths is None else table.paths
-        found = read_pictures(source.images, paths.tolist(), source.side, on_error=source.on_error, on_progress=progress_of("pictures"))
+        how: dict[str, Any] = {"on_error": source.on_error, "on_progress": progress_of("pictures")}
+        if source.backbone is not None:
+            embedded = embedded_pictures(source.images, paths.tolist(), source.backbone, cache=cache_root(), device=device, **how)
+            return Examples(table if not embedded.problems else table.select(embedded.kept), embedded.features, embedded.problems)
+        preprocessing = source.preprocessing or Preprocessing(suitable_side(source.images, paths.tolist()))
+        found = read_pictures(source.images, paths.tolist(), preprocessing, **how)
         return Examples(table if not found.problems else table.select(found.kept), found.images, found.problems)
     if source.features is not None:
         x, names, left_out = _features_beside(source.features, table, source.reading)

@@ -13,6 +13,8 @@ from typing import Any, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.backbones import Backbone
+from ltpll.backbones.stored import save_backbone
 from ltpll.candidates import Candidates
 from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
@@ -28,6 +30,7 @@ from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.methods import METHODS
+from ltpll.models.finetune import FineTune, Layers
 from ltpll.priors import PriorEstimate
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
@@ -42,6 +45,9 @@ from ltpll.validation import check_setting
 
 MEASURED = 50  # evaluations during training, at most
 CLASSIFIER = "classifier.safetensors"
+BACKBONE = "backbone.safetensors"
+FROZEN = "none"
+FINETUNE = (FROZEN, "last", "all")
 COMPARISON = "comparison.json"
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
@@ -55,6 +61,8 @@ class TrainingSettings:
     Args:
         prior: What the rebalancers "auto" and "anchor" take for the class prior: "auto", "average" or "sets" (see
             `ltpll.rebalancers.Anchor`), or for each class its share, or a list of a lower and an upper bound.
+        backbone: The pretrained network for pictures, a name or a folder; None for none.
+        finetune: Which of its layers are trained as well: "none" (examples are its features), "last" or "all".
         folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by the classifier that was trained on them.
 
     Example:
@@ -67,6 +75,8 @@ class TrainingSettings:
     extras: tuple[str, ...] = DEFAULTS["extras"]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     model: str = DEFAULTS["model"]
+    backbone: str | None = None
+    finetune: str = FROZEN
     views: str = DEFAULTS["views"]
     epochs: int | str = DEFAULTS["epochs"]
     batch_size: int | str = DEFAULTS["batch_size"]
@@ -113,6 +123,12 @@ class TrainingSettings:
         """
         if self.goal not in get_args(Goal):
             raise InputError(f"The goal is {shown(self.goal)}: choose balanced (every class counts the same) or accuracy (every example).")
+        if self.finetune not in FINETUNE:
+            raise InputError(f"Fine-tuning is {shown(self.finetune)}: choose {', '.join(FINETUNE)}.")
+        if self.finetune != FROZEN and self.backbone is None:
+            raise InputError("There is no pretrained network to fine-tune: give one with --backbone, or leave --finetune out.")
+        if self.finetune != FROZEN and self.model != DEFAULTS["model"]:
+            raise InputError(f"The network is either {self.model} or the fine-tuned backbone: leave one of --model and --finetune out.")
         if self.prior == DEFAULT_PRIOR:
             return
         if isinstance(self.prior, str) and self.prior not in PRIORS:
@@ -126,7 +142,10 @@ class TrainingSettings:
 
     def classifier(self, device: str, on_nan: str, threads: int | str = "auto") -> PartialLabelClassifier:
         """An untrained classifier with these settings."""
-        parameters = {name: value for name, value in asdict(self).items() if name not in ("prior", "seed", "folds")}
+        parameters = {name: value for name, value in asdict(self).items() if name not in ("prior", "backbone", "finetune", "seed", "folds")}
+        if self.finetune != FROZEN:
+            assert self.backbone is not None
+            parameters["model"] = FineTune(Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune))
         if self.prior != DEFAULT_PRIOR:
             parameters["options"] = {**self.options, self.rebalancer: {**self.options.get(self.rebalancer, {}), "prior": self.prior}}
         return PartialLabelClassifier(**parameters, random_state=self.seed, device=device, on_nan=on_nan, threads=threads)
@@ -140,10 +159,11 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
     """
     settings.check(examples.candidates.classes)
     data = {"fingerprint": examples.fingerprint(), "rows": len(examples), "classes": examples.candidates.n_classes}
+    without = () if settings.backbone else ("backbone", "finetune")  # as in the runs of versions that had none
     config = {
         "experiment": "own",
         "data": data,
-        **asdict(settings),
+        **{name: value for name, value in asdict(settings).items() if name not in without},
         "extras": list(settings.extras),
         "options": {k: dict(v) for k, v in settings.options.items()},
     }
@@ -264,6 +284,8 @@ def train_table_run(
         store_tables(run.folder, examples.table, cleaned)
         if source.images is not None:
             store_pictures(run.folder, source.images, examples.table, cleaned)
+        if source.backbone is not None:
+            save_backbone(source.backbone, run.folder / BACKBONE)  # so that prediction and export need nothing but the run
         run.finish(
             {
                 **training_conditions(run, trainer),
@@ -353,7 +375,9 @@ def _described(source: TableSource, examples: Examples) -> Record:
         "table": str(source.table),
         "images": None if source.images is None else str(source.images),
         "features": None if source.features is None else str(source.features),
-        "side": source.side,
+        "side": examples.x.shape[1] if examples.x.ndim == 4 else 0,
+        "preprocessing": None if source.preprocessing is None else source.preprocessing.record(),
+        "backbone": None if source.backbone is None else {"name": source.backbone.name, "fingerprint": source.backbone.fingerprint()},
         "reading": {name: list(value) if isinstance(value, tuple) else value for name, value in reading.items()},
         "feature_names": list(examples.table.feature_names),
         "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),

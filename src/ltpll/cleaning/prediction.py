@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ltpll.backbones import Backbone, Embedder, Preprocessing
+from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
-from ltpll.cleaning.pipeline import CLASSIFIER
+from ltpll.cleaning.pipeline import BACKBONE, CLASSIFIER
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.cleaning.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
@@ -21,10 +23,11 @@ from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 
 ANNOTATION = ("task", "worker", "annotation")
+CHECKED = 64  # random inputs with which an exported model is checked
 
 
-def source_for_new_table(record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
-    """A source of new examples that are read in the same way, and with the same classes, as the examples of the run with this record."""
+def source_for_new_table(run: Path, record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
+    """A source of new examples that are read in the same way, and with the same classes, as the examples of this run."""
     before = record["source"]
     if (images is None) != (before["images"] is None):
         what = "pictures: give --images DIR" if images is None else "features: leave --images out"
@@ -60,7 +63,25 @@ def source_for_new_table(record: Record, table: Path, images: Path | None, featu
         top_k=None,
         mass=None,
     )
-    return TableSource(table, reading, images, features, before["side"], on_error)
+    return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error)
+
+
+def _preprocessing(source: Record) -> Preprocessing:
+    """How the pictures of a run were scaled."""
+    if source.get("preprocessing") is None:
+        return Preprocessing(max(source["side"], 1))
+    try:
+        return Preprocessing.from_record(source["preprocessing"])
+    except (TypeError, ValueError, AttributeError):
+        raise InputError("The record of the run does not say how its pictures were scaled: train it again with --fresh.") from None
+
+
+def stored_backbone(run: Path, record: Record) -> Backbone | None:
+    """The backbone whose features a run was trained on; a damaged one is refused. None if it was trained on something else."""
+    if record["source"].get("backbone") is None:
+        return None
+    read_checked(run / BACKBONE)
+    return load_backbone(run / BACKBONE)
 
 
 def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
@@ -117,16 +138,16 @@ def prediction_columns(
     return columns
 
 
-def onnx_difference(classifier: PartialLabelClassifier, path: Path, rows: int = 64) -> float | None:
-    """The largest difference between an exported model's logits and torch's on random inputs; None without onnxruntime."""
+def onnx_difference(classifier: PartialLabelClassifier, path: Path, backbone: Backbone | None = None) -> float | None:
+    """The largest difference between an exported model's logits and ours on random inputs; None without onnxruntime."""
     try:
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
     except ImportError:
         return None
     rng = np.random.default_rng(0)
-    shape = (rows, *classifier.input_shape_)
+    shape = (CHECKED, *classifier.input_shape_) if backbone is None else (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)
     x: Any = rng.integers(0, 256, shape).astype(np.uint8) if len(shape) == 4 else rng.normal(size=shape).astype(np.float32)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     logits = session.run(None, {"x": x.astype(np.float32)})[0]
-    ours = classifier.decision_function(x)
+    ours = classifier.decision_function(x if backbone is None else Embedder(backbone, "cpu")(x.transpose(0, 2, 3, 1)))
     return float(np.abs((logits[:, 1] - logits[:, 0] if ours.ndim == 1 else logits) - ours).max())

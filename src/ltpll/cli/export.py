@@ -15,17 +15,17 @@ def export(run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to 
 
     The model's metadata, and a JSON file beside it, hold the names of the classes, the input and the preprocessing.
     """
-    from ltpll.cleaning.prediction import load_classifier, onnx_difference
+    from ltpll.cleaning.prediction import load_classifier, onnx_difference, stored_backbone
     from ltpll.inference.export import sidecar
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
 
     record = Run.open(run, Kind.TABLE).result()
     check_outputs([onnx, sidecar(onnx)], {})
-    classifier = load_classifier(run, "cpu")
-    classifier.to_onnx(onnx, record["source"]["feature_names"] if len(classifier.input_shape_) == 1 else ())
-    difference = onnx_difference(classifier, onnx)
-    shape = ", ".join(map(str, classifier.input_shape_))
+    classifier, backbone = load_classifier(run, "cpu"), stored_backbone(run, record)
+    classifier.to_onnx(onnx, record["source"]["feature_names"] if len(classifier.input_shape_) == 1 else (), backbone)
+    difference = onnx_difference(classifier, onnx, backbone)
+    shape = ", ".join(map(str, classifier.input_shape_ if backbone is None else (3, *(backbone.preprocessing.side,) * 2)))
     checked = (
         "not checked, because onnxruntime is not installed" if difference is None else f"differs from torch by {difference:.1g} at most"
     )

@@ -40,6 +40,6 @@ def predict(
     check_output_table(out)
     check_outputs([out], {"the table to predict": table, "the file of features": features})
     record = Run.open(run, Kind.TABLE).result()
-    examples = read_source(source_for_new_table(record, table, images, features, on_error), needs_candidates=False)
+    examples = read_source(source_for_new_table(run, record, table, images, features, on_error), needs_candidates=False, device=device)
     write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device, goal=goal))
     print_line(f"Wrote {counted(len(examples), 'prediction')} to {out}")

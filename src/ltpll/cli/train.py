@@ -17,7 +17,8 @@ from ltpll.formatting import counted, format_names
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
-    from ltpll.cleaning.dataset import Examples
+    from ltpll.cleaning.dataset import Examples, TableSource
+    from ltpll.cleaning.pipeline import TrainingSettings
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".mat")
 EVALUATION_ONLY = " (true labels, for evaluation only)"
@@ -47,7 +48,14 @@ def train(
     features: Annotated[
         Path | None, opt.data_option(help="File of features: .npy or .npz in the order of the table, or a table with the same ids.")
     ] = None,
-    side: Annotated[int | None, opt.data_option(help="Pictures are scaled to squares of this many pixels.", min=4)] = None,
+    side: Annotated[
+        int | None,
+        opt.data_option(
+            help="Pictures are scaled to squares of this many pixels.",
+            min=4,
+            show_default="that of the backbone, or by the pictures: 32, 64 or 128",
+        ),
+    ] = None,
     on_error: opt.OnError = None,
     candidates: Annotated[str | None, opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list.")] = None,
     separator: opt.Separator = None,
@@ -80,6 +88,19 @@ def train(
     goal: opt.Goal = None,
     extra: opt.Extra = None,
     model: Annotated[str | None, opt.part_option(help="Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input).")] = None,
+    backbone: Annotated[
+        str | None,
+        opt.part_option(
+            help="Pretrained network for pictures: efficientnet-lite0, a folder, an .onnx file or a name on the Hugging Face hub.",
+            metavar="NAME|FOLDER",
+        ),
+    ] = None,
+    finetune: Annotated[
+        str | None,
+        opt.part_option(
+            help="Layers of the backbone to train: none (its features are computed once), last or all.", metavar="none|last|all"
+        ),
+    ] = None,
     views: Annotated[
         str | None, opt.part_option(help="Augmentation of pictures: flip-crop, crop (never mirrored), paper or auto (flip-crop).")
     ] = None,
@@ -117,21 +138,25 @@ def train(
     reading |= given(vote_weights=vote_weights, id=id_column, path=path_column, label=label, split=split, group=group)
     reading |= given(features=feature_column)
     images, features = (folder and folder.expanduser() for folder in (images, features))
-    source = TableSource(path, Reading.of(reading), images, features, **given(side=side, on_error=on_error))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
     options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds, prior=prior, goal=goal)
-    options = configured | options
+    options = configured | options | given(backbone=backbone, finetune=finetune)
     if isinstance(options.get("prior"), str) and options["prior"] not in PRIORS:
         options["prior"] = read_prior(Path(options["prior"]).expanduser())
     settings = TrainingSettings.from_mapping(options)
+    source = TableSource(
+        path, Reading.of(reading), images, features, **_how_pictures_are_read(settings, images, side), **given(on_error=on_error)
+    )
     out = out or Path("ltpll-runs") / path.stem
     with torchrun_processes(device) as (world, own_device):
-        examples = read_source(source)
+        if source.backbone is not None and not world.alone:
+            raise InputError("Several processes would all compute the same features: run `ltpll embed` first, then train with --features.")
+        examples = read_source(source, device=device)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         world.wait()  # every process has to check the folder before the first one writes to it
         finished = prepare_run(run, world, fresh=fresh)
-        _print_examples(examples)
+        _print_examples(examples, source, pretrained=settings.backbone is not None)
         if finished:
             print_line(f"This run was finished earlier (--fresh trains it again): {out}")
         else:
@@ -144,6 +169,20 @@ def train(
             world.leave()
             world.wait()
         _print_result(run.result(), out)
+
+
+def _how_pictures_are_read(settings: TrainingSettings, images: Path | None, side: int | None) -> dict[str, Any]:
+    """The preprocessing of pictures, and the backbone whose features are used instead of them, as arguments of a `TableSource`."""
+    from ltpll.backbones import Backbone, Preprocessing
+
+    if settings.backbone is None:
+        return {} if side is None else {"preprocessing": Preprocessing(side)}
+    if images is None:
+        raise InputError("A backbone is for pictures: give their folder with --images, or leave --backbone out.")
+    if side is not None:
+        raise InputError("The backbone decides the size of the pictures: leave --side out.")
+    backbone = Backbone.from_pretrained(settings.backbone)
+    return {"preprocessing": backbone.preprocessing, "backbone": backbone if settings.finetune == "none" else None}
 
 
 def _table_path(table: Any) -> Path:
@@ -169,10 +208,12 @@ def _refuse_image_set(name: str) -> None:
         raise InputError(f"{name} is an image set, and `ltpll train` is for your own tables: use `ltpll benchmark {name}`.")
 
 
-def _print_examples(examples: Examples) -> None:
+def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:
+    from ltpll.photos.sizes import recommendation
+
     sets, training = examples.candidates, int(examples.training().sum())
     shape = " × ".join(map(str, examples.x.shape[1:]))
-    kind = "pictures" if examples.x.ndim == 4 else "features"
+    kind = "pictures" if examples.x.ndim == 4 else "features" if source.backbone is None else f"features of {source.backbone.name}"
     facts = [
         f"{counted(len(examples), 'example')} ({shape} {kind})",
         counted(sets.n_classes, "class", "classes"),
@@ -189,6 +230,9 @@ def _print_examples(examples: Examples) -> None:
     if examples.table.left_out:
         names = format_names([shown(name) for name in examples.table.left_out], MOST_SHOWN)
         print_line(f"Columns of text are ignored: {names}.")
+    advice = recommendation(len(examples), examples.x.shape[1]) if examples.x.ndim == 4 and not pretrained else None
+    if advice is not None:
+        print_line(advice)
 
 
 def _print_result(result: Record, out: Path) -> None:

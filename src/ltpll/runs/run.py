@@ -32,8 +32,9 @@ RUN_FILES = (
     "metrics.jsonl",
     "checkpoint*.safetensors",
     "fold-*.safetensors",
-    ".epochs-of-fold-*",
+    ".progress-of-fold-*",
     "classifier.safetensors",
+    "backbone.safetensors",
     "examples.parquet",
     "votes.parquet",
     "pictures.parquet",
@@ -41,7 +42,10 @@ RUN_FILES = (
     "failed.txt",
 )
 # The files of a finished run that are read again; checkpoints and folds carry their own checksums.
-CHECKED = ("config.json", "result.json", "metrics.jsonl", "classifier.safetensors", "examples.parquet", "votes.parquet", "pictures.parquet")
+CHECKED = (
+    *("config.json", "result.json", "metrics.jsonl", "classifier.safetensors", "backbone.safetensors"),
+    *("examples.parquet", "votes.parquet", "pictures.parquet"),
+)
 CRC = "crc32"  # of the rest of a line of the log
 
 

@@ -153,6 +153,8 @@ def _table_problem(record: Record) -> str | None:
         return "no feature names, or no size of pictures"
     if not all(source.get(name, "") is None or isinstance(source.get(name), str) for name in ("images", "features")):
         return "paths of pictures or features that are not text"
+    if not all(isinstance(source.get(name), dict | None) for name in ("preprocessing", "backbone")):
+        return "an unreadable account of how pictures were scaled or of the pretrained network"
     test = last.get("test", {})
     by_goal = test.get("by_goal", {}) if isinstance(test, dict) else None
     if not isinstance(by_goal, dict) or not all(isinstance(figures, dict) for figures in by_goal.values()):
