@@ -277,7 +277,9 @@ def _weight_files(folder: Path) -> list[Path]:
                 with safe_open(file, "pt") as tensors:
                     tensors.keys()
             else:
-                torch.load(file, map_location="meta", weights_only=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about pickles
+                    torch.load(file, map_location="meta", weights_only=True)
         except Exception as error:  # torch and safetensors raise many kinds of errors for damaged files
             if file.suffix == ".safetensors":
                 raise InputError(f"{file} is damaged ({first_line(error)}): download it again.") from None
