@@ -23,8 +23,8 @@ SAFE, PICKLE = "model.safetensors", "pytorch_model.bin"
 WEIGHTS = (SAFE, f"{SAFE}.index.json", PICKLE, f"{PICKLE}.index.json")
 CONNECT_SECONDS = 5.0
 # Values of a config that name code to run or files to download, or that say nothing about the encoder.
-LEFT_OUT = ("auto_map", "quantization_config", "use_pretrained_backbone", "custom_pipelines", "dtype", "torch_dtype", "_name_or_path")
-LEFT_OUT += ("architectures", "transformers_version", "id2label", "label2id", "problem_type")
+LEFT_OUT = {"auto_map", "quantization_config", "use_pretrained_backbone", "custom_pipelines", "dtype", "torch_dtype", "_name_or_path"}
+LEFT_OUT |= {"architectures", "transformers_version", "id2label", "label2id", "problem_type"}
 # Tables that old files store and that new versions compute.
 COMPUTED = ("position_ids", "relative_position_index", "num_batches_tracked", "attn_mask")
 MOST_PARAMETERS, MOST_LAYERS, LARGEST_NUMBER = 8_000_000_000, 1000, 10**9
@@ -107,7 +107,8 @@ def from_architecture(architecture: Mapping[str, Any]) -> TransformersEncoder:
     Raises:
         InputError: If the description, which may come from anywhere, is not one of an encoder of pictures.
     """
-    values, pooling, reverse = (architecture.get(name) for name in ("config", "pooling", "reverse"))
+    values, reverse = architecture.get("config"), architecture.get("reverse")
+    pooling: Any = architecture.get("pooling")
     if not isinstance(values, Mapping) or pooling not in get_args(Pooling) or not isinstance(reverse, bool):
         raise InputError(f"The architecture {shown(dict(architecture))} of a saved backbone is damaged: save it again.")
     with _imported("A saved backbone") as transformers:
@@ -134,7 +135,7 @@ def downloaded(name: str) -> Path:
     """
     with required_by(f"The backbone {name}", install=INSTALL):
         from huggingface_hub import HfApi, snapshot_download
-        from huggingface_hub.utils import HFValidationError
+        from huggingface_hub.errors import HFValidationError
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
         if all(any((folder / name).is_file() for name in names) for names in (["config.json"], PROCESSOR_FILES, WEIGHTS)):
@@ -163,7 +164,7 @@ def downloaded(name: str) -> Path:
 
 @contextmanager
 def _quiet_downloads() -> Iterator[None]:
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     shown_before = not are_progress_bars_disabled()
     disable_progress_bars()
@@ -276,7 +277,9 @@ def _weight_files(folder: Path) -> list[Path]:
                 with safe_open(file, "pt") as tensors:
                     tensors.keys()
             else:
-                torch.load(file, map_location="meta", weights_only=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about pickles
+                    torch.load(file, map_location="meta", weights_only=True)
         except Exception as error:  # torch and safetensors raise many kinds of errors for damaged files
             if file.suffix == ".safetensors":
                 raise InputError(f"{file} is damaged ({first_line(error)}): download it again.") from None
@@ -323,7 +326,7 @@ def _check_complete(model: nn.Module, report: Mapping[str, Any], folder: Path) -
 
 def _encoder(model: nn.Module, pooling: Pooling, reverse: bool) -> TransformersEncoder:
     if pooling == "first" and hasattr(model, "pooler"):
-        model.pooler = None  # the weights of a classifier do not include it
+        model.register_module("pooler", None)  # the weights of a classifier do not include it
     return TransformersEncoder(model, pooling, reverse=reverse)
 
 

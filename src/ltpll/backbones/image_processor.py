@@ -15,7 +15,7 @@ from ltpll.errors import InputError, first_line
 
 FILES = ("preprocessor_config.json", "processor_config.json")
 RESAMPLES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's numbers
-HEIGHT, WIDTH, SQUARE = 400, 600, 200  # of the example: a white square in the middle of a black picture
+HEIGHT, WIDTH, SQUARE = 400, 600, 100  # of the example: a white square in the middle of a black picture
 
 Array = np.ndarray[Any, Any]
 
@@ -47,7 +47,7 @@ def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
         result = np.asarray(processor(images=picture, return_tensors="np", input_data_format="channels_last")["pixel_values"], np.float64)
         if result.ndim != 4 or result.shape[:2] != (1, 3):
             raise InputError(f"it makes an array of shape {result.shape} of one picture")
-        return result[0]
+        return cast(Array, result[0])
 
     def middle(colour: tuple[int, int, int]) -> Array:
         result = processed(np.full((HEIGHT, WIDTH, 3), colour, np.uint8))
@@ -67,6 +67,8 @@ def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
     height, width = result.shape
     if (height, width) == (HEIGHT, WIDTH):
         raise InputError("it does not scale pictures")
+    if max(result[0].max(), result[:, 0].max()) > 0.5:
+        raise InputError("it cuts off most of a picture")
     # Resampling keeps the area of the square, so its edges are known to a fraction of a pixel.
     tall, wide = result[:, width // 2].sum() / SQUARE, result[height // 2].sum() / SQUARE
     shorter, side = round(tall * HEIGHT), min(height, width)

@@ -140,18 +140,20 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
     """
     with required_by(f"The network {name}", install=INSTALL):
         import onnx
-        import onnxruntime  # noqa: F401
     try:
         with tempfile.TemporaryDirectory() as empty:
             onnx.load_external_data_for_model(onnx.load_from_string(content), empty)
         return open_session(content, threads)
+    except InputError:
+        raise
     except Exception as error:  # onnx and onnxruntime raise many kinds of errors
         raise InputError(f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it again.") from None
 
 
 def open_session(content: bytes, threads: int | None = None) -> Any:
     """A session of onnxruntime on the CPU for a trusted model."""
-    import onnxruntime
+    with required_by("An ONNX model", install=INSTALL):
+        import onnxruntime  # type: ignore[import-untyped]
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors arrive as exceptions
