@@ -2,9 +2,10 @@
 
     python benchmarks/embedding.py PACK --out results/bench/embedding-cpu.json
 
-Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the size of photos with some noise. A plain loop
-decodes 32 pictures with Pillow and then runs the network, in torch or in onnxruntime with its default settings; `embed_pictures` decodes in
-other processes meanwhile. Preparing the network and starting processes are not counted.
+Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the size of photos with some noise. A plain
+loop decodes 32 pictures with Pillow and then runs the network, in torch or in onnxruntime with its default settings; `embed_pictures`
+decodes in other processes meanwhile. Preparing the network and starting processes are not counted. CPU time, which other programs on the
+machine change less, includes the processes that decode.
 
 Memory: the sum of the peak resident sets of all processes, over 1,000, 10,000 and 100,000 small pictures with different content, with a
 network that takes no time.
@@ -37,7 +38,7 @@ from ltpll.photos.embedding import embedded_blocks
 from ltpll.photos.output import embed_pictures
 from ltpll.runs.environment import environment
 
-SIZES = {(128, 128): 600, (640, 480): 600, (2048, 1536): 200}  # and the number of pictures
+SIZES = {(128, 128): 384, (640, 480): 384, (2048, 1536): 192}  # and the number of pictures
 BATCH = 32
 COUNTS = (1_000, 10_000, 100_000)
 FEATURES = 1280
@@ -84,19 +85,28 @@ def speeds(pack: Path, repeats: int) -> list[dict[str, Any]]:
             write_photos(pack, photos, size, n)
             files = picture_files(photos, list_pictures(photos))
             turns: dict[str, list[float]] = {how: [] for how in ways}
+            cpu: dict[str, list[float]] = {how: [] for how in ways}
             reference: Any = None
             for _ in range(repeats):
                 for how, embed in ways.items():
                     some = files[: n // 6] if how == "plain loop, torch" else files  # it is slow
+                    before = cpu_seconds()
                     seconds, features = embed(some)
-                    turns[how].append(len(some) / seconds)
+                    turns[how].append(round(len(some) / seconds, 1))
+                    cpu[how].append(round(1000 * (cpu_seconds() - before) / len(some), 1))
                     reference = features if reference is None else reference
                     difference = float(abs(features[: len(reference)] - reference).max())
-                    print(size, how, round(turns[how][-1], 1), f"difference {difference:.2g}", flush=True)
+                    print(size, how, turns[how][-1], cpu[how][-1], f"difference {difference:.2g}", flush=True)
             for how, found in turns.items():
-                median = round(statistics.median(found), 1)
+                median = statistics.median(found)
                 rows.append({"width": size[0], "height": size[1], "how": how, "pictures": n, "per_second": median, "all": found})
+                rows[-1] |= {"cpu_ms": statistics.median(cpu[how]), "load": os.getloadavg()[0]}
     return rows
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def write_photos(pack: Path, folder: Path, size: tuple[int, int], n: int) -> None:
