@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from ltpll.backbones import Preprocessing
 from ltpll.data.readers.pictures import Geometry, read_pictures
@@ -46,7 +47,21 @@ def test_the_rows_are_those_of_a_plain_loop_and_problems_are_listed(photos, work
     assert found.features.dtype == np.float32
     assert found.kept.tolist() == [*range(40), *range(41, 76)]
     assert found.problems == [("none.jpg", "does not exist"), ("bad.jpg", "is not in a supported format")]
-    assert seen == [(32, 77), (64, 77), (77, 77)]
+    assert seen == [(64, 77), (77, 77)]
+
+
+def test_by_default_the_backbone_embeds_with_its_own_preprocessing(photos, monkeypatch):
+    folder, paths = photos
+    monkeypatch.setattr("ltpll.backbones.embedder._exported", lambda *_: None)  # exporting takes seconds
+    backbone = fake_backbone()
+    found = embedded_pictures(folder, paths[:10], backbone, device="cpu", cache=folder / "cache")
+    pixels = torch.from_numpy(read_pictures(folder, paths[:10], backbone.preprocessing).images).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        expected = backbone(backbone.preprocessing.normalise(pixels)).numpy()
+    np.testing.assert_allclose(found.features, expected, rtol=1e-4, atol=1e-5)
+    # Another backbone does not find these in the cache.
+    other = embedded_pictures(folder, paths[:10], fake_backbone(1), device="cpu", cache=folder / "cache")
+    assert abs(other.features - expected).max() > 0.1
 
 
 def test_a_picture_that_cannot_be_read_stops_the_job_and_a_call_that_cannot_succeed_is_refused(photos):

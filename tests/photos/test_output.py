@@ -77,7 +77,7 @@ def test_an_interrupted_job_resumes_and_gives_the_same_file(photos, tmp_path):
     embed(folder, paths, tmp_path / "whole.npy")
     out = tmp_path / "e.npy"
     with pytest.raises(StoppedError):
-        embed(folder, paths, out, stop_at(3))
+        embed(folder, paths, out, stop_at(2))
     assert not out.exists()
     seen, embedder = [], FakeEmbedder()
     written = embed(folder, paths, out, embedder, on_progress=lambda *p: seen.append(p))
@@ -110,7 +110,7 @@ def test_a_record_that_promises_more_than_the_file_holds_is_not_believed(photos,
     folder, paths = photos
     out = tmp_path / "e.npy"
     with pytest.raises(StoppedError):
-        embed(folder, paths, out, stop_at(3))
+        embed(folder, paths, out, stop_at(2))
     with (tmp_path / "e.npy.partial").open("r+b") as file:
         file.truncate(500)
     embedder = FakeEmbedder()
@@ -123,7 +123,7 @@ def test_rows_after_the_last_record_are_written_again(photos, tmp_path, monkeypa
     folder, paths = photos
     out = tmp_path / "e.npy"
     with pytest.raises(StoppedError):
-        embed(folder, paths, out, stop_at(3))
+        embed(folder, paths, out, stop_at(2))
     with (tmp_path / "e.npy.partial").open("ab") as file:
         file.write(b"half a row")
     embed(folder, paths, out)
@@ -135,7 +135,7 @@ def test_a_complete_file_of_another_job_is_refused_and_an_incomplete_one_is_begu
     folder, paths = photos
     out = tmp_path / "e.npy"
     with pytest.raises(StoppedError):
-        embed(folder, paths, out, stop_at(3))
+        embed(folder, paths, out, stop_at(2))
     embedder = FakeEmbedder()
     embed(folder, paths[:90], out, embedder)
     assert embedder.n_pictures == 90

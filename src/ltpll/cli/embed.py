@@ -87,7 +87,7 @@ def embed(
     else:
         print_line(f"Wrote {counted(len(written.kept), 'row')} of {written.n_features:,} features to {out}")
     print_skipped(written.problems)
-    _print_next(pictures, written.kept, left, out)
+    _print_next(pictures, written.kept, left, out, task)
 
 
 def _pictures(source: Path, images: Path | None, id_column: str | None, path_column: str | None, task: str | None) -> PictureList:
@@ -104,7 +104,7 @@ def _pictures(source: Path, images: Path | None, id_column: str | None, path_col
     return folder_source(source)
 
 
-def _print_next(pictures: PictureList, kept: list[int], left: Path | None, out: Path) -> None:
+def _print_next(pictures: PictureList, kept: list[int], left: Path | None, out: Path, task: str | None) -> None:
     """Print the command that trains on the file; if pictures were skipped, their rows have to leave the table."""
     from ltpll.photos.sources import write_kept_rows
 
@@ -116,4 +116,5 @@ def _print_next(pictures: PictureList, kept: list[int], left: Path | None, out: 
         write_kept_rows(pictures, kept, left)
         print_line(f"The rows of {pictures.table} without the skipped pictures: {left}")
         table = left
-    print_line(f"Next: ltpll train {table} --features {out}")
+    annotations = "" if task is None else f" --from-annotators union --task {task}"
+    print_line(f"Next: ltpll train {table}{annotations} --features {out}")

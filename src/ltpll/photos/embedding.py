@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ltpll.backbones import Backbone
 
 FEWEST = 64  # pictures for which processes are started
-LEAST_BLOCK = 32
+LEAST_BLOCK = 64  # so that the threads of the network rarely wait for each other
 MOST_WORKERS = 16
 Progress = Callable[[int, int], None]
 """Called with the number of pictures that are done, and the number of all pictures."""

@@ -1,0 +1,238 @@
+"""Measures how fast photos are embedded on a CPU, and how much memory that takes.
+
+    python benchmarks/embedding.py PACK --out results/bench/embedding-cpu.json
+
+Speed: EfficientNet-Lite0 over JPEGs made from the crops of voc_pll_128.npz (PACK), scaled to the size of photos with some noise. A plain
+loop decodes 32 pictures with Pillow and then runs the network, in torch or in onnxruntime with its default settings; `embed_pictures`
+decodes in other processes meanwhile. Preparing the network and starting processes are not counted. CPU time, which other programs on the
+machine change less, includes the processes that decode.
+
+Memory: the sum of the peak resident sets of all processes, over 1,000, 10,000 and 100,000 small pictures with different content, with a
+network that takes no time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ltpll.backbones import Backbone, Preprocessing
+from ltpll.backbones.embedder import Embedder
+from ltpll.data.readers.pictures import Geometry, list_pictures, picture_files
+from ltpll.photos.cache import EmbeddingCache
+from ltpll.photos.embedding import embedded_blocks
+from ltpll.photos.output import embed_pictures
+from ltpll.runs.environment import environment
+
+SIZES = {(128, 128): 384, (640, 480): 384, (2048, 1536): 192}  # and the number of pictures
+BATCH = 32
+COUNTS = (1_000, 10_000, 100_000)
+FEATURES = 1280
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pack", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=["speed", "memory"])
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(peak(options.pack, int(options.child[0]), options.child[1] == "cache")))
+        return
+    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    measured = {"speed": lambda: speeds(options.pack, options.repeats), "memory": memory}
+    for what, measure in measured.items():
+        if options.only in (None, what):
+            made = environment("cpu")
+            found[what] = {"environment": made, "load": os.getloadavg()[0], "rows": measure()}
+            if options.out:
+                options.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+# ---- speed ------------------------------------------------------------------------------------------------------------
+
+
+def speeds(pack: Path, repeats: int) -> list[dict[str, Any]]:
+    backbone = Backbone.from_pretrained("efficientnet-lite0")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        embedder = Embedder(backbone, "cpu", cache=Path(folder))
+        ways = {
+            "plain loop, torch": plain_loop(eager(backbone)),
+            "plain loop, onnxruntime": plain_loop(plain_session(next(Path(folder).glob("*.onnx")))),
+            "embedder, decoding in this process": lambda files: stream(files, backbone, embedder, 0),
+            "embedder, one process decodes": lambda files: stream(files, backbone, embedder, 1),
+            "embedder, two processes decode": lambda files: stream(files, backbone, embedder, 2),
+        }
+        for size, n in SIZES.items():
+            photos = Path(folder) / f"{size[0]}"
+            write_photos(pack, photos, size, n)
+            files = picture_files(photos, list_pictures(photos))
+            turns: dict[str, list[float]] = {how: [] for how in ways}
+            cpu: dict[str, list[float]] = {how: [] for how in ways}
+            reference: Any = None
+            for _ in range(repeats):
+                for how, embed in ways.items():
+                    some = files[: n // 6] if how == "plain loop, torch" else files  # it is slow
+                    before = cpu_seconds()
+                    seconds, features = embed(some)
+                    turns[how].append(round(len(some) / seconds, 1))
+                    cpu[how].append(round(1000 * (cpu_seconds() - before) / len(some), 1))
+                    reference = features if reference is None else reference
+                    difference = float(abs(features[: len(reference)] - reference).max())
+                    print(size, how, turns[how][-1], cpu[how][-1], f"difference {difference:.2g}", flush=True)
+            for how, found in turns.items():
+                median = statistics.median(found)
+                rows.append({"width": size[0], "height": size[1], "how": how, "pictures": n, "per_second": median, "all": found})
+                rows[-1] |= {"cpu_ms": statistics.median(cpu[how]), "load": os.getloadavg()[0]}
+    return rows
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
+
+
+def write_photos(pack: Path, folder: Path, size: tuple[int, int], n: int) -> None:
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    with np.load(pack) as crops:
+        content, offsets = crops["train_buf"], crops["train_off"]
+    for i in range(n):
+        crop = Image.open(io.BytesIO(content[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB").resize(size, Image.Resampling.BICUBIC)
+        noisy = np.asarray(crop).astype(np.int16) + rng.integers(-8, 9, (size[1], size[0], 1), dtype=np.int16)
+        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / f"{i:05d}.jpg", quality=90)
+
+
+def plain_loop(embed: Callable[[Any], Any]) -> Callable[[Sequence[str]], tuple[float, Any]]:
+    def run(files: Sequence[str]) -> tuple[float, Any]:
+        began = time.perf_counter()
+        features = [embed(np.stack([plain_decode(file) for file in files[i : i + BATCH]])) for i in range(0, len(files), BATCH)]
+        return time.perf_counter() - began, np.concatenate(features)
+
+    return run
+
+
+def plain_decode(file: str, side: int = 224) -> Any:
+    """What a user would write: scale to fit, and pad."""
+    picture = Image.open(file).convert("RGB")
+    scale = side / max(picture.size)
+    picture = picture.resize([round(edge * scale) for edge in picture.size], Image.Resampling.BILINEAR)
+    square = Image.new("RGB", (side, side))
+    square.paste(picture, ((side - picture.width) // 2, (side - picture.height) // 2))
+    return np.asarray(square)
+
+
+def eager(backbone: Backbone) -> Callable[[Any], Any]:
+    def embed(pictures: Any) -> Any:
+        with torch.inference_mode():
+            return backbone(backbone.preprocessing.normalise(torch.from_numpy(pictures).permute(0, 3, 1, 2))).numpy()
+
+    return embed
+
+
+def plain_session(model: Path) -> Callable[[Any], Any]:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return lambda pictures: session.run(None, {"x": pictures})[0]
+
+
+def stream(files: Sequence[str], backbone: Backbone, embedder: Embedder, workers: int) -> tuple[float, Any]:
+    features, ends = [], []
+    for block in embedded_blocks(files, Geometry.of(backbone.preprocessing), embedder, workers=workers):
+        features.append(block.features)
+        ends.append(time.perf_counter())
+    # Until the first block is there, processes start; the rest is the speed of a long job.
+    first = len(features[0])
+    return (ends[-1] - ends[0]) * len(files) / (len(files) - first), np.concatenate(features)
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------
+
+
+class NoNetwork:
+    """Takes no time, so that a hundred thousand pictures take minutes."""
+
+    n_features, batch_size = FEATURES, 16
+
+    def __call__(self, pictures: Any) -> Any:
+        return np.repeat(pictures.reshape(len(pictures), -1).mean(1, dtype=np.float32)[:, None], FEATURES, axis=1)
+
+
+def memory() -> list[dict[str, Any]]:
+    """Every measurement in a process of its own."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        picture = io.BytesIO()
+        Image.fromarray(np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(picture, "JPEG")
+        for i in range(COUNTS[-1]):
+            inner = Path(folder) / str(i // 1000)
+            if i % 1000 == 0:
+                inner.mkdir()
+            # What follows the end of a JPEG is ignored, but it changes the hash.
+            (inner / f"{i:06d}.jpg").write_bytes(picture.getvalue() + i.to_bytes(4, "big"))
+        for n in COUNTS:
+            for how in ("none", "cache"):
+                command = [sys.executable, __file__, folder, "--child", str(n), how]
+                rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+                print(rows[-1], flush=True)
+    return rows
+
+
+def peak(folder: Path, n: int, cached: bool) -> dict[str, Any]:
+    paths = list_pictures(folder)[:n]
+    backbone = Backbone(torch.nn.AvgPool2d(32), Preprocessing(32), name="none")
+    backbone.n_features = FEATURES
+    found: dict[str, float] = {}
+
+    def watch(done: int, total: int) -> None:
+        for process in (os.getpid(), *children()):
+            status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+            found["main" if process == os.getpid() else str(process)] = int(status["VmHWM"].split()[0]) / 1024
+
+    with tempfile.TemporaryDirectory() as out:
+        cache = EmbeddingCache(Path(out) / "cache", FEATURES) if cached else None
+        before = peak_of_this_process()
+        began = time.perf_counter()
+        embed_pictures(
+            folder,
+            paths,
+            backbone,
+            Path(out) / "e.npy",
+            stream=lambda files: embedded_blocks(files, Geometry(32), NoNetwork(), workers=1, cache=cache),
+            on_progress=watch,
+        )
+        seconds = time.perf_counter() - began
+    others = sum(value for name, value in found.items() if name != "main")
+    row = {"pictures": n, "cache": cached, "before_mib": before, "main_mib": peak_of_this_process(), "workers_mib": others}
+    return {name: round(value, 1) if isinstance(value, float) else value for name, value in {**row, "per_second": n / seconds}.items()}
+
+
+def peak_of_this_process() -> float:
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) / 1024
+
+
+def children() -> list[int]:
+    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The embed command: from a folder or a table to features that `ltpll train` accepts."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ltpll.backbones import Backbone
+from ltpll.cli import progress as module
+from ltpll.cli.progress import PictureProgress
+from support.commands import ltpll_here as ltpll
+from support.photos import FakeEmbedder, fake_backbone
+from support.user_tables import write_csv, write_trees
+
+
+@pytest.fixture
+def trees(tmp_path, monkeypatch):
+    """A table of 48 pictures, the third of which is damaged, and a network that takes no time."""
+    write_trees(tmp_path, 48)
+    (tmp_path / "pictures" / "002.png").write_bytes(b"no picture")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LTPLL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("ltpll.backbones.embedder.Embedder", lambda *_, **__: FakeEmbedder())
+    monkeypatch.setattr(Backbone, "from_pretrained", classmethod(lambda cls, source: fake_backbone()))
+    return tmp_path
+
+
+EMBED = ("--backbone", "fake", "--out", "e.npy", "--workers", "0")
+
+
+def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_table_to_train_on(trees):
+    message = ltpll("embed", "labels.csv", "--images", "pictures", *EMBED, status=2)
+    assert "The picture '002.png' in pictures (row 3) is not in a supported format" in message
+    assert not (trees / "e.npy").exists()
+    printed = ltpll("embed", "labels.csv", "--images", "pictures", *EMBED, "--on-error", "skip")
+    assert "Wrote 47 rows of 5 features to e.npy" in printed
+    assert "002.png is not in a supported format" in printed
+    command = re.search(r"Next: ltpll (.*)", printed).group(1).split()
+    assert command == ["train", "e.table.csv", "--features", "e.npy"]
+    with Path("labels.csv").open() as before, Path("e.table.csv").open() as after:
+        rows, left = list(csv.reader(before)), list(csv.reader(after))
+    assert left == rows[:3] + rows[4:]
+    printed = ltpll(*command, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", "run")
+    assert "47 examples (5 features)" in printed
+    # The whole table has one row more.
+    message = ltpll("train", "labels.csv", "--features", "e.npy", "--epochs", "1", "--out", "other", status=2)
+    assert "e.npy has 47 rows, but the table has 48 examples" in message
+    assert "finished earlier" in ltpll("embed", "labels.csv", "--images", "pictures", *EMBED)
+
+
+def test_rows_follow_the_table_and_a_table_of_annotations_gives_one_row_per_task(trees):
+    votes = [[f"{i:03d}.png", worker, label] for worker, label in (("a", "ash"), ("b", "birch")) for i in (7, 3, 5)]
+    write_csv(trees / "votes.csv", ["image", "worker", "label"], votes)
+    printed = ltpll("embed", "votes.csv", "--images", "pictures", "--task", "image", *EMBED)
+    found = np.load("e.npy")
+    command = re.search(r"Next: ltpll (.*)", printed).group(1).split()
+    assert command == ["train", "votes.csv", "--from-annotators", "union", "--task", "image", "--features", "e.npy"]
+    ltpll("embed", "pictures", *EMBED, "--on-error", "skip", "--fresh")
+    np.testing.assert_array_equal(found, np.load("e.npy")[[6, 2, 4]])  # the folder's third picture is skipped
+    assert "e.npy has 47 rows, but the table has 3 examples" in ltpll(*command, "--out", "run", status=2)
+
+
+def test_a_parquet_table_is_left_as_parquet(trees):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [f"{i:03d}.png" for i in range(6)]
+    pq.write_table(pa.table({"file": names, "candidates": [["ash"], ["ash", "birch"]] * 3, "n": range(6)}), "t.parquet")
+    printed = ltpll("embed", "t.parquet", "--images", "pictures", "--path", "file", *EMBED, "--on-error", "skip")
+    assert "Next: ltpll train e.table.parquet --features e.npy" in printed
+    left = pq.read_table("e.table.parquet")
+    assert left["file"].to_pylist() == names[:2] + names[3:]
+    assert left["candidates"].to_pylist() == [["ash"], ["ash", "birch"], ["ash", "birch"], ["ash"], ["ash", "birch"]]
+
+
+def test_pictures_that_were_embedded_for_another_file_come_from_the_cache(trees, monkeypatch):
+    ltpll("embed", "pictures", *EMBED, "--on-error", "skip")
+    asked = []
+    monkeypatch.setattr("ltpll.backbones.embedder.Embedder", lambda *_, **__: FakeEmbedder(on_call=lambda: asked.append(1)))
+    ltpll("embed", "pictures", "--backbone", "fake", "--out", "again.npy", "--on-error", "skip")
+    assert not asked
+    assert (trees / "again.npy").read_bytes() == (trees / "e.npy").read_bytes()
+    ltpll("embed", "pictures", "--backbone", "fake", "--out", "third.npy", "--on-error", "skip", "--no-cache")
+    assert asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["none"], "none is not a folder"),
+        (["labels.csv"], "give their folder with --images"),
+        (["none.csv", "--images", "pictures"], "There is no file none.csv"),
+        (["labels.csv", "--images", "none"], "There is no folder none of pictures"),
+        (["labels.csv", "--images", "pictures", "--path", "paht"], "did you mean 'path'?"),
+        (["plain.csv", "--images", "pictures"], "has neither a column path nor a column id that names pictures"),
+        (["pictures", "--path", "path"], "--path belongs to a table"),
+        (["empty"], "There are no pictures in empty"),
+        (["pictures", "--launcher", "slurm"], "There is no launcher 'slurm'"),
+        (["pictures", "--on-error", "ignore"], "on_error is 'ignore'"),
+        (["pictures", "--out", "e.csv"], "e.csv must end in .npy"),
+        (["pictures", "--out", "labels.csv/e.npy"], "cannot be written"),
+        (["e.rows.csv", "--images", "pictures"], "e.rows.csv is the table and would be overwritten"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_embedded_is_refused_in_one_sentence(trees, arguments, expected):
+    (trees / "empty").mkdir()
+    write_csv(trees / "plain.csv", ["a", "b"], [[1, 2]])
+    write_csv(trees / "e.rows.csv", ["path"], [["001.png"]])
+    out = [] if "--out" in arguments else ["--out", "e.npy"]
+    assert expected in ltpll("embed", *arguments, "--backbone", "fake", *out, status=2)
+    assert not (trees / "e.npy").exists()
+
+
+def test_progress_in_a_log_file_has_the_number_the_speed_and_the_time_left(monkeypatch):
+    now, lines = [0.0], []
+    for name in ("callbacks", "job"):
+        monkeypatch.setattr(f"ltpll.training.{name}.time.monotonic", lambda: now[0])
+    progress = PictureProgress()
+    progress.write = lines.append
+    assert not module.console.is_terminal
+    for done in (1000, *range(1100, 3001, 100)):  # a thousand were done before
+        progress(done, 3000)
+        now[0] += 1.0
+    progress.close()
+    assert lines[0] == "36% · 1,100 of 3,000 pictures"
+    assert lines[1] == "53% · 14 s left · 1,600 of 3,000 pictures · 100 pictures/s"
+    assert lines[-1] == "100% · finished in 20 s · 3,000 of 3,000 pictures · 100 pictures/s"
