@@ -21,15 +21,18 @@ from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.experiments.engine_speed import noise_images
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
-from ltpll.models import Classifier, build_model
+from ltpll.models import Classifier, FineTune, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.targets import CandidateTargets
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.views import Cutout, Jitter, Shift, Views
+from ltpll.validation import as_inputs
+from ltpll.views import Cutout, ImageViews, Jitter, Shift, Views
+from ltpll.views.images import Draws
 from support.interrupted_runs import outcome
 from support.processes import environment_of_tests
+from support.tiny_backbones import PREPROCESSING, coloured_pictures, tiny_backbone
 
 pytestmark = pytest.mark.gpu
 
@@ -449,3 +452,79 @@ def test_a_classifier_on_a_gpu_learns_like_one_on_a_cpu(kind):
     scores = [PartialLabelClassifier(epochs=10, device=device).fit(x, candidates).score(x, y) for device in ("cpu", "cuda")]
     assert min(scores) > 0.85
     assert scores[1] == pytest.approx(scores[0], abs=0.08)
+
+
+# ---- backbones, and pictures that do not fit ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layers", ["all", "last"])
+def test_a_backbone_is_fine_tuned_in_bfloat16_with_channels_last_and_frozen_layers_stay(layers):
+    x, _, candidates = coloured_pictures(200)
+    x_test, y_test, _ = coloured_pictures(100, seed=1)
+    scores = []
+    for device in ("cpu", "cuda"):
+        model = FineTune(tiny_backbone(), layers=layers)
+        classifier = PartialLabelClassifier("proden", "none", model=model, epochs=10, views="crop", device=device)
+        trainer, inputs, sets = classifier.begin(x, candidates)
+        before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+        classifier.finish(trainer.fit(inputs, sets))
+        trained = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}
+        changed = {name for name, tensor in trainer.model.state_dict().items() if not torch.equal(tensor, before[name])}
+        assert changed == trained
+        scores.append(classifier.score(x_test, y_test))
+    assert trainer.forward_pass.autocast
+    assert trainer._runner.graphed_step.recordings
+    assert trainer.model.encoder.encoder[0][0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert trainer.views == ImageViews("crop", PREPROCESSING.mean, PREPROCESSING.std, torch.bfloat16, channels_last=True)
+    assert scores[1] == pytest.approx(scores[0], abs=0.1)
+
+
+def test_a_replayed_step_with_two_learning_rates_trains_like_an_eager_one(exact):
+    x, _, candidates = coloured_pictures(100)
+    pictures = torch.from_numpy(x).permute(0, 3, 1, 2)
+    weights = []
+    for engine in ("eager", "captured"):
+        torch.manual_seed(0)
+        model = FineTune(tiny_backbone(), lr_factor=0.1)((3, 16, 16), 4)
+        views = ImageViews("flip-crop", PREPROCESSING.mean, PREPROCESSING.std)
+        trainer = PartialLabelTrainer(
+            model, METHODS["proden"](), views=views, epochs=6, batch_size=20, lr=0.1, device="cuda", engine=engine
+        )
+        trainer.fit(pictures, candidates)
+        rates = [float(group["lr"]) for group in trainer.optimizer.param_groups]
+        assert rates[0] == pytest.approx(0.1 * rates[1], rel=1e-5)
+        weights.append([parameter.detach().clone() for parameter in model.parameters()])
+    for ours, theirs in zip(*weights, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-3, rtol=2e-2)
+
+
+@pytest.mark.parametrize("engine", ["eager", "captured"])
+def test_streamed_pictures_train_like_pictures_on_the_device(engine, tmp_path, monkeypatch, exact):
+    x, _, candidates = coloured_pictures(150)
+    np.save(tmp_path / "pictures.npy", x)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    results = []
+    for streams in (False, True):
+        monkeypatch.setattr("ltpll.training.inputs.fits", lambda x, device, streams=streams: not streams)
+        model = build_model("small-cnn", 0, n_classes=4, n_channels=3, width=16)
+        views = ImageViews("photo", PREPROCESSING.mean, PREPROCESSING.std)
+        trainer = PartialLabelTrainer(
+            model, METHODS["proden"](), views=views, epochs=6, batch_size=10, chunk=40, lr=0.05, device="cuda", engine=engine
+        )
+        given = as_inputs(np.load(tmp_path / "pictures.npy", mmap_mode="r"), "training").permute(0, 3, 1, 2)
+        trainer.fit(given, candidates)
+        assert trainer.inputs.streamed == streams
+        results.append((trainer.targets.values.clone(), [record["loss"] for record in trainer.history]))
+    assert results[1][1] == pytest.approx(results[0][1], rel=1e-3)
+    torch.testing.assert_close(results[1][0], results[0][0], atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["weak", "strong"])
+def test_views_of_large_photographs_are_those_of_a_cpu(kind):
+    """Above 128 × 128 pixels, where the kernels do not run."""
+    x = torch.randint(0, 256, (6, 3, 224, 224), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    views = ImageViews("photo", PREPROCESSING.mean, PREPROCESSING.std)
+    draws = views.parameters(kind, 6, (224, 224), torch.device("cpu"), torch.Generator().manual_seed(1))
+    on_gpu = Draws(*(None if part is None else type(part)(*(each.cuda() for each in part)) for part in draws))
+    cpu, gpu = views.apply(x, draws), views.apply(x.cuda(), on_gpu).cpu()
+    assert float(((cpu - gpu).abs() > 0.05).float().mean()) < 0.01  # where rounding decides

@@ -320,8 +320,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if isinstance(self.model, nn.Module):
             return deepcopy(self.model)
         if not isinstance(self.model, str):
-            build = cast(Callable[[tuple[int, ...], int], nn.Module], self.model)
-            return build(shape, n_classes)
+            return self.model(shape, n_classes)
         name = self.model
         if name == "auto":
             name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= SMALL_IMAGE else "resnet18"
@@ -599,7 +598,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
         if isinstance(self.model, FineTune):
             # Another `fit` starts from the fine-tuned backbone: the file does not hold the original one.
-            self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[operator, union-attr]
+            self.model.backbone.load_state_dict(self.model_.encoder.state_dict())  # type: ignore[union-attr]
 
     def _modules(self) -> dict[str, nn.Module]:
         extras = nn.ModuleList(self._predictor.extras)

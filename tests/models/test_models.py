@@ -138,6 +138,23 @@ def test_resnet18_equals_the_paper_written_out_by_hand(size, width):
     torch.testing.assert_close(model(x)[1], out.mean((2, 3)), atol=1e-4, rtol=1e-4)
 
 
+def test_a_strided_stem_is_that_of_imagenet_and_the_rest_is_the_same():
+    small, strided = (resnet18(7, width=4, stem=stem).eval() for stem in ("small", "strided"))
+    kept = {name: tensor for name, tensor in small.state_dict().items() if name != "encoder.stem.weight"}
+    assert set(strided.load_state_dict(kept, strict=False).missing_keys) == {"encoder.stem.weight"}
+    encoder = strided.encoder
+    assert n_parameters(encoder) - n_parameters(small.encoder) == 3 * 4 * (49 - 9)
+    x = torch.randn(2, 3, 96, 80)
+    hidden = F.conv2d(x, encoder.stem.weight, stride=2, padding=3) / (1 + 1e-5) ** 0.5
+    hidden = F.max_pool2d(hidden.relu(), 3, stride=2, padding=1)
+    assert hidden.shape[2:] == (24, 20)
+    skip = hidden
+    for block in encoder.blocks:
+        hidden, skip = block(hidden, skip)
+    torch.testing.assert_close(strided(x)[1], hidden.mean((2, 3)), atol=1e-5, rtol=1e-4)
+    assert "choose 'small' or 'strided'" in refusal(lambda: resnet18(7, stem="wide"))
+
+
 # ---- builders by name -------------------------------------------------------------------------------------------------
 
 

@@ -292,6 +292,17 @@ def test_crops_that_are_never_mirrored_are_the_other_ones_unflipped():
     assert torch.equal(levels(cropped), shift(x, mirrored._replace(flip=torch.zeros(64, dtype=torch.bool))).float())
 
 
+def test_photographs_keep_a_third_of_their_area_and_their_colours():
+    box = views("photo").parameters("weak", 20_000, (96, 96), CPU, generator(3)).box
+    half = 0.5  # sides are rounded to whole pixels
+    assert within((box.height + half) * (box.width + half), 0.35 * 96 * 96, torch.inf)
+    # By torchvision's rule, areas are uniform apart from boxes that do not fit, most of which are large.
+    assert float((box.height * box.width).quantile(0.1)) == pytest.approx((0.35 + 0.1 * 0.65) * 96 * 96, rel=0.03)
+    x = images(50)
+    (view,) = views("photo").draw(x, ["weak"], generator(10))
+    assert torch.equal(levels(view), resample(x, resized_crop(50, SIZE, CPU, generator(10), scale=(0.35, 1.0))).float())
+
+
 @pytest.mark.parametrize("policy", VIEW_POLICIES)
 def test_views_of_some_rows_are_the_same_as_among_all_rows(policy):
     x, places = images(CHUNK + 9), torch.tensor([3, 0, 17, CHUNK + 8])

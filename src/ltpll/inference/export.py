@@ -140,11 +140,12 @@ def export_onnx(
         import onnxscript  # noqa: F401
     if not path.parent.is_dir():
         raise InputError(f"Cannot write {path.name}: the folder {path.parent} does not exist.")
-    network: PredictingNetwork | PicturesToPredictions = PredictingNetwork(predictor, goal, temperature)
+    predicting = PredictingNetwork(predictor, goal, temperature)
+    network: PredictingNetwork | PicturesToPredictions = predicting
     inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
     preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
     if encoder is not None:
-        network, preprocessing = _with_encoder(encoder, predictor, shape, network), encoder.preprocessing
+        network, preprocessing = _with_encoder(encoder, predictor, shape, predicting), encoder.preprocessing
         shape = (3, preprocessing.side, preprocessing.side)
     described = description(network, shape, goal, classes, feature_names, preprocessing)
     example = torch.zeros(2, *shape)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class DrawViews(Protocol):
     """Draws the views of some rows, or of only those at the given places; the views of a row are the same in both cases."""
 
-    def __call__(self, rows: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]: ...
+    def __call__(self, rows: Tensor, /, places: Tensor | None = None) -> tuple[Tensor, ...]: ...
 
 
 class BatchSampler:
