@@ -153,7 +153,7 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
 def open_session(content: bytes, threads: int | None = None) -> Any:
     """A session of onnxruntime on the CPU for a trusted model."""
     with required_by("An ONNX model", install=INSTALL):
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors arrive as exceptions

@@ -20,6 +20,7 @@ from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.files import remove_leftovers
 from ltpll.folds import Rows, fold_splits
+from ltpll.photos.on_disk import rows_on_disk
 from ltpll.processes import in_processes
 from ltpll.rebalancers.auto import Auto
 from ltpll.runs.recording import CHECKPOINT_SECONDS
@@ -134,13 +135,13 @@ def _train(
     classifier.set_params(goal="accuracy")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-        trainer, inputs, candidates = classifier.begin(x[others], sets.select(others))
+        trainer, inputs, candidates = classifier.begin(rows_on_disk(x, others), sets.select(others))
         if isinstance(trainer.rebalancer, Auto):
             trainer.rebalancer.scores = scores
         trainer.fit(inputs, candidates, [progress, Checkpoint(_checkpoint(folder, k), min_seconds=CHECKPOINT_SECONDS)])
     if trainer.world.first:
         classifier.finish(trainer)
-        found = predict_sets(classifier.predict_proba, x[rows], sets.select(rows))
+        found = predict_sets(classifier.predict_proba, rows_on_disk(x, rows), sets.select(rows))
         write_checkpoint(_fold_file(folder, k), found.tensors(), {"fold": k + 1})
         _delete_checkpoints(folder, k)
 

@@ -15,13 +15,13 @@ from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
-from ltpll.data.readers.pictures import read_pictures
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.photos.cache import cache_root
 from ltpll.photos.embedding import embedded_pictures
+from ltpll.photos.on_disk import stored_pictures
 from ltpll.photos.sizes import suitable_side
 from ltpll.validation import as_inputs
 
@@ -141,7 +141,7 @@ def read_examples(
             embedded = embedded_pictures(source.images, paths.tolist(), source.backbone, cache=cache_root(), device=device, **how)
             return Examples(table if not embedded.problems else table.select(embedded.kept), embedded.features, embedded.problems)
         preprocessing = source.preprocessing or Preprocessing(suitable_side(source.images, paths.tolist()))
-        found = read_pictures(source.images, paths.tolist(), preprocessing, **how)
+        found = stored_pictures(source.images, paths.tolist(), preprocessing, cache_root(), **how)
         return Examples(table if not found.problems else table.select(found.kept), found.images, found.problems)
     if source.features is not None:
         x, names, left_out = _features_beside(source.features, table, source.reading)

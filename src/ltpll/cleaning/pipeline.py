@@ -31,6 +31,7 @@ from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.methods import METHODS
 from ltpll.models.finetune import FineTune, Layers
+from ltpll.photos.on_disk import rows_on_disk
 from ltpll.priors import PriorEstimate
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
@@ -220,10 +221,10 @@ def train_table_run(
         )
     everything = len(held_out) == 0
     _warn_of_divided_groups(examples.table.groups, trained, held_out)
-    x = examples.x if everything else examples.x[trained]
+    x = examples.x if everything else rows_on_disk(examples.x, trained)
     sets = examples.candidates if everything else examples.candidates.select(trained)
     labels = examples.table.labels
-    rest = examples.x[held_out]
+    rest = rows_on_disk(examples.x, held_out)
     classifier = settings.classifier(device, on_nan, threads)
     trainer, inputs, candidates = classifier.begin(x, sets)
     evaluation = HeldOutEvaluation(
