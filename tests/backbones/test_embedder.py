@@ -168,6 +168,11 @@ def test_pictures_that_may_not_be_written_to_are_read_without_a_warning(no_expor
     assert not [warning for warning in recwarn if "writable" in str(warning.message)]
 
 
+def test_pictures_with_other_strides_are_read(cache, no_export):
+    embed, x = Embedder(backbone_of(), "cpu", cache=cache), pictures(4)
+    np.testing.assert_array_equal(embed(x[::-1, ::-1]), embed(x[::-1, ::-1].copy()))
+
+
 def test_no_pictures_have_no_features(no_export):
     assert Embedder(backbone_of(), "cpu")(pictures(0)).shape == (0, 8)
 

@@ -124,7 +124,7 @@ class Embedder:
 
     def _computed(self, rows: Array) -> Array:
         if self._network is None:
-            result: Array = self._session.run(None, {"x": rows})[0]
+            result: Array = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
             return result
         with torch.inference_mode():
             computed: Tensor = self._network(torch.from_numpy(np.require(rows, requirements=["C", "W"])))
@@ -209,7 +209,8 @@ def _export(network: nn.Module, side: int) -> bytes:
     """The network as an ONNX model for any number of pictures."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")  # from inside the exporter
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports optional packages that are not needed
+        for name in ("torch.onnx", "onnxscript", "onnx_ir"):
+            logging.getLogger(name).setLevel(logging.ERROR)  # they report optional packages and optimisations that are not needed
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
             network,
