@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from ltpll.photos.embedding import embedded_blocks
 from ltpll.photos.output import embed_pictures
 from ltpll.runs.environment import environment
 
-SIZES = {(128, 128): 384, (640, 480): 384, (2048, 1536): 192}  # and the number of pictures
+SIZES = {(128, 128): 384, (640, 480): 384, (2048, 1536): 128}  # and the number of pictures
 BATCH = 32
 COUNTS = (1_000, 10_000, 100_000)
 FEATURES = 1280
@@ -56,21 +56,23 @@ def main() -> None:
         print(json.dumps(peak(options.pack, int(options.child[0]), options.child[1] == "cache")))
         return
     found: dict[str, Any] = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
-    measured = {"speed": lambda: speeds(options.pack, options.repeats), "memory": memory}
-    for what, measure in measured.items():
-        if options.only in (None, what):
-            made = environment("cpu")
-            found[what] = {"environment": made, "load": os.getloadavg()[0], "rows": measure()}
-            if options.out:
+    measured = {"speed": speeds(options.pack, options.repeats), "memory": memory()}
+    for what, rows in measured.items():
+        if options.only not in (None, what):
+            continue
+        found[what] = {"environment": environment("cpu"), "rows": []}
+        for row in rows:
+            found[what]["rows"].append(row)
+            print(row, flush=True)
+            if options.out:  # after every row, so that an interrupted benchmark leaves what it has
                 options.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 # ---- speed ------------------------------------------------------------------------------------------------------------
 
 
-def speeds(pack: Path, repeats: int) -> list[dict[str, Any]]:
+def speeds(pack: Path, repeats: int) -> Iterator[dict[str, Any]]:
     backbone = Backbone.from_pretrained("efficientnet-lite0")
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
         embedder = Embedder(backbone, "cpu", cache=Path(folder))
         ways = {
@@ -99,9 +101,8 @@ def speeds(pack: Path, repeats: int) -> list[dict[str, Any]]:
                     print(size, how, turns[how][-1], cpu[how][-1], f"difference {difference:.2g}", flush=True)
             for how, found in turns.items():
                 median = statistics.median(found)
-                rows.append({"width": size[0], "height": size[1], "how": how, "pictures": n, "per_second": median, "all": found})
-                rows[-1] |= {"cpu_ms": statistics.median(cpu[how]), "load": os.getloadavg()[0]}
-    return rows
+                row = {"width": size[0], "height": size[1], "how": how, "pictures": n, "per_second": median, "all": found}
+                yield {**row, "cpu_ms": statistics.median(cpu[how]), "load": os.getloadavg()[0]}
 
 
 def cpu_seconds() -> float:
@@ -176,9 +177,8 @@ class NoNetwork:
         return np.repeat(pictures.reshape(len(pictures), -1).mean(1, dtype=np.float32)[:, None], FEATURES, axis=1)
 
 
-def memory() -> list[dict[str, Any]]:
+def memory() -> Iterator[dict[str, Any]]:
     """Every measurement in a process of its own."""
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
         picture = io.BytesIO()
         Image.fromarray(np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(picture, "JPEG")
@@ -191,9 +191,7 @@ def memory() -> list[dict[str, Any]]:
         for n in COUNTS:
             for how in ("none", "cache"):
                 command = [sys.executable, __file__, folder, "--child", str(n), how]
-                rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
-                print(rows[-1], flush=True)
-    return rows
+                yield {**json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout), "load": os.getloadavg()[0]}
 
 
 def peak(folder: Path, n: int, cached: bool) -> dict[str, Any]:
