@@ -470,7 +470,7 @@ def test_a_backbone_is_fine_tuned_in_bfloat16_with_channels_last_and_frozen_laye
         classifier.finish(trainer.fit(inputs, sets))
         trained = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}
         changed = {name for name, tensor in trainer.model.state_dict().items() if not torch.equal(tensor, before[name])}
-        assert changed == trained
+        assert {"head.weight", "head.bias"} < changed <= trained
         scores.append(classifier.score(x_test, y_test))
     assert trainer.forward_pass.autocast
     assert trainer._runner.graphed_step.recordings

@@ -56,7 +56,7 @@ def test_a_bare_backbone_is_fine_tuned_with_the_defaults():
 def test_pictures_are_normalised_as_the_backbone_was_trained():
     x, _, candidates = coloured_pictures()
     fitted = quick().fit(x, candidates)
-    assert fitted._predictor.views == ImageViews("photo", PREPROCESSING.mean, PREPROCESSING.std)
+    assert fitted._predictor.views == ImageViews("photo", PREPROCESSING.mean, PREPROCESSING.std, channels_last=True)
     pictures = PREPROCESSING.normalise(torch.from_numpy(x).permute(0, 3, 1, 2))
     expected = torch.softmax(fitted.model_.eval()(pictures)[0], 1).detach().numpy()
     np.testing.assert_allclose(fitted.predict_proba(x), expected, atol=1e-5)

@@ -168,6 +168,15 @@ def test_the_backbone_learns_at_a_tenth_of_the_heads_rate():
         torch.testing.assert_close(after.detach(), old - rate * (gradient + 0.01 * old), atol=1e-6, rtol=1e-4, msg=name)
 
 
+def test_a_backbone_whose_features_are_magnified_learns_more_slowly():
+    model = FineTune(tiny_backbone(), lr_factor=0.1)(SHAPE, 4)
+    first = next(model.encoder.parameters())
+    for scale, factor in ((0.5, 0.1), (1.0, 0.1), (4.0, 0.1 / 16)):
+        model.scale.fill_(scale)
+        assert model.lr_factor_of(first) == pytest.approx(factor)
+        assert model.lr_factor_of(model.head.weight) == 1.0
+
+
 # ---- refusals and options --------------------------------------------------------------------------------------------
 
 
@@ -219,8 +228,7 @@ def test_a_clone_shares_the_backbone_and_has_options_of_its_own():
 
 
 def test_calibrated_features_are_centred_and_of_one_length_whatever_the_backbone_returns():
-    g = torch.Generator().manual_seed(0)
-    pictures = torch.randn(40, *SHAPE, generator=g)
+    pictures = PREPROCESSING.normalise(torch.from_numpy(coloured_pictures(40)[0]).permute(0, 3, 1, 2))
     expected = None
     for factor in (1.0, 100.0):
         backbone = tiny_backbone()
@@ -237,10 +245,17 @@ def test_calibrated_features_are_centred_and_of_one_length_whatever_the_backbone
         torch.testing.assert_close(features, expected, atol=1e-3, rtol=1e-3)
 
 
-def test_equal_features_are_only_centred():
+def test_features_that_hardly_differ_are_not_magnified_without_limit():
     model = FineTune(tiny_backbone())(SHAPE, 4)
-    model.calibrate(torch.zeros(5, *SHAPE))
-    assert model.scale == 1
+    pictures = torch.zeros(5, *SHAPE)
+    squared = model.encoder(pictures)[0].detach().square().sum()
+    model.calibrate(pictures)
+    assert model.scale**2 == pytest.approx(float(128 / (0.1 * squared)), rel=1e-4)
+    with torch.no_grad():
+        for parameter in model.encoder.parameters():
+            parameter.zero_()
+    model.calibrate(pictures)
+    assert model.scale == 1  # no features at all
 
 
 class Times(nn.Module):

@@ -21,6 +21,7 @@ LAST_SHARE = 0.25  # the share of the layers that `layers="last"` trains
 FEWEST_ROWS_FOR_NORM = 10_000
 # With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and a tenth learns nothing in few epochs.
 SQUARED_LENGTH = 128.0
+LEAST_SPREAD = 0.1  # the share of the squared length of features that is taken for their variance, at least
 CALIBRATION_BATCH = 32
 BatchNorm = nn.modules.batchnorm._NormBase  # all layers with running statistics
 
@@ -148,7 +149,9 @@ class FineTunedClassifier(Classifier):
 
     @torch.no_grad()
     def calibrate(self, pictures: Tensor) -> None:
-        """Centre the features of these pictures, and scale them to a mean squared length of 128.
+        """Centre the features of these pictures, and scale them to a mean squared length of 128; call it before training.
+
+        Features that hardly differ get a smaller scale, because noise would be magnified as well.
 
         Args:
             pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.
@@ -157,7 +160,7 @@ class FineTunedClassifier(Classifier):
         features = torch.cat([self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]).double()
         self.train()
         mean = features.mean(0)
-        length = (features - mean).square().sum(1).mean()
+        length = torch.maximum((features - mean).square().sum(1).mean(), LEAST_SPREAD * features.square().sum(1).mean())
         self.mean.copy_(mean)
         self.scale.copy_((SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones_like(length))
 
@@ -170,7 +173,10 @@ class FineTunedClassifier(Classifier):
 
     def lr_factor_of(self, parameter: nn.Parameter) -> float:
         """The learning rate of a parameter, as a multiple of the trainer's."""
-        return self.lr_factor if any(parameter is own for own in self.encoder.parameters()) else 1.0
+        if not any(parameter is own for own in self.encoder.parameters()):
+            return 1.0
+        # Features that are magnified magnify both the gradients of the backbone and the effect of its changes.
+        return self.lr_factor / max(float(self.scale), 1.0) ** 2
 
 
 def last_parts(encoder: nn.Module) -> list[nn.Module]:
