@@ -62,7 +62,7 @@ def trained(folder, kind, truth):
     run = table_run(folder / "run", settings, examples)
     train_table_run(run, source, examples, settings, device="cpu", threads=1, workers=1)
     cleaned = read_cleaned(run.folder)
-    new = read_examples(source_for_new_table(cleaned.record, table, None, beside, "stop"), needs_candidates=False)
+    new = read_examples(source_for_new_table(run.folder, cleaned.record, table, None, beside, "stop"), needs_candidates=False)
     predicted = prediction_columns(run.folder, cleaned.record, new, probabilities=True, device="cpu")
     columns = cleaned_columns(cleaned)
     known = columns.pop("true_label", None)

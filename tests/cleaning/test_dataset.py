@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ltpll.backbones import Preprocessing
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers.tables import Reading
 from support.refusals import refusal
@@ -80,7 +81,7 @@ def test_damaged_and_foreign_files_of_features_are_refused(table, tmp_path):
 def test_pictures_that_are_skipped_take_their_rows_along(tmp_path):
     write_trees(tmp_path, n=12)
     (tmp_path / "pictures" / "003.png").unlink()
-    source = TableSource(tmp_path / "labels.csv", Reading(), images=tmp_path / "pictures", side=8, on_error="skip")
+    source = TableSource(tmp_path / "labels.csv", Reading(), images=tmp_path / "pictures", preprocessing=Preprocessing(8), on_error="skip")
     examples = read_examples(source)
     assert [name for name, _ in examples.problems] == ["003.png"]
     assert examples.table.ids.tolist() == [f"{i:03d}.png" for i in range(12) if i != 3]

@@ -18,6 +18,7 @@ from ltpll import __version__
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
+from ltpll.inference.onnx_join import with_onnx_encoder
 from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Goal, Method, Outputs, linear_head
 from ltpll.views import ImageViews
@@ -146,16 +147,19 @@ def export_onnx(
     preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
     if encoder is not None:
         network, preprocessing = _with_encoder(encoder, predictor, shape, predicting), encoder.preprocessing
-        shape = (3, preprocessing.side, preprocessing.side)
-    described = description(network, shape, goal, classes, feature_names, preprocessing)
+    joins = encoder is not None and not encoder.trainable  # an ONNX encoder, which torch cannot export, is joined afterwards
     example = torch.zeros(2, *shape)
+    if encoder is not None:
+        shape = (3, encoder.preprocessing.side, encoder.preprocessing.side)
+        example = example if joins else torch.zeros(2, *shape)
+    described = description(network, shape, goal, classes, feature_names, preprocessing)
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from inside the exporter
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports optional packages that are not needed
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
-            network,
+            predicting if joins else network,
             (example,),
             made,
             input_names=["x"],
@@ -167,6 +171,8 @@ def export_onnx(
             verbose=False,
         )
         model = onnx.load(made)
+    if encoder is not None and joins:
+        model = with_onnx_encoder(model, encoder, network.mean.flatten(), network.std.flatten())
     onnx.helper.set_model_props(model, {name: json.dumps(value, ensure_ascii=False) for name, value in described.items()})
     sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
     write_atomically(path, model.SerializeToString())
@@ -178,10 +184,6 @@ def _with_encoder(encoder: Backbone, predictor: Predictor, shape: tuple[int, ...
         raise InputError(
             f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the classifier takes inputs of shape {tuple(shape)}: "
             "export it with the backbone whose features it was trained on."
-        )
-    if not encoder.trainable:
-        raise InputError(
-            f"The backbone {encoder.name!r} is not a torch network: export the classifier alone, and give it the backbone's features."
         )
     return PicturesToPredictions(encoder, network)
 
