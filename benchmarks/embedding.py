@@ -38,7 +38,7 @@ from ltpll.photos.embedding import embedded_blocks
 from ltpll.photos.output import embed_pictures
 from ltpll.runs.environment import environment
 
-SIZES = {(128, 128): 384, (640, 480): 384, (2048, 1536): 128}  # and the number of pictures
+SIZES = {(640, 480): 320, (2048, 1536): 96, (128, 128): 320}  # and the number of pictures
 BATCH = 32
 COUNTS = (1_000, 10_000, 100_000)
 FEATURES = 1280

@@ -287,10 +287,12 @@ def run_record(case: bytes, folder: Path) -> None:
 
 
 def run_picture(case: bytes, folder: Path) -> None:
+    from ltpll.backbones import Preprocessing
     from ltpll.data.readers.pictures import read_pictures
 
     (folder / "p").write_bytes(case[1:])
-    found = read_pictures(folder, ["p"], 8)
+    ways = (Preprocessing(8), Preprocessing(8, fit="crop", resize=10, resample="bicubic"), Preprocessing(8, fit="stretch"))
+    found = read_pictures(folder, ["p"], ways[case[0] % len(ways)] if case else 8)
     assert found.images.shape == (1, 8, 8, 3)
 
 
@@ -438,7 +440,7 @@ TARGETS: dict[str, Target] = {
             "checkpoint", run_checkpoint, seeds.checkpoint_seeds, 3, (b'"F32"', b'"I64"', b'"shape":[2]', b"[0,0]"), [checkpoint_mutation]
         ),
         Target("record", run_record, seeds.record_seeds, 3, (b'"test"', b"null", b"1e999", b"NaN", b"[" * 2000), [json_mutation]),
-        Target("picture", run_picture, seeds.picture_seeds),
+        Target("picture", run_picture, seeds.picture_seeds, options=3),
         Target(
             "paths",
             run_paths,

@@ -91,6 +91,19 @@ def test_an_interrupted_job_resumes_and_gives_the_same_file(photos, tmp_path):
     assert again.kept == list(range(100))
 
 
+def test_a_job_that_fails_at_once_leaves_nothing_behind(photos, tmp_path):
+    folder, paths = photos
+    out = tmp_path / "new" / "e.npy"
+    with pytest.raises(StoppedError):
+        embed(folder, paths, out, stop_at(1))
+    good = (folder / paths[0]).read_bytes()
+    (folder / paths[0]).write_bytes(b"x")
+    assert "None of the 1 pictures" in refusal(lambda: embed(folder, paths[:1], out, on_error="skip"))
+    assert [path.name for path in out.parent.iterdir()] == [".e.npy.lock"]
+    (folder / paths[0]).write_bytes(good)  # and what was wrong is not remembered
+    assert embed(folder, paths[:1], out, on_error="skip").kept == [0]
+
+
 def test_a_job_that_stopped_at_a_bad_picture_goes_on_behind_it(photos, tmp_path):
     folder, paths = photos
     good = (folder / paths[70]).read_bytes()

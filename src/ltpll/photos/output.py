@@ -123,9 +123,14 @@ class _Output:
         self.done = self.n_kept = 0
         self.problems: dict[int, str] = {}
         if fresh:
-            for path in (self.record, self.partial, out):
-                path.unlink(missing_ok=True)
+            out.unlink(missing_ok=True)
+            self.discard()
         self._resume()
+
+    def discard(self) -> None:
+        """Delete the partial file and its record."""
+        self.record.unlink(missing_ok=True)
+        self.partial.unlink(missing_ok=True)
 
     @property
     def finished(self) -> bool:
@@ -164,7 +169,10 @@ class _Output:
                 try:
                     yield
                 finally:
-                    self._save()
+                    if self.n_kept:
+                        self._save()
+                    else:  # nothing is lost, and pictures that could not be read may have been replaced before the next call
+                        self.discard()
         except OSError as error:
             raise cannot_write_error(self.out, error) from error
 
