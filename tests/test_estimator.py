@@ -526,3 +526,17 @@ def test_statistics_of_another_precision_or_shape_predict_the_same(tmp_path, sav
     x = np.random.default_rng(1).normal(size=(3, 2)).astype(np.float32)
     changed, whole = (PartialLabelClassifier.load(path, device="cpu").predict_proba(x) for path in (tmp_path / "c.safetensors", saved))
     np.testing.assert_array_equal(changed, whole)
+
+
+def test_a_small_table_of_many_features_does_not_diverge():
+    """Features as a pretrained network gives them: positive, sparse and with long tails."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 200)
+    x = np.maximum(rng.normal(size=(200, 1280)) + 0.3 * rng.normal(size=(4, 1280))[y] - 1, 0).astype(np.float32) ** 2
+    sets = uniform_candidates(y, 4, 0.3, seed=0)
+    classifier = PartialLabelClassifier(rebalancer="none", epochs=20, threads=1).fit(x, sets)
+    assert classifier.history_[-1]["loss"] < 1  # eight million with a learning rate of 0.05
+    assert (classifier.transduced_.labels == y).mean() > 0.9
+    assert classifier.history_[0]["lr"] == pytest.approx(0.005)
+    few = PartialLabelClassifier(rebalancer="none", epochs=1, threads=1).fit(x[:, :128], sets)
+    assert few.history_[0]["lr"] == pytest.approx(0.05)
