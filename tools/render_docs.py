@@ -983,6 +983,36 @@ def photos_table() -> str:
     return "\n".join([*lines, "", f"*Time of one training without folds, features from the cache. {'; '.join(made)}.*"])
 
 
+def embedding_table() -> str:
+    """How fast pictures are embedded and how much memory that takes, from `benchmarks/embedding.py`."""
+    record: Record = json.loads((ROOT / "results" / "bench" / "embedding-cpu.json").read_text(encoding="utf-8"))
+    speed, memory = record["speed"], record["memory"]
+    sizes = list(dict.fromkeys((row["width"], row["height"]) for row in speed["rows"]))
+    by_way: dict[str, dict[tuple[int, int], Record]] = {}
+    for row in speed["rows"]:
+        by_way.setdefault(row["how"], {})[row["width"], row["height"]] = row
+    lines = [
+        "| pictures per second (CPU time of one, in ms) | " + " | ".join(f"{w} × {h}" for w, h in sizes) + " |",
+        "|---|" + "---:|" * len(sizes),
+    ]
+    for how, by_size in by_way.items():
+        cells = [f"{by_size[size]['per_second']:.0f} ({by_size[size]['cpu_ms']:.0f})" for size in sizes]
+        lines.append(f"| {how} | {' | '.join(cells)} |")
+    peaks = "; ".join(
+        f"{row['pictures']:,} pictures {row['main_mib'] + row['workers_mib']:.0f} MiB" for row in memory["rows"] if not row["cache"]
+    )
+    made = speed["environment"]
+    repeats = len(speed["rows"][0]["all"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*{made['hardware']}, median of {repeats} turns, commit {made['commit']}. Peak memory, with a network that takes "
+            f"none: {peaks} (n = 1, commit {memory['environment']['commit']}).*",
+        ]
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
     "demo": demo_table,
@@ -1019,6 +1049,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "beyond-origin": beyond_origin,
     "beyond-tables": origins_table,
     "photos": photos_table,
+    "embedding": embedding_table,
     "headline": headline_table,
     "toy-cosine": lambda: toy_table(cosine=True),
 }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ltpll.models import Classifier as Classifier
     from ltpll.models import build_model as build_model
     from ltpll.models import split_head as split_head
+    from ltpll.models.finetune import FineTune as FineTune
     from ltpll.priors import PriorEstimate as PriorEstimate
     from ltpll.priors import estimate_prior as estimate_prior
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
@@ -59,6 +60,7 @@ _HOMES = {
     "Embedder": "backbones",
     "Evaluate": "evaluation.during_training",
     "Extra": "interfaces",
+    "FineTune": "models.finetune",
     "InputError": "errors",
     "InputWarning": "errors",
     "METHODS": "methods",

@@ -102,7 +102,9 @@ def train(
         ),
     ] = None,
     views: Annotated[
-        str | None, opt.part_option(help="Augmentation of pictures: flip-crop, crop (never mirrored), paper or auto (flip-crop).")
+        str | None, opt.part_option(
+            help="Augmentation of pictures: photo, flip-crop, crop (never mirrored), paper or auto (photo for a backbone or above 64 pixels, else flip-crop)."
+        )
     ] = None,
     config: opt.Config = None,
     epochs: Annotated[int | None, opt.training_option(help="Passes over the training data; auto is chosen by the number of rows.")] = None,
