@@ -1003,9 +1003,18 @@ def embedding_table() -> str:
     )
     made = speed["environment"]
     repeats = len(speed["rows"][0]["all"])
+    gpu: Record = json.loads((ROOT / "results" / "bench" / "embedding-h200.json").read_text(encoding="utf-8"))
+    made_on, loop = gpu["environment"], gpu["plain_loop"]
+    on_gpu = (
+        f"On an {made_on['hardware']} with {made_on['threads']} cores, `ltpll embed` takes {gpu['per_second']:,} pictures of "
+        f"{gpu['width']} × {gpu['height']} per second in {gpu['precision']}, and a plain loop in {loop['precision']}, which decodes "
+        f"them in the same process, {loop['per_second']:.0f} (n = {gpu['n']}, commit {made_on['commit']})."
+    )
     return "\n".join(
         [
             *lines,
+            "",
+            on_gpu,
             "",
             f"*{made['hardware']}, median of {repeats} turns, commit {made['commit']}. Peak memory, with a network that takes "
             f"none: {peaks} (n = 1, commit {memory['environment']['commit']}).*",

@@ -102,9 +102,8 @@ def train(
         ),
     ] = None,
     views: Annotated[
-        str | None, opt.part_option(
-            help="Augmentation of pictures: photo, flip-crop, crop (never mirrored), paper or auto (photo for a backbone or above 64 pixels, else flip-crop)."
-        )
+        str | None,
+        opt.part_option(help="Augmentation of pictures: photo, flip-crop, crop (never mirrored), paper, or auto (by their size)."),
     ] = None,
     config: opt.Config = None,
     epochs: Annotated[int | None, opt.training_option(help="Passes over the training data; auto is chosen by the number of rows.")] = None,
@@ -119,7 +118,7 @@ def train(
     tensorboard: opt.TensorBoard = False,
     fresh: opt.Fresh = False,
     device: opt.Device = "auto",
-    precision: Annotated[str | None, opt.hardware_option(help="float32 or bfloat16.")] = None,
+    precision: Annotated[str | None, opt.hardware_option(help="float32, bfloat16 or auto (bfloat16 to fine-tune on CUDA).")] = None,
     threads: opt.Threads = None,
     workers: Annotated[
         int | None, opt.hardware_option(help="Folds trained in parallel on a CPU.", show_default="chosen by work and cores", min=1)
