@@ -404,7 +404,7 @@ def run_own(case: bytes, folder: Path) -> None:
     (home / MARKER).write_bytes(marker_text(home, files))  # whoever forges files can forge their checksums too
     found = read_cleaned(home)
     if case[:1] == b"\1":
-        source_for_new_table(found.record, Path("t.csv"), None, None, "stop")
+        source_for_new_table(home, found.record, Path("t.csv"), None, None, "stop")
         return
     cleaned_columns(found)
     class_columns(found)

@@ -190,9 +190,6 @@ def test_a_backbone_that_does_not_go_with_the_classifier_is_not_exported(tmp_pat
     pictures = quick(epochs=1).fit(x, candidates)
     for fitted in (features, pictures):
         assert "whose features" in refusal(lambda fitted=fitted: fitted.to_onnx(tmp_path / "m.onnx", backbone=tiny_backbone()))
-    encoder = Backbone(torch.nn.AdaptiveAvgPool2d(1), PREPROCESSING, name="file.onnx")
-    three = PartialLabelClassifier("proden", "none", epochs=1, device="cpu").fit(x.reshape(20, -1)[:, :3], candidates)
-    assert "not a torch network" in refusal(lambda: three.to_onnx(tmp_path / "m.onnx", backbone=encoder))
     assert not list(tmp_path.iterdir())
 
 

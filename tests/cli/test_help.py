@@ -58,7 +58,7 @@ def test_help_imports_no_heavy_library():
     assert result.stdout.strip().splitlines()[-1] == "set()"
 
 
-OWN = "method rebalancer prior goal model views epochs batch_size lr precision seed folds side on_error "
+OWN = "method rebalancer prior goal model views epochs batch_size lr precision seed folds finetune on_error "
 OWN += "candidates separator id path split"
 IMAGES = "imbalance ambiguity method rebalancer width views epochs batch_size lr seed"
 

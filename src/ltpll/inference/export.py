@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ltpll import __version__
 from ltpll.backbones import Backbone, Preprocessing
+from ltpll.backbones.onnx_encoder import OnnxEncoder
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
 from ltpll.inference.onnx_join import with_onnx_encoder
@@ -147,7 +148,7 @@ def export_onnx(
     preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
     if encoder is not None:
         network, preprocessing = _with_encoder(encoder, predictor, shape, predicting), encoder.preprocessing
-    joins = encoder is not None and not encoder.trainable  # an ONNX encoder, which torch cannot export, is joined afterwards
+    joins = encoder is not None and isinstance(encoder.encoder, OnnxEncoder)  # torch cannot export it; it is joined afterwards
     example = torch.zeros(2, *shape)
     if encoder is not None:
         shape = (3, encoder.preprocessing.side, encoder.preprocessing.side)
