@@ -1,7 +1,11 @@
 """Out-of-fold predictions: the same one after the other and in parallel, interrupted or not."""
 
+import os
 import signal
+import time
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,8 +79,23 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
     assert bool(sets[torch.arange(len(x))].gather(1, torch.from_numpy(expected.inside)[:, None]).all())
 
 
-def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path, expected):
-    seen = []
+@dataclass
+class LastOneWaits:
+    """Builds classifiers in worker processes, but the third one only once there is a file `go`, however fast the machine is."""
+
+    folder: Path
+    parent: int
+
+    def __call__(self):
+        if os.getpid() != self.parent:
+            (self.folder / f"started-{os.getpid()}-{time.monotonic_ns()}").touch()
+            while len(list(self.folder.glob("started-*"))) > 2 and not (self.folder / "go").exists():
+                time.sleep(0.01)
+        return MAKE()
+
+
+def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path, tmp_path_factory, expected):
+    seen, make = [], LastOneWaits(tmp_path_factory.mktemp("waiting"), os.getpid())
 
     class Watching(Progress):
         def update(self, done, **options):
@@ -86,7 +105,8 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        judged(tmp_path, 2, Watching(write=lambda line: None))
+        judged(tmp_path, 2, Watching(write=lambda line: None), make)
+    (make.folder / "go").touch()
     assert not list(tmp_path.glob(".progress*"))
     finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("fold-*")}
     assert len(finished) < 3
