@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +69,18 @@ def _embedded(
     copies = workers or (gpus if on_gpu else len(ray.nodes()))
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True  # rows are written in order
-    context.enable_progress_bars = False
+    context.enable_progress_bars = False  # the command shows its own
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     arguments = (ray.put(backbone), "cuda" if on_gpu else "cpu", precision, embedder)
     pictures = ray.data.from_items(
         [{"row": i, "file": file} for i, file in enumerate(files)], override_num_blocks=-(-len(files) // AT_ONCE)
     )
     embedded = pictures.map_batches(_Decode(Geometry.of(backbone.preprocessing)), batch_size=BLOCK).map_batches(
-        _Network, fn_constructor_args=arguments, batch_size=BLOCK, concurrency=(1, copies), num_gpus=1 if on_gpu else 0
+        _Network,
+        fn_constructor_args=arguments,
+        batch_size=BLOCK,
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=copies),
+        num_gpus=1 if on_gpu else 0,
     )
     try:
         for batch in embedded.iter_batches(batch_size=AT_ONCE, batch_format="numpy"):

@@ -186,7 +186,10 @@ def check_on_error(on_error: str) -> None:
 
 def unreadable(folder: Path, path: str, row: int, reason: str) -> InputError:
     """The error about one picture that cannot be read."""
-    return InputError(f"The picture {shown(path, 200)} in {folder} (row {row + 1}) {reason}: replace it, or skip such pictures.")
+    return InputError(
+        f"The picture {shown(path, 200)} in {folder} (row {row + 1}) {reason}: replace it, or skip such pictures "
+        "(on_error='skip', --on-error skip on the command line)."
+    )
 
 
 def all_unreadable(folder: Path, n: int, first: str, reason: str) -> InputError:
