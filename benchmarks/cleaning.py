@@ -25,12 +25,12 @@ from sklearn.metrics import roc_auc_score
 from ltpll.candidates import Candidates
 from ltpll.cleaning.judgement import judge
 from ltpll.cleaning.results import FALSE_DISCOVERIES, flagged_sets
-from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.data.synthetic import long_tail_subset, uniform_candidates
 from ltpll.data.synthetic.origins import crowd_candidates
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.metrics import calibration_figures
+from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.folds import fold_splits
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.runs.environment import environment

@@ -29,6 +29,7 @@ from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Extra, Goal, Method, Rebalancer
 from ltpll.methods import METHODS
+from ltpll.missing_share import AUTO, check_truth_missing, estimate_missing, overall_share
 from ltpll.models import FineTune, build_model
 from ltpll.models.finetune import FineTunedClassifier
 from ltpll.parts import Options, build_parts
@@ -101,6 +102,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512, or to 64 for a backbone.
         lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features, and 0.02 for a fine-tuned backbone.
         weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
+        truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets that do, such as 0.1; or "auto", which
+            estimates the share by cross-validation (three more trainings) and is "never" if it finds next to none. Labels of training
+            examples can then lie outside their sets. A list gives the share for each size of a set, from 0 to the number of classes.
         goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced" (every class counts the same), which
             corrects for the class prior. It does not affect training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
@@ -121,6 +125,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         feature_names_in_: The names of the features, if `X` was a DataFrame.
         input_shape_: The shape of one example.
         temperature_: The logits are divided by it before they become probabilities; 1 unless `ltpll train` has calibrated them.
+        truth_missing_: The share of candidate sets that was assumed to lack the true label.
         transduced_: The labels of the training examples as class numbers; `transduce` returns them as labels.
         device_: The device that the classifier was trained on.
 
@@ -148,6 +153,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         batch_size: int | str = "auto",
         lr: float | str = "auto",
         weight_decay: float | str = "auto",
+        truth_missing: float | str | Sequence[float] = "never",
         goal: str = "accuracy",
         random_state: Any = 0,
         device: str = "auto",
@@ -167,6 +173,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.batch_size = batch_size
         self.lr = lr
         self.weight_decay = weight_decay
+        self.truth_missing = truth_missing
         self.goal = goal
         self.random_state = random_state
         self.device = device
@@ -240,6 +247,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             name = next(iter(unsupported))
             raise InputError(f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out.")
         trainer, x, candidates = self.begin(X, y, groups)
+        if self.truth_missing == AUTO:
+            trainer.truth_missing = estimate_missing(self, x.numpy(), candidates)
         if can_compare(trainer.rebalancer, x, candidates):
             trainer.rebalancer.scores = held_out_scores(self, trainer.rebalancer, x.numpy(), candidates)
         return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
@@ -249,6 +258,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
         Under `torchrun`, all processes call this with the same data and train together.
         """
+        check_truth_missing(self.truth_missing)
         x = self._inputs(X, reset=True)
         if y is None:
             raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
@@ -279,6 +289,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             batch_size=batch_size,
             lr=self._lr(self.input_shape_) if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
             weight_decay=self._defaults.weight_decay if self.weight_decay == "auto" else self.weight_decay,  # type: ignore[arg-type]
+            truth_missing=0.0 if isinstance(self.truth_missing, str) else self.truth_missing,  # `fit` resolves "auto"
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=device,
@@ -373,7 +384,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views, _predicting(trainer.extras))
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
-        self.transduced_ = transduce(trainer.targets, trainer.candidates)
+        self.transduced_ = transduce(trainer.targets, trainer.sets)
+        shares = trainer.truth_missing
+        self.truth_missing_ = float(shares) if isinstance(shares, int | float) else overall_share(shares, trainer.candidates)
         return self
 
     # ---- predicting -----------------------------------------------------------------------------------------------
@@ -490,6 +503,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             "history": self.history_,
             "choice": self.choice_,
             "temperature": self.temperature_,
+            "truth_missing": self.truth_missing_,
         }
         try:
             values = json.loads(json.dumps(values, default=_as_json))
@@ -543,6 +557,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
             self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
             self.choice_, self.temperature_ = str(values.get("choice", "")), float(values.get("temperature", 1.0))
+            self.truth_missing_ = float(values.get("truth_missing", 0.0))
             names, policy = list(values["feature_names_in"]), values["policy"]
             whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(self.input_shape_) in (1, 3)
             whole = whole and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)

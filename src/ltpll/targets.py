@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.open_sets import OpenSets
 
 
 def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
@@ -66,6 +67,11 @@ class CandidateTargets:
         sizes = candidates.sizes.long()
         known = candidates.weights
         self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes) if known is None else known.to(dtype, copy=True)
+        if isinstance(candidates, OpenSets):
+            # The guests follow, so that this one tensor is the whole state: first their targets, then their class numbers.
+            guests = candidates.guests.to(dtype)
+            self.values = torch.cat([self.values, torch.zeros_like(guests), guests])
+            candidates.guests = self.values[candidates.n_slots :]
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -77,6 +83,8 @@ class CandidateTargets:
 
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         where, labels = self.candidates.rows(index)
+        if isinstance(self.candidates, OpenSets):  # what belongs to an earlier guest is divided among the others
+            rows = rows / (rows * self.candidates[index]).sum(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
         self.candidates.write(self.values, where, rows.gather(1, labels).to(self.values.dtype))
 
     def on_candidates(self, index: Tensor) -> Tensor:
@@ -87,7 +95,7 @@ class CandidateTargets:
 
     def mean(self) -> Tensor:
         total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
-        total.index_add_(0, self.candidates.labels.long(), self.values.double())
+        total.index_add_(0, self.candidates.slot_labels(), self.values[: self.candidates.n_slots].double())
         return (total / len(self)).float()
 
 
@@ -103,15 +111,19 @@ class ClassTargets:
             sizes = candidates.sizes.long()
             rows = torch.arange(len(candidates), device=candidates.device).repeat_interleave(sizes)
             self.values[rows, candidates.labels.long()] = (candidates.weights * sizes[rows] * share).to(dtype)
+        if isinstance(candidates, OpenSets):
+            # The class numbers of the guests are the last column, so that this one tensor is the whole state.
+            self.values = torch.cat([self.values, candidates.guests.to(dtype)[:, None]], dim=1)
+            candidates.guests = self.values[:, -1]
 
     def __len__(self) -> int:
         return len(self.candidates)
 
     def __getitem__(self, index: Tensor) -> Tensor:
-        return self.values[index]
+        return self.values[index, : self.candidates.n_classes]
 
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
-        self.values[index] = rows.to(self.values.dtype)
+        self.values[index, : self.candidates.n_classes] = rows.to(self.values.dtype)
 
     def on_candidates(self, index: Tensor) -> Tensor:
         return self.values[index[:, None], self.candidates.rows(index).labels]
@@ -122,7 +134,7 @@ class ClassTargets:
     def mean(self) -> Tensor:
         total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
         for index in self.candidates.parts(self.candidates.n_classes):
-            part = self.values[index] * self.candidates[index]
+            part = self[index] * self.candidates[index]
             total += (part / part.sum(1, keepdim=True)).sum(0, dtype=torch.float64)
         return (total / len(self)).float()
 
@@ -186,10 +198,9 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
         array([0.5, 1. ], dtype=float32)
     """
     parts = []
-    places, sizes = torch.arange(candidates.max_size, device=candidates.device), candidates.sizes
     for index in candidates.parts(candidates.max_size):
         labels = candidates.rows(index).labels
-        shares = targets.on_candidates(index).masked_fill(places >= sizes[index][:, None], -1.0)  # not the repeated positions
+        shares = targets.on_candidates(index).masked_fill(~candidates.filled(index), -1.0)  # not the repeated positions
         total = shares.clamp_min(0).sum(1, keepdim=True)  # 1 unless the method weights non-candidates too
         first = shares.argmax(1, keepdim=True)
         most = shares.gather(1, first)

@@ -14,8 +14,8 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.cleaning import cross_validation as module
 from ltpll.cleaning.cross_validation import fold_splits, fold_stage, out_of_fold_predictions
-from ltpll.cleaning.set_predictions import TEMPERATURES
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.evaluation.set_predictions import TEMPERATURES
 from ltpll.processes import PRELOADED
 from ltpll.training.callbacks import Callback, Checkpoint, Progress
 from support.refusals import refusal

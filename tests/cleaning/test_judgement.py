@@ -9,7 +9,7 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.cleaning import judgement as module
 from ltpll.cleaning.judgement import judge
-from ltpll.cleaning.set_predictions import TEMPERATURES, SetPredictions
+from ltpll.evaluation.set_predictions import TEMPERATURES, SetPredictions
 
 
 def simulated(missing, *, n=4000, c=8, sharpness=1.0, seed=0):

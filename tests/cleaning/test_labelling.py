@@ -6,9 +6,9 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.labelling import judgement_record, label_rows
-from ltpll.cleaning.set_predictions import SetPredictions
 from ltpll.data.readers.annotations import AnnotatorVotes
 from ltpll.data.readers.tables import LabelTable
+from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.targets import Transduced
 
 

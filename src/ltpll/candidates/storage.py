@@ -264,6 +264,15 @@ class Candidates:
         return self.offsets[1:] - self.offsets[:-1]
 
     @property
+    def n_slots(self) -> int:
+        """The number of values that targets store: one per candidate of each row."""
+        return len(self.labels)
+
+    def slot_labels(self) -> Tensor:
+        """The class number of each of these values, int64."""
+        return self.labels.long()
+
+    @property
     def device(self) -> torch.device:
         return self.offsets.device
 
@@ -326,6 +335,10 @@ class Candidates:
         dense = self.labels.new_zeros(len(labels), self.n_classes, dtype=torch.bool)
         # A tensor of ones: scattering a scalar takes twice as long.
         return dense.scatter_(1, labels, torch.ones_like(labels, dtype=torch.bool))
+
+    def filled(self, index: Tensor) -> Tensor:
+        """Which columns of `rows` hold candidates of their own and not repeated ones, (batch, max_size) bool."""
+        return torch.arange(self.max_size, device=self.device) < self.sizes[index][:, None]
 
     def row(self, i: int) -> list[int]:
         """The candidate labels of one row."""

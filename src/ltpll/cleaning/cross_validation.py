@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.files import remove_leftovers
 from ltpll.folds import Rows, fold_splits
 from ltpll.photos.on_disk import rows_on_disk

@@ -1,29 +1,17 @@
-"""Judgement: how probable it is that a candidate set lacks the true label, and how far probabilities can be trusted, without true labels.
-
-A classifier that was not trained on a row gives its set, k of C classes, the probability s. If a share ε of all sets lack the true label,
-and wrong labels are drawn at random, then the set is observed with a probability proportional to
-
-    (1 − ε) s  +  ε (1 − s) k / (C − k),
-
-and the share of the second term is the probability that the set lacks its label. ε, and the temperature that calibrates the classifier, are
-those that make all sets most probable together: if the classifier is often wrong, the temperature is high, and contradictions count little.
-"""
+"""Judgement: which candidate sets seem to lack the true label, and which of them the classifiers know too little about to say so."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.cleaning.set_predictions import TEMPERATURES, SetPredictions
+from ltpll.evaluation.missing_labels import fit_missing_labels
+from ltpll.evaluation.set_predictions import SetPredictions
 
 COMPETENCE = 0.6  # share of a class's rows that must be recovered before its sets are judged
 DOUBT = 3.0  # sets that a class, or a pair of classes, may have in excess before they count as the classifier's own mistakes
-MOST_ROWS = 20_000  # that the temperature is chosen by
-PASSES = 60  # of EM
-LEAST = 1e-6
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float32]
 Flags = npt.NDArray[np.bool_]
@@ -74,13 +62,10 @@ def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = 
         >>> judgement = judge(predict_sets(classifier.predict_proba, x, sets), sets.n_classes)
         >>> judgement.suspicion.argmax()
     """
-    sizes, labels = np.diff(predictions.offsets), predictions.inside
+    labels = predictions.inside
     strata = np.zeros(len(labels), dtype=np.int64) if strata is None else strata
-    place = _temperature(predictions.set_probability, sizes, n_classes)
-    holds, lacks = _likelihoods(predictions.set_probability[:, place].astype(np.float64), sizes, n_classes)
-    shares = _missing_shares(holds, lacks, strata)
-    missing = shares[strata]
-    found = missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300)
+    fitted = fit_missing_labels(predictions, n_classes, strata)
+    missing, found = fitted.shares[strata], fitted.suspicion
     predicted = np.where(predictions.supported, predictions.inside, predictions.outside)
     suspicion = found * _doubts(found, missing, predictions, predicted, n_classes)
     examples = np.bincount(labels, minlength=n_classes)
@@ -88,7 +73,7 @@ def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = 
     explained = np.bincount(labels, weights=suspicion, minlength=n_classes)
     frequency = np.bincount(predictions.candidates, minlength=n_classes) / len(labels)
     return Judgement(
-        temperature=TEMPERATURES[place],
+        temperature=fitted.temperature,
         missing=float(missing.mean()),
         suspicion=suspicion.astype(np.float32),
         judged=np.asarray((recovered > 0) & (recovered >= COMPETENCE * (examples - explained))),
@@ -99,34 +84,7 @@ def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = 
     )
 
 
-# ---- the model of the sets --------------------------------------------------------------------------------------------
-
-
-def _likelihoods(s: npt.NDArray[np.float64], sizes: Numbers, n_classes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """How probable each set is if it holds the true label, and if it lacks it, up to a common factor; s may have several columns."""
-    ratio = np.where(sizes < n_classes, sizes / np.maximum(n_classes - sizes, 1), 0.0)
-    return np.maximum(s, 1e-30), np.maximum(1 - s, 0) * (ratio if s.ndim == 1 else ratio[:, None])
-
-
-def _temperature(set_probability: Shares, sizes: Numbers, n_classes: int) -> int:
-    """The place of the temperature in `TEMPERATURES` that makes the sets most probable, each with its own share of missing labels."""
-    rows = slice(None, None, -(-len(sizes) // MOST_ROWS))
-    holds, lacks = _likelihoods(set_probability[rows].astype(np.float64), sizes[rows], n_classes)
-    missing = np.full(holds.shape[1], 0.05)
-    for _ in range(PASSES):
-        missing = np.clip((missing * lacks / (missing * lacks + (1 - missing) * holds)).mean(0), LEAST, 1 - LEAST)
-    return int(np.log(missing * lacks + (1 - missing) * holds).sum(0).argmax())
-
-
-def _missing_shares(holds: npt.NDArray[Any], lacks: npt.NDArray[Any], strata: Numbers) -> npt.NDArray[np.float64]:
-    """The share of sets that lack their label, for each kind of rows."""
-    counts = np.maximum(np.bincount(strata), 1)
-    missing = np.full(len(counts), 0.05)
-    for _ in range(PASSES):
-        share = missing[strata]
-        found = share * lacks / (share * lacks + (1 - share) * holds)
-        missing = np.clip(np.bincount(strata, weights=found) / counts, LEAST, 1 - LEAST)
-    return missing
+# ---- doubts ----------------------------------------------------------------------------------------------------------
 
 
 def _doubts(

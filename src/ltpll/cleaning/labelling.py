@@ -10,9 +10,9 @@ import numpy.typing as npt
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.judgement import Judgement, judge
 from ltpll.cleaning.results import CleanedLabels
-from ltpll.cleaning.set_predictions import SetPredictions
 from ltpll.data.readers.annotations import AnnotatorVotes
 from ltpll.evaluation.metrics import calibration_figures
+from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Record
 

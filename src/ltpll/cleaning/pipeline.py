@@ -20,12 +20,12 @@ from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.labelling import judgement_record, label_rows
-from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
 from ltpll.cleaning.stored_tables import store_pictures, store_tables
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
+from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal

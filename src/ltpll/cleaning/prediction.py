@@ -14,11 +14,11 @@ from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.pipeline import BACKBONE, CLASSIFIER
 from ltpll.cleaning.results import Columns, rounded_column
-from ltpll.cleaning.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import Reading
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 

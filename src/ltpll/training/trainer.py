@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.open_sets import OpenSets
 from ltpll.errors import InputError, first_line
 from ltpll.formatting import counted
 from ltpll.inference.forward import ForwardPass
@@ -39,6 +40,8 @@ from ltpll.training.sync_batch_norm import synchronise_batch_norm
 from ltpll.validation import as_inputs, chosen_device, in_range, whole_number
 from ltpll.views import Views, ViewSource
 
+OPEN_AFTER, OPEN_RAMP = 0.03, 0.03  # shares of the epochs after which targets may leave their sets, and in which λ rises to its full value
+
 
 class PartialLabelTrainer:
     """Trains a network on examples with candidate sets.
@@ -59,6 +62,8 @@ class PartialLabelTrainer:
         momentum: Momentum of SGD.
         weight_decay: Weight decay of SGD.
         warmup_epochs: Epochs before targets are refined.
+        truth_missing: The share of candidate sets that lack the true label, or that share for each size of a set, from 0 to the number of
+            classes. If it is above zero, targets can leave their sets soon after the warm-up (`ltpll.candidates.open_sets`).
         drop_last: Whether to drop an incomplete last batch.
         seed: Seed of the order, the views and the layers' randomness.
         device: "auto" (CUDA if available), "cpu", "cuda", or a torch device.
@@ -99,6 +104,7 @@ class PartialLabelTrainer:
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
         warmup_epochs: int = 1,
+        truth_missing: float | Sequence[float] = 0.0,
         drop_last: bool = True,
         seed: int = 0,
         device: str | torch.device = "auto",
@@ -116,6 +122,9 @@ class PartialLabelTrainer:
         self.epochs = whole_number(epochs, 1, "epochs")
         self.batch_size = whole_number(batch_size, 1, "batch_size")
         self.warmup_epochs = whole_number(warmup_epochs, 0, "warmup_epochs")
+        self.truth_missing = truth_missing
+        self._open_from = max(self.warmup_epochs, round(OPEN_AFTER * self.epochs))
+        self._ramp = max(1, round(OPEN_RAMP * self.epochs))
         self.lr = in_range(lr, "lr", 0, above=True)
         self.final_lr_factor = in_range(final_lr_factor, "final_lr_factor", 0, 1)
         self.chunk = whole_number(chunk, 1, "chunk")
@@ -220,7 +229,7 @@ class PartialLabelTrainer:
 
         This is the algorithm; CUDA graphs, skipped batches and several processes are added from outside.
         """
-        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.candidates[index], self.candidates.log_weights(index))
+        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.sets[index], self.sets.log_weights(index))
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
         added = [extra.inputs(batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator) for extra in extras]
         all_outputs, *added_outputs = self._forward([self._forward_views(batch, extras), *(more.views if more else () for more in added)])
@@ -228,8 +237,10 @@ class PartialLabelTrainer:
 
         # The rebalancer observes the network, and targets are refined from the adjusted logits.
         seen = outputs.detach()
-        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
         self.rebalancer.observe(seen, self.head)
+        if self._opens:
+            batch = self._opened(batch, index, seen)
+        step = Step(batch, outputs, self.head, self.rebalancer, self._forward_one, self.generator)
         refined = batch.targets
         if self._refines:
             with torch.no_grad():
@@ -245,6 +256,13 @@ class PartialLabelTrainer:
         loss.backward()
         self.optimizer.step()
         return loss.detach()
+
+    @torch.no_grad()
+    def _opened(self, batch: Batch, index: Tensor, outputs: Outputs) -> Batch:
+        """The batch with sets that hold one more class, because they may lack the true label."""
+        assert isinstance(self.sets, OpenSets)
+        self.sets.invite(index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0))
+        return batch._replace(candidates=self.sets[index], log_weights=self.sets.log_weights(index))
 
     def _forward_views(self, batch: Batch, extras: Sequence[Extra]) -> Sequence[Tensor]:
         return batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]
@@ -265,13 +283,17 @@ class PartialLabelTrainer:
         return self._stage_epoch >= self.warmup_epochs
 
     @property
+    def _opens(self) -> bool:
+        return isinstance(self.sets, OpenSets) and self._stage_epoch >= self._open_from
+
+    @property
     def _stage_epoch(self) -> int:
         """Epochs since the network was last reset, for methods that restart."""
         return self.epoch - (self._restart if self.epoch >= self._restart else 0)
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step; a recorded step is valid for one value."""
-        return (self._refines, *(extra.active(self._stage_epoch) for extra in self.extras))
+        return (self._refines, self._opens, *(extra.active(self._stage_epoch) for extra in self.extras))
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
@@ -337,7 +359,8 @@ class PartialLabelTrainer:
         inputs = as_inputs(x, "training")
         check_data(inputs, sets, self.head)
         self.inputs, self.candidates = held_inputs(inputs, self.device), sets.to(self.device)
-        targets = initial_targets(self.candidates, self.method.targets_on, self.forward_pass.dtype)
+        self.sets = self._new_sets()
+        targets = initial_targets(self.sets, self.method.targets_on, self.forward_pass.dtype)
         batches = BatchSampler(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
         if batches.size < self.world.size:
             raise InputError(f"A batch of {counted(batches.size, 'row')} is too small for {self.world.size} processes: use fewer.")
@@ -351,6 +374,10 @@ class PartialLabelTrainer:
         step = self._nonfinite.guard(self.step, targets)
         streamed = self.inputs.streamed
         self._runner = Runner(step, self._draw_from, *runs, self.inputs.__getitem__) if streamed else Runner(step, self.draw, *runs)
+
+    def _new_sets(self) -> Candidates:
+        """The candidate sets, open if they may lack the true label."""
+        return OpenSets(self.candidates, self.truth_missing) if np.any(self.truth_missing) else self.candidates
 
     def train_epoch(self, interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Train for one epoch, or for the rest of an interrupted one.
@@ -412,6 +439,8 @@ class PartialLabelTrainer:
             # Layers of each process draw from a seed of the epoch, so that no process's random state has to be saved.
             drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(1, np.uint64)[0]
             self.state.random = random_state_of(int(drawn >> np.uint64(1)), self.device)
+        if isinstance(self.sets, OpenSets):
+            self.sets.strength.fill_(min((self._stage_epoch + 1 - self._open_from) / self._ramp, 1.0) if self._opens else 0.0)
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
 
@@ -423,7 +452,7 @@ class PartialLabelTrainer:
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-        self.targets.values.copy_(initial_targets(self.candidates, self.method.targets_on, self.forward_pass.dtype).values)
+        self.targets.values.copy_(initial_targets(self._new_sets(), self.method.targets_on, self.forward_pass.dtype).values)
 
     def _synchronise(self) -> None:
         self.world.synchronise(self.model, (self.method, self.rebalancer, *self.extras), self.targets.values)
@@ -537,7 +566,7 @@ class PartialLabelTrainer:
             x = self.inputs[share]
             if following is not None:
                 self.inputs.announce(following)
-            yield self.world.outputs(Outputs.from_views([self.predictor.plain(x)]), [len(rows)]), self.candidates[rows]
+            yield self.world.outputs(Outputs.from_views([self.predictor.plain(x)]), [len(rows)]), self.sets[rows]
 
     def logits(self, x: Array, goal: Goal = "balanced") -> Tensor:
         """Return the logits used for prediction; for the goal "balanced", corrected for the class prior."""

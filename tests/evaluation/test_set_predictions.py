@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning import set_predictions as module
-from ltpll.cleaning.set_predictions import TEMPERATURES, SetPredictions, predict_sets
+from ltpll.evaluation import set_predictions as module
+from ltpll.evaluation.set_predictions import TEMPERATURES, SetPredictions, predict_sets
 
 
 def test_predictions_are_those_of_a_plain_loop_however_many_rows_come_at_once(monkeypatch):

@@ -1,0 +1,100 @@
+"""Open sets: candidate sets that may lack the true label, so that each row can have one more class, its guest.
+
+If a share ε of the sets of k among C classes lacks the true label, and wrong labels are drawn at random, then a class outside such a set
+is less probable than a candidate with the same logit by the factor
+
+    λ = ε / (1 − ε) · k / (C − k),
+
+and targets are proportional to p ⊙ (S + λ (1 − S)) instead of p ⊙ S. Only the likeliest class outside the set, the guest, is stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ltpll.candidates.storage import Candidates, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LEAST_ODDS = 1e-12  # of a guest
+
+
+class OpenSets(Candidates):
+    """Candidate sets, each with room for a guest, which is a candidate with less weight than the others.
+
+    The sets themselves do not change: `labels`, `offsets`, `sizes` and `counts` are those of the given sets. `rows`, and so the masks and
+    targets of a batch, include the guests.
+
+    Args:
+        sets: The candidate sets.
+        shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
+            classes.
+
+    Attributes:
+        guests: (N,) the guest of each row as a number of any type; −1 where there is none.
+        strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded steps hold on to it.
+
+    Example:
+        >>> sets = OpenSets(Candidates.of([[0, 1], [2]]), 0.1)
+        >>> sets.invite(torch.tensor([1]), torch.tensor([[0.0, 3.0, 1.0]]))
+        >>> sets[torch.tensor([0, 1])]
+        tensor([[ True,  True, False],
+                [False,  True,  True]])
+    """
+
+    def __init__(self, sets: Candidates, shares: float | Sequence[float]) -> None:
+        super().__init__(sets.offsets, sets.labels, sets.n_classes, sets.classes, sets.groups, sets.weights)
+        self.sets = sets
+        self.max_size, self._even = sets.max_size + 1, False
+        sizes = sets.sizes.float()
+        share = torch.as_tensor(shares, dtype=torch.float32, device=sets.device)
+        share = share[sets.sizes.long()] if share.ndim else share
+        # A set of all classes has no guest; the clamps keep its number, and that of a share of zero, finite.
+        self._log_odds = (share / (1 - share) * sizes / (sets.n_classes - sizes).clamp_min(1)).clamp_min(LEAST_ODDS).log()
+        self.strength = torch.ones((), device=sets.device)
+        self.guests = torch.full((len(sets),), -1, device=sets.device)
+
+    @property
+    def n_slots(self) -> int:
+        return len(self.labels) + len(self)
+
+    def slot_labels(self) -> Tensor:
+        return torch.cat([self.labels.long(), self.guests.long().clamp_min(0)])
+
+    def invite(self, index: Tensor, logits: Tensor) -> None:
+        """Make the likeliest class outside the set the guest of each row.
+
+        Args:
+            index: Row numbers, (batch,).
+            logits: Their logits, (batch, classes).
+        """
+        mask = self.sets[index]
+        guests = logits.masked_fill(mask, -torch.inf).argmax(1)
+        self.guests.index_copy_(0, index, torch.where(mask.all(1), -1, guests).to(self.guests.dtype))
+
+    def rows(self, index: Tensor) -> Rows:
+        """The candidates of some rows, and their guests in the last column; rows without a guest repeat their last candidate."""
+        index = index.to(self.device, torch.int64)
+        index = torch.where(index < 0, index + len(self), index)
+        where, labels = self.sets.slots(index), self.sets.rows(index).labels
+        guests = self.guests.index_select(0, index).long()
+        present = guests >= 0
+        place = torch.where(present, index + len(self.labels), where[:, -1])
+        return Rows(
+            torch.cat([where, place[:, None]], dim=1),
+            torch.cat([labels, torch.where(present, guests, labels[:, -1])[:, None]], dim=1),
+        )
+
+    def filled(self, index: Tensor) -> Tensor:
+        return torch.cat([self.sets.filled(index), (self.guests[index] >= 0)[:, None]], dim=1)
+
+    def log_weights(self, index: Tensor) -> Tensor:
+        """The evidence for each candidate of some rows, (batch, C); that of a guest is log λ."""
+        known, guests = self.sets.log_weights(index), self.guests[index].long()
+        dense = self._log_odds.new_zeros(len(index), self.n_classes) if known is None else known
+        odds = torch.where(guests >= 0, self._log_odds[index] + self.strength.log(), 0.0)
+        return dense.scatter_add(1, guests.clamp_min(0)[:, None], odds[:, None].to(dense.dtype))

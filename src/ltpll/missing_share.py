@@ -1,0 +1,89 @@
+"""Missing share: how many candidate sets lack the true label, estimated by cross-validation without true labels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputError, InputWarning, shown
+from ltpll.evaluation.missing_labels import missing_by_size
+from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
+from ltpll.folds import fold_splits
+from ltpll.training.callbacks import Callback
+from ltpll.training.job import Part
+
+NEVER, AUTO = "never", "auto"
+FOLDS = 3
+GUESS = 0.2  # the share that the classifiers of the cross-validation assume: they are not misled if it is zero, and better if it is large
+LEAST_SHARE = 0.02  # below which sets are taken to hold the true label: as much is found where none lacks it
+FEWEST_ROWS = 60  # with fewer, sets are taken to hold the true label
+CallbacksOf = Callable[[int], Sequence[Callback]]
+"""Called with the number of each training, from 0."""
+
+
+def check_truth_missing(value: Any) -> None:
+    """Refuse a setting that is neither "never" nor "auto" nor a share.
+
+    Raises:
+        InputError: It is something else.
+    """
+    shares = value if isinstance(value, list | tuple) else [value]
+    numbers = all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < 1 for share in shares)
+    if value not in (NEVER, AUTO) and not (numbers and len(shares)):
+        raise InputError(
+            f"truth_missing is {shown(value)}: choose {NEVER!r}, {AUTO!r}, or the share of sets that lack the true label, below 1."
+        )
+
+
+def missing_parts(classifier: Any, candidates: Candidates) -> list[Part]:
+    """The trainings of the estimate, as parts of a job; none if there are too few rows."""
+    if not _enough(candidates):
+        return []
+    rows = [len(others) for others, _ in fold_splits(candidates, FOLDS, seed=0)]
+    return [Part.of_rows(f"estimate {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
+
+
+def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda number: ()) -> list[float]:
+    """Estimate the share of sets that lack the true label, by the probability that out-of-fold classifiers give to classes outside them.
+
+    Args:
+        classifier: The classifier whose settings are used.
+        x: The examples.
+        candidates: Their candidate sets.
+        callbacks_of: Callbacks of each training.
+
+    Returns:
+        The share for sets of each size, from 0 to the number of classes; all zero if hardly any set seems to lack the true label.
+
+    Example:
+        >>> estimate_missing(PartialLabelClassifier(), X, Candidates.of(y))
+    """
+    nothing = [0.0] * (candidates.n_classes + 1)
+    if not _enough(candidates):
+        return nothing
+    found = SetPredictions.empty(candidates)
+    for k, (others, rows) in enumerate(fold_splits(candidates, FOLDS, seed=0)):
+        one = clone(classifier).set_params(truth_missing=GUESS, goal="accuracy", on_epoch=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
+            trainer, inputs, sets = one.begin(x[others], candidates.select(others))
+            trainer.fit(inputs, sets, callbacks_of(k))
+        one.finish(trainer)
+        found.put(rows, predict_sets(one.predict_proba, x[rows], candidates.select(rows)))
+    shares = missing_by_size(found, candidates.n_classes)
+    return shares if overall_share(shares, candidates) >= LEAST_SHARE else nothing
+
+
+def overall_share(shares: Sequence[float], candidates: Candidates) -> float:
+    """The share of all sets together, from the shares for sets of each size."""
+    return float(np.asarray(shares)[candidates.sizes.cpu().numpy()].mean())
+
+
+def _enough(candidates: Candidates) -> bool:
+    groups = candidates.groups
+    return len(candidates) >= FEWEST_ROWS and (groups is None or len(groups.unique()) >= FOLDS)
