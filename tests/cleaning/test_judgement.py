@@ -66,7 +66,10 @@ def test_suspicion_is_that_of_the_formula(monkeypatch):
 def test_sets_of_one_kind_may_lack_their_label_more_often():
     many, few = simulated(0.2, seed=1), simulated(0.0, seed=2)
     parts = [one[0] for one in (many, few)]
-    joined = {name: np.concatenate([getattr(one, name) for one in parts]) for name in ("set_probability", "inside", "outside", "supported")}
+    joined = {
+        name: np.concatenate([getattr(one, name) for one in parts])
+        for name in ("set_probability", "outside_probability", "inside", "outside", "supported")
+    }
     offsets = np.concatenate([parts[0].offsets, parts[1].offsets[1:] + parts[0].offsets[-1]])
     flat = [np.concatenate([getattr(one, name) for one in parts]) for name in ("candidates", "weights", "candidate_probability")]
     whole = SetPredictions(offsets, *flat, **joined)

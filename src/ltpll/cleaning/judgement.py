@@ -46,7 +46,7 @@ class Judgement:
         return np.logical_and.reduceat(self.judged[predictions.candidates], predictions.offsets[:-1])
 
 
-def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = None) -> Judgement:
+def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = None, *, by_size: bool = False) -> Judgement:
     """Judge candidate sets by out-of-fold predictions.
 
     Args:
@@ -54,6 +54,7 @@ def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = 
         n_classes: The number of classes.
         strata: The kind of each row, from 0, if sets of some kinds lack the true label more often than others: for example, whether all
             annotators agree.
+        by_size: Whether sets of different sizes may lack the true label with different frequency, too.
 
     Returns:
         The judgement; `ltpll.cleaning.results.flagged_sets` says which sets to look at.
@@ -64,7 +65,9 @@ def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = 
     """
     labels = predictions.inside
     strata = np.zeros(len(labels), dtype=np.int64) if strata is None else strata
-    fitted = fit_missing_labels(predictions, n_classes, strata)
+    if by_size:
+        strata = strata * (n_classes + 1) + np.diff(predictions.offsets)
+    fitted = fit_missing_labels(predictions, n_classes, strata, temperature_by_strata=by_size)
     missing, found = fitted.shares[strata], fitted.suspicion
     predicted = np.where(predictions.supported, predictions.inside, predictions.outside)
     suspicion = found * _doubts(found, missing, predictions, predicted, n_classes)

@@ -23,11 +23,13 @@ def label_rows(
     trained: npt.NDArray[np.int64],
     transduced: tuple[npt.NDArray[Any], ...],
     out_of_fold: bool,
+    *,
+    truth_missing: bool = False,
 ) -> tuple[CleanedLabels, Judgement | None]:
     """Choose the labels, and judge them and their sets where predictions are by classifiers that were not trained on the rows.
 
-    Held-out rows get the likeliest candidate. Trained rows get the label of their final targets, or that of out-of-fold classifiers
-    if these are surer.
+    Held-out rows get the likeliest candidate. Trained rows get the label of their final targets, or the likeliest candidate by out-of-fold
+    classifiers if these are surer.
 
     Args:
         predictions: Predictions for all rows.
@@ -35,6 +37,7 @@ def label_rows(
         trained: The rows that were trained on.
         transduced: Their labels, confidences, runners-up and margins.
         out_of_fold: Whether the predictions for these rows are out of fold.
+        truth_missing: Whether sets were trained on as if they may lack the true label; labels can then lie outside their sets.
 
     Returns:
         The labels, and the judgement of the rows that could be judged; None if there are none.
@@ -49,15 +52,22 @@ def label_rows(
     rows = np.flatnonzero(judged_by != "own")
     if len(rows):
         seen = predictions.select(rows)
-        judgement = judge(seen, n_classes, _agreement(examples.table.votes, n)[rows])
+        judgement = judge(seen, n_classes, _agreement(examples.table.votes, n)[rows], by_size=truth_missing)
+        suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
         if out_of_fold:
             likeliest = predictions.inside_sets(temperature=judgement.temperature)
-            surer = likeliest.share[trained] > transduced[1]
+            surer = likeliest.share[trained] * (1 - truth_missing * suspicion[trained]) > transduced[1]
             labels[trained[surer]] = likeliest.label[trained][surer]
         inside = seen.inside_sets(labels[rows], judgement.temperature)
-        suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
         confidence[rows] = (1 - judgement.suspicion) * inside.share
         runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
+        if truth_missing:
+            outside = seen.outside_shares(judgement.temperature)
+            share = np.where(labels[rows] == seen.outside, outside, 1 - outside) * judgement.suspicion
+            left = labels[rows] != inside.label
+            best = (1 - judgement.suspicion) * inside.share
+            confidence[rows[left]], margin[rows[left]] = share[left], (share - best)[left]
+            runner_up[rows[left]] = inside.label[left]
     if not out_of_fold:
         confidence[trained], runner_up[trained], margin[trained] = transduced[1:]
     return CleanedLabels(

@@ -30,6 +30,7 @@ from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
 from ltpll.methods import METHODS
+from ltpll.missing_share import AUTO, NEVER, check_truth_missing, estimate_missing, missing_parts, overall_share
 from ltpll.models.finetune import FineTune, Layers
 from ltpll.photos.on_disk import rows_on_disk
 from ltpll.priors import PriorEstimate
@@ -50,6 +51,7 @@ BACKBONE = "backbone.safetensors"
 FROZEN = "none"
 FINETUNE = (FROZEN, "last", "all")
 COMPARISON = "comparison.json"
+MISSING = "missing.json"
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
 DEFAULTS: dict[str, Any] = {name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()}
@@ -83,6 +85,7 @@ class TrainingSettings:
     batch_size: int | str = DEFAULTS["batch_size"]
     lr: float | str = DEFAULTS["lr"]
     weight_decay: float | str = DEFAULTS["weight_decay"]
+    truth_missing: float | str = DEFAULTS["truth_missing"]
     goal: str = DEFAULTS["goal"]
     precision: str = DEFAULTS["precision"]
     seed: int = DEFAULTS["random_state"]
@@ -102,11 +105,13 @@ class TrainingSettings:
             if name == "prior" and isinstance(value, Mapping):
                 continue  # checked together with the classes of the table
             numbers = {"epochs": 1, "batch_size": 1, "lr": 0.05, "weight_decay": 2e-3}  # "auto", or a number like this one
-            if name not in numbers:
+            if name == "truth_missing":
+                check_truth_missing(value)
+            elif name not in numbers:
                 check_setting(name, known[name], value, "The setting")
             elif value != "auto":
                 check_setting(name, numbers[name], value, "The setting")
-        floats = ("lr", "weight_decay")
+        floats = ("lr", "weight_decay", "truth_missing")
         plain: dict[str, Any] = {
             name: int(value) if isinstance(value, float) and name not in floats else value for name, value in values.items()
         }
@@ -122,6 +127,7 @@ class TrainingSettings:
         Raises:
             InputError: Something does not fit.
         """
+        check_truth_missing(self.truth_missing)
         if self.goal not in get_args(Goal):
             raise InputError(f"The goal is {shown(self.goal)}: choose balanced (every class counts the same) or accuracy (every example).")
         if self.finetune not in FINETUNE:
@@ -141,12 +147,14 @@ class TrainingSettings:
         if not isinstance(self.prior, str):
             check_prior(self.prior, classes)
 
-    def classifier(self, device: str, on_nan: str, threads: int | str = "auto") -> PartialLabelClassifier:
-        """An untrained classifier with these settings."""
+    def classifier(self, device: str, on_nan: str, threads: int | str = "auto", truth_missing: Any = None) -> PartialLabelClassifier:
+        """An untrained classifier with these settings; `truth_missing` replaces the setting by shares that were estimated."""
         parameters = {name: value for name, value in asdict(self).items() if name not in ("prior", "backbone", "finetune", "seed", "folds")}
         if self.finetune != FROZEN:
             assert self.backbone is not None
             parameters["model"] = FineTune(Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune))
+        if truth_missing is not None:
+            parameters["truth_missing"] = truth_missing
         if self.prior != DEFAULT_PRIOR:
             parameters["options"] = {**self.options, self.rebalancer: {**self.options.get(self.rebalancer, {}), "prior": self.prior}}
         return PartialLabelClassifier(**parameters, random_state=self.seed, device=device, on_nan=on_nan, threads=threads)
@@ -160,7 +168,9 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
     """
     settings.check(examples.candidates.classes)
     data = {"fingerprint": examples.fingerprint(), "rows": len(examples), "classes": examples.candidates.n_classes}
-    without = () if settings.backbone else ("backbone", "finetune")  # as in the runs of versions that had none
+    # As in the runs of versions that had no such settings.
+    without: tuple[str, ...] = () if settings.backbone else ("backbone", "finetune")
+    without += ("truth_missing",) if settings.truth_missing == NEVER else ()
     config = {
         "experiment": "own",
         "data": data,
@@ -237,13 +247,18 @@ def train_table_run(
     )
     check_data(inputs, candidates, trainer.head)
     progress = progress or Progress(write=lambda line: None)
+    estimate = Stage(missing_parts(classifier, candidates) if settings.truth_missing == AUTO else [])
     comparison = Stage(comparison_parts(classifier, candidates) if can_compare(trainer.rebalancer, x, candidates) else [])
     training = Part.of_rows("training", len(trained), trainer.epochs, trainer.batch_size)
     folds = fold_stage(classifier, x, sets, settings.folds, settings.seed, workers)
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
             return
-        progress.plan([comparison, Stage([training]), folds])
+        progress.plan([estimate, comparison, Stage([training]), folds])
+        shares = None
+        if settings.truth_missing == AUTO:
+            trainer.truth_missing = shares = _missing_shares(run, classifier, trainer, x, candidates, estimate, progress)
+            on_choice(_said_of_missing(overall_share(shares, candidates)))
         scores = _scores(run, classifier, trainer, x, candidates, comparison, progress)
         if isinstance(trainer.rebalancer, Auto):
             trainer.rebalancer.scores = scores
@@ -255,14 +270,20 @@ def train_table_run(
             evaluation,
             checkpoint_every=1,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            callbacks=[progress.start(training), _SayChoice(on_choice), _KeepScores(run.folder / COMPARISON, scores), *callbacks],
+            callbacks=[
+                progress.start(training),
+                _SayChoice(on_choice),
+                _Keep(run.folder / COMPARISON, scores),
+                _Keep(run.folder / MISSING, shares),
+                *callbacks,
+            ],
         )
         classifier.finish(trainer)
         if trainer.world.first:
             classifier.save(run.folder / CLASSIFIER)
         from_folds = None
         if settings.folds > 1:
-            make = partial(settings.classifier, device, on_nan, threads)
+            make = partial(settings.classifier, device, on_nan, threads, truth_missing=trainer.truth_missing)
             from_folds = out_of_fold_predictions(
                 run.folder, make, x, sets, folds=settings.folds, seed=settings.seed, stage=folds, progress=progress, scores=scores
             )
@@ -277,7 +298,10 @@ def train_table_run(
             predictions.put(trained, from_folds)
             if len(held_out):
                 predictions.put(held_out, predict_sets(classifier.predict_proba, rest, examples.candidates.select(held_out)))
-        cleaned, judgement = label_rows(predictions, examples, trained, classifier.transduced_, from_folds is not None)
+        opened = classifier.truth_missing_ > 0
+        cleaned, judgement = label_rows(
+            predictions, examples, trained, classifier.transduced_, from_folds is not None, truth_missing=opened
+        )
         if judgement is not None:
             classifier.set_params(goal=settings.goal)
             classifier.temperature_ = judgement.temperature
@@ -295,6 +319,7 @@ def train_table_run(
                 "class_prior": round_floats(classifier.class_prior_.tolist()),
                 "prior": _prior_record(trainer),
                 "choice": trainer.rebalancer.because or None,
+                "truth_missing": round_floats(classifier.truth_missing_),
                 "rows": {"all": len(examples), "trained": len(trained), "held_out": len(held_out)},
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
@@ -343,15 +368,43 @@ def _stored_scores(path: Path) -> dict[str, float] | None:
         return None
 
 
-class _KeepScores(Callback):
-    """Stores the comparison once the run folder is there."""
+def _missing_shares(
+    run: Run,
+    classifier: PartialLabelClassifier,
+    trainer: PartialLabelTrainer,
+    x: Any,
+    candidates: Candidates,
+    estimate: Stage,
+    progress: Progress,
+) -> list[float]:
+    """The estimated shares of sets that lack the true label; a run that is resumed has stored them."""
+    stored: list[float] | None = trainer.world.agreed(_stored_shares(run.folder / MISSING, candidates.n_classes))
+    return stored or estimate_missing(classifier, x, candidates, lambda number: [progress.start(estimate.parts[number])])
 
-    def __init__(self, path: Path, scores: Mapping[str, float] | None) -> None:
-        self.path, self.scores = path, scores
+
+def _stored_shares(path: Path, n_classes: int) -> list[float] | None:
+    try:
+        shares = [float(share) for share in parse_json(path.read_bytes())]
+    except (OSError, ValueError, TypeError):
+        return None
+    return shares if len(shares) == n_classes + 1 and all(0 <= share < 1 for share in shares) else None
+
+
+def _said_of_missing(share: float) -> str:
+    if not share:
+        return "Hardly any set seems to lack the true label, so labels stay inside their sets."
+    return f"About {share:.1%} of the sets seem to lack the true label, so labels may leave their sets."
+
+
+class _Keep(Callback):
+    """Stores what was decided before the training, once the run folder is there."""
+
+    def __init__(self, path: Path, values: Any) -> None:
+        self.path, self.values = path, values
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        if self.scores is not None and trainer.world.first:
-            write_atomically(self.path, json.dumps(self.scores).encode())
+        if self.values is not None and trainer.world.first:
+            write_atomically(self.path, json.dumps(self.values).encode())
 
 
 class _SayChoice(Callback):

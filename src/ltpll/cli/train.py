@@ -85,6 +85,13 @@ def train(
             metavar="auto|average|sets|FILE",
         ),
     ] = None,
+    truth_missing: Annotated[
+        str | None,
+        opt.part_option(
+            help="Whether sets may lack the true label: never, auto (their share is estimated, by three more trainings), or their share.",
+            metavar="never|auto|SHARE",
+        ),
+    ] = None,
     goal: opt.Goal = None,
     extra: opt.Extra = None,
     model: Annotated[str | None, opt.part_option(help="Network: mlp, small-cnn, resnet18 or auto (chosen by the kind of input).")] = None,
@@ -141,7 +148,7 @@ def train(
     images, features = (folder and folder.expanduser() for folder in (images, features))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
     options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds, prior=prior, goal=goal)
-    options = configured | options | given(backbone=backbone, finetune=finetune)
+    options = configured | options | given(backbone=backbone, finetune=finetune, truth_missing=_as_share(truth_missing))
     if isinstance(options.get("prior"), str) and options["prior"] not in PRIORS:
         options["prior"] = read_prior(Path(options["prior"]).expanduser())
     settings = TrainingSettings.from_mapping(options)
@@ -184,6 +191,14 @@ def _how_pictures_are_read(settings: TrainingSettings, images: Path | None, side
         raise InputError("The backbone decides the size of the pictures: leave --side out.")
     backbone = Backbone.from_pretrained(settings.backbone)
     return {"preprocessing": backbone.preprocessing, "backbone": backbone if settings.finetune == "none" else None}
+
+
+def _as_share(text: str | None) -> float | str | None:
+    """A number if the text is one."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _table_path(table: Any) -> Path:

@@ -58,8 +58,8 @@ def fit_missing_labels(
 def missing_by_size(predictions: SetPredictions, n_classes: int) -> list[float]:
     """The estimated share of sets that lack the true label for sets of each size, from 0 to the number of classes.
 
-    A set that has lost its true label is often smaller than others, so one share for all sizes would be wrong for most of them. Sizes with few
-    rows are shrunk towards the share of all rows.
+    A set that has lost its true label is often smaller than others, so one share for all sizes would be wrong for most of them. Sizes with
+    few rows are shrunk towards the share of all rows.
     """
     sizes = np.diff(predictions.offsets).astype(np.int64)
     found = fit_missing_labels(predictions, n_classes, sizes, temperature_by_strata=True).suspicion

@@ -16,7 +16,7 @@ from ltpll.candidates import Candidates
 PROBABILITIES_AT_ONCE = 1 << 23  # examples × classes: 32 MB
 TEMPERATURES = tuple(float(2 ** (k / 4)) for k in range(-8, 21))  # from 1/4 to 32; calibration chooses one of them
 TINY = float(np.finfo(np.float32).tiny)
-BY_ROW = ("set_probability", "inside", "outside", "supported")
+BY_ROW = ("set_probability", "outside_probability", "inside", "outside", "supported")
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float32]
 
@@ -39,6 +39,7 @@ class SetPredictions:
     weights: Shares  # what is known about each candidate beside the classifier, such as votes
     candidate_probability: Shares  # of each candidate
     set_probability: Shares  # of all candidates of a row together, (rows, temperatures)
+    outside_probability: Shares  # of the likeliest class that is not a candidate, (rows, temperatures); 0 where every class is one
     inside: Numbers  # the likeliest candidate
     outside: Numbers  # the likeliest class that is not a candidate; −1 where every class is one
     supported: npt.NDArray[np.bool_]  # whether the likeliest class of all is a candidate
@@ -49,9 +50,9 @@ class SetPredictions:
         n, flat = len(sets), len(sets.labels)
         offsets, labels = (part.cpu().numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
         inside, outside = np.zeros((2, n), dtype=np.int64)
-        by_temperature = np.zeros((n, len(TEMPERATURES)), dtype=np.float32)
+        of_set, of_outside = np.zeros((2, n, len(TEMPERATURES)), dtype=np.float32)
         weights = np.ones(flat, dtype=np.float32) if sets.weights is None else sets.weights.cpu().numpy().astype(np.float32)
-        return cls(offsets, labels, weights, np.zeros(flat, dtype=np.float32), by_temperature, inside, outside, np.zeros(n, dtype=bool))
+        return cls(offsets, labels, weights, np.zeros(flat, dtype=np.float32), of_set, of_outside, inside, outside, np.zeros(n, dtype=bool))
 
     @classmethod
     def of(cls, probabilities: Tensor, sets: Candidates) -> SetPredictions:
@@ -60,10 +61,12 @@ class SetPredictions:
         mask = sets[torch.arange(len(sets))]
         found.candidate_probability[:] = probabilities[mask].numpy()
         logs = probabilities.clamp_min(TINY).log()
-        for t, temperature in enumerate(TEMPERATURES):
-            found.set_probability[:, t] = (torch.softmax(logs / temperature, dim=1) * mask).sum(1).numpy()
         inside, best = probabilities.masked_fill(~mask, -1.0).max(dim=1)
         other, outside = probabilities.masked_fill(mask, -1.0).max(dim=1)
+        for t, temperature in enumerate(TEMPERATURES):
+            tempered = torch.softmax(logs / temperature, dim=1)
+            found.set_probability[:, t] = (tempered * mask).sum(1).numpy()
+            found.outside_probability[:, t] = (tempered * ~mask).gather(1, outside[:, None]).squeeze(1).numpy()
         found.inside[:], found.supported[:] = best.numpy(), (inside >= other).numpy()
         found.outside[:] = torch.where(other < 0, -1, outside).numpy()
         return found
@@ -102,6 +105,16 @@ class SetPredictions:
         first, alone = order[self.offsets[:-1]], np.diff(self.offsets) == 1
         second = order[self.offsets[:-1] + ~alone]
         return InsideSets(self.candidates[first], shares[first], self.candidates[second], np.where(alone, np.float32(0), shares[second]))
+
+    def outside_shares(self, temperature: float = 1.0) -> Shares:
+        """The probability of the likeliest class that is not a candidate, given that no candidate is the true label.
+
+        Args:
+            temperature: By which logits are divided, one of `TEMPERATURES`.
+        """
+        place = TEMPERATURES.index(temperature)
+        rest = np.maximum(1 - self.set_probability[:, place], self.outside_probability[:, place])
+        return np.asarray(self.outside_probability[:, place] / np.maximum(rest, TINY), dtype=np.float32)
 
     def candidate_shares(self, temperature: float = 1.0) -> Shares:
         """The probability of each candidate given that one of the row's candidates is the true label, with their weights."""
