@@ -14,13 +14,17 @@ from ltpll.errors import InputError, InputWarning, shown
 from ltpll.evaluation.missing_labels import missing_by_size
 from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.folds import fold_splits
+from ltpll.priors import estimate_prior
 from ltpll.training.callbacks import Callback
 from ltpll.training.job import Part
 
 NEVER, AUTO = "never", "auto"
 FOLDS = 3
 GUESS = 0.2  # the share that the classifiers of the cross-validation assume: they are not misled if it is zero, and better if it is large
-LEAST_SHARE = 0.02  # below which sets are taken to hold the true label: as much is found where none lacks it
+# The estimated share below which sets are taken to hold the true label, by how the sets arose (`ltpll.priors`). The estimate assumes
+# that wrong labels are drawn at random. Where they are not, the classifier's own mistakes look like missing labels: up to 0.055 where none
+# was missing. Where sets hold what occurs together, opening them gained nothing with any share (docs/own-data.md).
+LEAST_SHARE = {"independent": 0.02, "unclear": 0.08, "co-occurrence": 1.0}
 FEWEST_ROWS = 60  # with fewer, sets are taken to hold the true label
 CallbacksOf = Callable[[int], Sequence[Callback]]
 """Called with the number of each training, from 0."""
@@ -64,7 +68,8 @@ def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_
         >>> estimate_missing(PartialLabelClassifier(), X, Candidates.of(y))
     """
     nothing = [0.0] * (candidates.n_classes + 1)
-    if not _enough(candidates):
+    least = LEAST_SHARE[estimate_prior(candidates).regime] if _enough(candidates) else 1.0
+    if least == 1:
         return nothing
     found = SetPredictions.empty(candidates)
     for k, (others, rows) in enumerate(fold_splits(candidates, FOLDS, seed=0)):
@@ -76,7 +81,7 @@ def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_
         one.finish(trainer)
         found.put(rows, predict_sets(one.predict_proba, x[rows], candidates.select(rows)))
     shares = missing_by_size(found, candidates.n_classes)
-    return shares if overall_share(shares, candidates) >= LEAST_SHARE else nothing
+    return shares if overall_share(shares, candidates) >= least else nothing
 
 
 def overall_share(shares: Sequence[float], candidates: Candidates) -> float:
