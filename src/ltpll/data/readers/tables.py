@@ -19,11 +19,12 @@ from ltpll.data.readers.annotations import (
     AnnotatorVotes,
     check_vote_weights,
     drop_repeated_votes,
-    sets_from_votes,
     vote_rule,
-    vote_weights,
+    voted_candidates,
 )
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
+from ltpll.data.readers.json_formats import read_json
+from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
@@ -49,13 +50,15 @@ class LabelTable:
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
     groups: npt.NDArray[np.object_] | None = None  # the picture or scene of each example; the candidates have them too
     columns: Mapping[str, str] = field(default_factory=dict)  # the column that was taken for each field of `Reading` that names one
+    urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
+    notes: tuple[str, ...] = ()  # sentences about what was skipped
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
         """Some of the examples in the given order, each at most once."""
-        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups")}
+        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups", "urls")}
         return replace(
             self,
             **{name: array[rows] for name, array in arrays.items() if array is not None},
@@ -91,6 +94,7 @@ class Reading:
         annotation: The column of annotated labels; usual names are label, choice, answer and annotation.
         vote_weights: How the votes of annotators weight the candidates: `reliability`, `counts` or `none`.
         features: The feature columns; by default all other columns of numbers.
+        control: The question of a Label Studio project whose choices are read; needed if there are several.
         classes: The classes in order; by default the names that occur.
 
     Example:
@@ -114,6 +118,7 @@ class Reading:
     annotation: str | None = None
     vote_weights: str = DEFAULT_VOTE_WEIGHTS
     features: tuple[str, ...] | None = None
+    control: str | None = None
     classes: tuple[str, ...] | None = None
 
     @classmethod
@@ -125,8 +130,12 @@ class Reading:
         }
         return cls(**given)
 
-    def check(self) -> None:
-        """Refuse options that contradict each other."""
+    def given(self) -> list[str]:
+        """The options that differ from their defaults."""
+        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+
+    def check(self, *, is_json: bool = False) -> None:
+        """Refuse options that contradict each other; files of labelling tools and detectors (`is_json`) have scores and votes themselves."""
         sources = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
         given = [name for name, value in sources.items() if value]
         if len(given) > 1:
@@ -136,7 +145,9 @@ class Reading:
             raise InputError(
                 "Probabilities become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two."
             )
-        if rules and not self.probability_columns:
+        if is_json and len(rules) > 1:
+            raise InputError("Scores become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two.")
+        if rules and not self.probability_columns and not is_json:
             raise InputError(
                 f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
             )
@@ -150,7 +161,9 @@ class Reading:
         if named is not None and self.annotators is None:
             raise InputError(f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}.")
         check_vote_weights(self.vote_weights)
-        if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS:
+        if self.control is not None and not is_json:
+            raise InputError("control names a question of a Label Studio project: omit it for tables.")
+        if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS and not is_json:
             raise InputError("vote_weights needs the votes of annotators, but annotators is not given: give it, or omit vote_weights.")
         if self.classes is not None:
             check_class_names(self.classes)
@@ -171,7 +184,7 @@ DEFAULT_READING = Reading()
 def read_table(
     path: Path, reading: Reading = DEFAULT_READING, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
 ) -> LabelTable:
-    """Read a .csv, .tsv, .parquet or .mat file; text files may be larger than memory.
+    """Read a .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector; text files may be larger than memory.
 
     Args:
         path: The file.
@@ -191,8 +204,11 @@ def read_table(
         >>> table.candidates.classes
         ('cat', 'dog', 'fox')
     """
-    reading.check()
     path = Path(path)
+    is_json = path.suffix.lower() in JSON_SUFFIXES
+    reading.check(is_json=is_json)
+    if is_json:
+        return _read_json_table(path, reading, needs_candidates, on_progress)
     if path.suffix.lower() == ".mat":
         return _read_mat_table(path, reading, needs_candidates)
     table = open_table(path)
@@ -325,7 +341,6 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
         raise InputError(
             "A table of annotations has several rows per example, so its columns cannot be features: give features in another file."
         )
-    rule = vote_rule(reading.annotators or "")
     extra = {what: index for what in ("path", "split", "group") if (index := reading.find(table, what)) is not None}
     named = {what: getattr(reading, what) for what in ("task", "worker", "annotation", "label")}
     if reading.task is None and reading.id != Reading.id:
@@ -367,15 +382,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
     classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
     numbers = _label_numbers(table, codes["annotation"], names, classes, "label")
     votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
-    indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
-    empty = np.flatnonzero(np.diff(indptr) == 0)
-    if len(empty):
-        raise InputError(
-            f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of "
-            f"{counted(len(tasks), 'task')} {'has' if len(empty) == 1 else 'have'} none): require fewer votes, or use a rule such as top-1."
-        )
-    weights = vote_weights(votes, indptr, labels, len(classes), reading.vote_weights)
-    candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"]).with_weights(weights)
+    how = (reading.annotators or "", reading.vote_weights, lambda i: f"The task {shown(tasks[i])} of {table.path}")
+    candidates = voted_candidates(votes, len(tasks), classes, *how).with_groups(constant["group"])
     true = None
     if "label" in texts:
         true = _label_numbers(table, codes["label"], texts["label"].names.names, classes, "true label")[first]
@@ -416,6 +424,30 @@ def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> Lab
         )
     ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
     return LabelTable(ids, candidates, found.labels, None, None, features if chosen else None, chosen, None)
+
+
+# ---- labelling tools and detectors -------------------------------------------------------------------------------------
+
+
+def _read_json_table(path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
+    found = read_json(path, reading, needs_candidates=needs_candidates, on_progress=on_progress)
+
+    def column(values: Sequence[str] | None) -> npt.NDArray[np.object_] | None:
+        return None if values is None else np.asarray(values, dtype=object)
+
+    return LabelTable(
+        ids=np.asarray(found.ids, dtype=object),
+        candidates=found.candidates,
+        labels=found.labels,
+        splits=None,
+        paths=column(found.paths),
+        features=None,
+        feature_names=(),
+        votes=found.votes,
+        columns=found.fields,
+        urls=column(found.urls),
+        notes=found.notes,
+    )
 
 
 def _label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str) -> npt.NDArray[np.int64]:
