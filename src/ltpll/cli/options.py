@@ -70,6 +70,9 @@ Label = Annotated[
     str | None,
     column_option(help="Column of true labels, used for evaluation only.", show_default="label, unless it holds the annotations"),
 ]
+Control = Annotated[
+    str | None, column_option(help="Question of a Label Studio project whose choices are read.", show_default="the only one")
+]
 Group = Annotated[str | None, column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")]
 
 # ---- image sets ------------------------------------------------------------------------------------------------------

@@ -728,7 +728,7 @@ def test_missing_files_and_folders_are_refused(tmp_path, name):
 
 
 def test_other_kinds_of_files_are_refused(tmp_path):
-    assert "its name must end in .csv, .tsv, .parquet or .mat" in refusal(lambda: read_table(text(tmp_path, GOOD, "t.xlsx")))
+    assert "its name must end in .csv, .tsv, .parquet, .json, .jsonl or .mat" in refusal(lambda: read_table(text(tmp_path, GOOD, "t.xlsx")))
 
 
 def test_bad_parquet_files_are_refused(tmp_path):
@@ -811,7 +811,7 @@ def test_damaged_mat_files_are_refused(tmp_path):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
-    found, labels = read_candidates(path)
+    found, labels, _ = read_candidates(path)
     assert found.classes == ("cat", "dog", "fox")
     assert [set(found.row(i)) for i in range(5)] == [{("cat", "dog", "fox").index(name) for name in row} for row in ROWS]
     assert [found.classes[label] if label >= 0 else "" for label in labels] == ["cat", "dog", "", "dog", "fox"]

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,10 +50,10 @@ def read_coco(
                 paths.append(name)
             elif item.key == "annotations":
                 keys = (_id(item.value, "image_id"), _id(item.value, "category_id"))
-                if keys[0] is None or keys[1] is None:
+                if None in keys:
                     raise InputError(f"{where} has no 'image_id' or no 'category_id', so it names no category: remove it.")
                 for column, known, key in zip(columns, codes, keys, strict=True):
-                    column.append(known.setdefault(key, len(known)))
+                    column.append(known.setdefault(cast(Key, key), len(known)))
             elif item.key == "categories":
                 key, name = _id(item.value, "id"), member(item.value, "name", str)
                 if key is None or name is None or not name.strip():
@@ -74,8 +74,8 @@ def _examples(
 ) -> JsonExamples:
     if not paths:
         raise InputError(f"{path} has no 'images': give at least one picture.")
-    for known, used, what, where in ((images, codes[0], "image_id", "images"), (names, codes[1], "category_id", "categories")):
-        unknown = next((key for key in used if key not in known), None)
+    for known, named, what, where in ((images, codes[0], "image_id", "images"), (names, codes[1], "category_id", "categories")):
+        unknown = next((key for key in named if key not in known), None)
         if unknown is not None:
             raise InputError(f"An annotation of {path} has the {what} {shown(unknown[1])}, which is not among its {where!r}: add it there.")
     n = len(paths)

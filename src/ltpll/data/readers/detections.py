@@ -74,7 +74,7 @@ def read_speciesnet(
                 given = item.value.get("classifications") or {}
                 names, scores = (member(given, name, list) for name in ("classes", "scores"))
                 if given and (names is None or scores is None or len(names) != len(scores)):
-                    raise InputError(f"{where} has classifications that are not a list of classes with as many scores: run SpeciesNet again.")
+                    raise InputError(f"{where} has classifications that are not lists of classes and scores: run SpeciesNet again.")
                 for name, score in zip(names or [], scores or [], strict=True):
                     found.add_score(where, class_name(name) if isinstance(name, str) else name, score)
     return found.examples(found.names, top_k, mass, classes, needs_candidates)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ltpll.data.readers.coco import read_coco
 from ltpll.data.readers.detections import read_megadetector, read_speciesnet
@@ -76,7 +76,7 @@ def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on
     foreign = next((name for name in reading.given() if name not in (*OPTIONS[written_by], *ALWAYS)), None)
     if foreign is not None or reading.features:
         raise InputError(f"{path} is a file of {written_by}, for which {foreign or 'features'} means nothing: omit it.")
-    how = {"classes": reading.classes, "needs_candidates": needs_candidates, "on_progress": on_progress}
+    how: dict[str, Any] = {"classes": reading.classes, "needs_candidates": needs_candidates, "on_progress": on_progress}
     if written_by == "Label Studio":
         picture = reading.path if "path" in reading.given() else None
         return read_label_studio(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ class Item(NamedTuple):
     value: Any
 
 
-def json_items(path: Path, on_progress: ReadProgress | None = None) -> Iterator[Item]:
+def json_items(path: Path, on_progress: ReadProgress | None = None) -> Generator[Item]:
     """Read a file piece by piece: a list, an object whose members may be long lists, or one value per line.
 
     Args:
@@ -66,7 +66,7 @@ def json_items(path: Path, on_progress: ReadProgress | None = None) -> Iterator[
             raise text.error("something follows its end")
 
 
-def _entries(text: _Text, key: str) -> Iterator[Item]:
+def _entries(text: _Text, key: str) -> Generator[Item]:
     text.take("[")
     number = 0
     while text.peek() != "]":
@@ -77,7 +77,7 @@ def _entries(text: _Text, key: str) -> Iterator[Item]:
     text.take("]")
 
 
-def _members(text: _Text) -> Iterator[Item]:
+def _members(text: _Text) -> Generator[Item]:
     text.take("{")
     keys: set[str] = set()
     while text.peek() != "}":

@@ -75,8 +75,8 @@ def read_label_studio(
 def local_path(url: str) -> str:
     """The path inside a folder of pictures that belongs to what a task calls its picture.
 
-    `/data/local-files/?d=photos/fox.jpg` is `photos/fox.jpg`. `/data/upload/3/abc-fox.jpg` is `3/abc-fox.jpg`, a file in Label Studio's folder
-    `media/upload`. Of other addresses, such as `s3://bucket/photos/fox.jpg`, the path is taken; everything else is a path already.
+    `/data/local-files/?d=photos/fox.jpg` is `photos/fox.jpg`. `/data/upload/3/abc-fox.jpg` is `3/abc-fox.jpg`, a file in Label Studio's
+    folder `media/upload`. Of other addresses, such as `s3://bucket/photos/fox.jpg`, the path is taken; everything else is a path already.
     """
     is_address = "://" in url
     try:

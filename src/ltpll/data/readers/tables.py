@@ -29,7 +29,7 @@ from ltpll.data.readers.matlab import mat_candidates, read_mat
 from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.errors import InputError, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import format_names
 from ltpll.validation import whole_number
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
@@ -135,7 +135,7 @@ class Reading:
         return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
 
     def check(self, *, is_json: bool = False) -> None:
-        """Refuse options that contradict each other; files of labelling tools and detectors (`is_json`) have scores and votes themselves."""
+        """Refuse options that contradict each other; files of labelling tools (`is_json`) have scores and votes themselves."""
         sources = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
         given = [name for name, value in sources.items() if value]
         if len(given) > 1:
