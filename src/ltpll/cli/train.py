@@ -233,7 +233,7 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
         print_line(note)
     if examples.table.columns:
         columns = [f"{role} {shown(name)}{EVALUATION_ONLY if role == 'label' else ''}" for role, name in examples.table.columns.items()]
-        print_line(f"Columns: {', '.join(columns)}.")
+        print_line(f"{'Columns' if examples.table.urls is None else 'Fields'}: {', '.join(columns)}.")
     if examples.table.left_out:
         names = format_names([shown(name) for name in examples.table.left_out], MOST_SHOWN)
         print_line(f"Columns of text are ignored: {names}.")

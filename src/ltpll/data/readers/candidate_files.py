@@ -110,7 +110,7 @@ def _has_sets(table: Table, batch: TableBatch, index: int, separator: str) -> bo
     return bool(pc.any(pc.or_(list_cells(cells), pc.match_substring(cells, separator))).as_py())
 
 
-def _unclear(path: Path, what: str, names: Sequence[str], requested: str | None) -> str:
+def _unclear(path: Path | str, what: str, names: Sequence[str], requested: str | None) -> str:
     if requested is not None:
         return f"{path} has {'several' if requested in names else 'no'} {what}s called {shown(requested)}: it has {format_names(names)}."
     return f"{path} has the {what}s {format_names(names)}: specify with --column which of them holds the sets."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,9 +80,11 @@ def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on
     how: dict[str, Any] = {"classes": reading.classes, "needs_candidates": needs_candidates, "on_progress": on_progress}
     if written_by == "Label Studio":
         picture = reading.path if "path" in reading.given() else None
-        return read_label_studio(
-            path, control=reading.control, picture=picture, rule=reading.annotators or "union", vote_weights=reading.vote_weights, **how
-        )
-    if written_by == "COCO":
-        return read_coco(path, **how)
-    return (read_speciesnet if written_by == "SpeciesNet" else read_megadetector)(path, top_k=reading.top_k, mass=reading.mass, **how)
+        votes: dict[str, Any] = {"rule": reading.annotators or "union", "vote_weights": reading.vote_weights}
+        found = read_label_studio(path, control=reading.control, picture=picture, **votes, **how)
+    elif written_by == "COCO":
+        found = read_coco(path, **how)
+    else:
+        read = read_speciesnet if written_by == "SpeciesNet" else read_megadetector
+        found = read(path, top_k=reading.top_k, mass=reading.mass, **how)
+    return replace(found, notes=(f"Read as a file of {written_by}.", *found.notes))

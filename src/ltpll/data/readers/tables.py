@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.arrow import is_frame
 from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.parsing import check_class_names
 from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
@@ -26,7 +27,7 @@ from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_colum
 from ltpll.data.readers.json_formats import read_json
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, holds_ballots, sorted_class_names
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
@@ -182,12 +183,12 @@ DEFAULT_READING = Reading()
 
 
 def read_table(
-    path: Path, reading: Reading = DEFAULT_READING, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
+    path: Path | Any, reading: Reading = DEFAULT_READING, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
 ) -> LabelTable:
     """Read a .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector; text files may be larger than memory.
 
     Args:
-        path: The file.
+        path: The file; or a table in memory, of pandas, polars, pyarrow or another library with Arrow's interface.
         reading: How to read it.
         needs_candidates: Whether the file must contain candidate sets. If it need not and does not, they are None, and so are the
             labels unless `reading` gives the classes.
@@ -204,6 +205,12 @@ def read_table(
         >>> table.candidates.classes
         ('cat', 'dog', 'fox')
     """
+    if is_frame(path):
+        reading.check()
+        return _read_columns(open_table(path), reading, needs_candidates, on_progress)
+    if not isinstance(path, (str, Path)):
+        kind = f"{type(path).__module__.partition('.')[0]}.{type(path).__name__}"
+        raise InputError(f"A table cannot be read from {kind}: give a path, or a table of pandas, polars (collected) or pyarrow.")
     path = Path(path)
     is_json = path.suffix.lower() in JSON_SUFFIXES
     reading.check(is_json=is_json)
@@ -211,10 +218,17 @@ def read_table(
         return _read_json_table(path, reading, needs_candidates, on_progress)
     if path.suffix.lower() == ".mat":
         return _read_mat_table(path, reading, needs_candidates)
-    table = open_table(path)
-    if reading.annotators is not None:
+    return _read_columns(open_table(path), reading, needs_candidates, on_progress)
+
+
+def _read_columns(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
+    if reading.annotators is not None and not (_one_row_per_task(reading) and holds_ballots(table, reading.candidates)):
         return _read_annotations(table, reading, on_progress)
     return _read_examples(table, reading, needs_candidates, on_progress)
+
+
+def _one_row_per_task(reading: Reading) -> bool:
+    return reading.task is reading.worker is reading.annotation is None
 
 
 # ---- one row per example ----------------------------------------------------------------------------------------------
@@ -241,6 +255,10 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
     candidates = None if sets is None else sets.candidates(reading.classes)
+    votes = sets.votes(candidates.classes) if isinstance(sets, SetColumn) and candidates is not None else None
+    if votes is not None and candidates is not None:
+        rule = reading.annotators or "union"
+        candidates = voted_candidates(votes, n_rows, candidates.classes, rule, reading.vote_weights, table.row)
     groups = _groups(table, texts["group"]) if "group" in texts else None
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
@@ -253,7 +271,7 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
         feature_names=names,
-        votes=None,
+        votes=votes,
         left_out=left_out,
         groups=groups,
         columns={**({"candidates": reading.candidates} if type(sets) is SetColumn else {}), **_names(table, texts)},
