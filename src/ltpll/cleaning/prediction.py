@@ -15,6 +15,7 @@ from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.pipeline import BACKBONE, CLASSIFIER
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.cleaning.set_predictions import PROBABILITIES_AT_ONCE
+from ltpll.data.readers.json_formats import OPTIONS, json_format
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import Reading
@@ -48,7 +49,8 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         raise InputError("The record of the run does not say how its table was read: train it again with --fresh.")
     if is_json or was_json:
         # Only what another file of the same kind needs; columns of a table have the usual names.
-        same: dict[str, Any] = {"path": read_before.path, "control": read_before.control} if is_json and was_json else {}
+        of_kind = OPTIONS.get(json_format(table) or "", ()) if is_json and was_json else ()
+        same: dict[str, Any] = {name: getattr(read_before, name) for name in ("path", "control") if name in of_kind}
         read_before = replace(Reading(), **same)
     names = open_table(table).names if table.suffix.lower() in TABLE_SUFFIXES else ()
     # A table without all three columns of annotations has one row per example; that of the tasks may hold its ids.

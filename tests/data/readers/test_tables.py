@@ -729,7 +729,7 @@ def test_missing_files_and_folders_are_refused(tmp_path, name):
 
 
 def test_other_kinds_of_files_are_refused(tmp_path):
-    assert "its name must end in .csv, .tsv, .parquet, .json, .jsonl or .mat" in refusal(lambda: read_table(text(tmp_path, GOOD, "t.xlsx")))
+    assert "its name must end in .csv, .tsv, .parquet or .mat" in refusal(lambda: read_table(text(tmp_path, GOOD, "t.xlsx")))
 
 
 def test_bad_parquet_files_are_refused(tmp_path):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Format = Literal["Label Studio", "SpeciesNet", "MegaDetector", "COCO"]
 UNDERSTOOD = "an export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet, results of MegaDetector, or annotations of COCO"
 # The options of `Reading` that a format has; all others name columns of a table.
-OPTIONS: dict[Format, tuple[str, ...]] = {
+OPTIONS: dict[str, tuple[str, ...]] = {
     "Label Studio": ("annotators", "vote_weights", "control", "path"),
     "SpeciesNet": ("top_k", "mass"),
     "MegaDetector": ("top_k", "mass"),

@@ -142,7 +142,8 @@ class _Text:
             except ValueError:
                 raise self.error("a number has thousands of digits") from None
             else:
-                if end < len(self.buffer) or self.ended:  # otherwise a number may go on
+                # Of 1.5, the window may end behind 1 or behind the point.
+                if self.ended or end < len(self.buffer) - LONGEST_WORD or not isinstance(value, (int, float)):
                     self.position = end
                     return value
             if len(self.buffer) - self.position > LONGEST:

@@ -103,7 +103,7 @@ def open_table(path: Path | Any) -> Table:
     if kind == ".parquet":
         return ParquetTable(path)
     if kind not in TABLE_SUFFIXES:
-        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)}, .json, .jsonl or .mat.")
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)} or .mat.")
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
