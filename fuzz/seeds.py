@@ -53,6 +53,9 @@ COCO = (
     b'{"info":{},"annotations":[{"id":1,"image_id":2,"category_id":1,"bbox":[1,2,3,4]},{"id":2,"image_id":2,"category_id":3},{"image_id":"x",'
     b'"category_id":1}],"images":[{"id":2,"file_name":"a.jpg"},{"id":"x","file_name":"b.jpg"},{"id":4,"file_name":"c.jpg"}],"categories":[{'
     b'"id":1,"name":"cat"},{"id":3,"name":"dog"}]}',
+    b'{"images":[{"id":1,"file_name":"a.jpg"},{"id":2,"file_name":"b.jpg"}],"annotations":[{"image_id":1,"category_id":1,"bbox":[1,2,3,4]},{'
+    b'"image_id":1,"category_id":2,"bbox":[-1,0.5,3,4]},{"image_id":2,"category_id":2,"bbox":[1,2,3,4]}],"categories":[{"id":1,"name":"cat"},{'
+    b'"id":2,"name":"dog"}]}',
 )
 JSON_TOKENS = (
     *(b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\u0000", b"\\ud800", b"NaN", b"1e999", b"-1", b"null", b"true", b'"id":1,', b"9" * 5000),

@@ -141,6 +141,7 @@ JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(top_k=1), True),
     (Reading(mass=0.5), True),
     (Reading(classes=("cat", "dog", "fox", "elk", "bear")), False),
+    (Reading(objects="crops"), True),
 )
 
 

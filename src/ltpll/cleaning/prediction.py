@@ -50,7 +50,7 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
     if is_json or was_json:
         # Only what another file of the same kind needs; columns of a table have the usual names.
         of_kind = OPTIONS.get(json_format(table) or "", ()) if is_json and was_json else ()
-        same: dict[str, Any] = {name: getattr(read_before, name) for name in ("path", "control") if name in of_kind}
+        same: dict[str, Any] = {name: getattr(read_before, name) for name in ("path", "control", "objects") if name in of_kind}
         read_before = replace(Reading(), **same)
     names = open_table(table).names if table.suffix.lower() in TABLE_SUFFIXES else ()
     # A table without all three columns of annotations has one row per example; that of the tasks may hold its ids.

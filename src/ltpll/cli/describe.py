@@ -40,6 +40,7 @@ def describe(
     worker: opt.Worker = None,
     annotation: opt.Annotation = None,
     control: opt.Control = None,
+    objects: opt.Objects = None,
     label: opt.Label = None,
     group: opt.Group = None,
     imbalance: opt.Imbalance = None,
@@ -68,7 +69,7 @@ def describe(
     settings = given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, seed=seed)
     reading = given(separator=separator, class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
     reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, label=label, group=group)
-    reading |= given(control=control)
+    reading |= given(control=control, objects=objects)
     path = Path(source).expanduser()
     is_run = path.is_dir() or (path.suffix == ".json" and _is_result_file(path))
     if source not in IMAGE_SETS and settings:

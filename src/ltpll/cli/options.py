@@ -73,6 +73,9 @@ Label = Annotated[
 Control = Annotated[
     str | None, column_option(help="Question of a Label Studio project whose choices are read.", show_default="the only one")
 ]
+Objects = Annotated[
+    str | None, column_option(help="Examples of a COCO file: whole images, or one crop per annotation.", metavar="images|crops")
+]
 Group = Annotated[str | None, column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")]
 
 # ---- image sets ------------------------------------------------------------------------------------------------------

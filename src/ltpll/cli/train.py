@@ -72,6 +72,7 @@ def train(
     annotation: opt.Annotation = None,
     vote_weights: opt.VoteWeights = None,
     control: opt.Control = None,
+    objects: opt.Objects = None,
     feature_column: Annotated[
         list[str] | None, opt.column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
     ] = None,
@@ -141,7 +142,7 @@ def train(
     reading = given(candidates=candidates, separator=separator, class_columns=class_column, probability_columns=probability_column)
     reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, task=task, worker=worker, annotation=annotation)
     reading |= given(vote_weights=vote_weights, id=id_column, path=path_column, label=label, split=split, group=group)
-    reading |= given(features=feature_column, control=control)
+    reading |= given(features=feature_column, control=control, objects=objects)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
     options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds, prior=prior, goal=goal)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from ltpll.data.readers.tables import read_table
+from ltpll.data.readers.tables import Reading, read_table
 from support.labelled_json import sets, written
 from support.refusals import refusal
 
@@ -31,6 +31,24 @@ def test_candidates_are_the_categories_of_a_picture(tmp_path, order):
     assert found.candidates.weights is None
     assert found.notes[-1] == "1 of 4 pictures is skipped because it has no annotation."
     assert read_table(path, needs_candidates=False).paths.tolist() == ["b.jpg", "a.jpg", "c.jpg", "d.jpg"]
+
+
+def test_crops_have_the_categories_of_their_picture_and_the_picture_as_group(tmp_path):
+    boxes = [[0, 0, 5, 5], [1.5, 2, 3, 4.25], [-2, 1, 5, 5], [3, 3, 1, 1], [7, 7, 2, 2]]
+    annotations = [{**one, "bbox": box} for one, box in zip(PARTS["annotations"], boxes, strict=True)]
+    path = written(tmp_path, {**PARTS, "annotations": annotations})
+    found = read_table(path, Reading(objects="crops"))
+    parts = ["a.jpg#xywh=0,0,5,5", "b.jpg#xywh=1.5,2,3,4.25", "a.jpg#xywh=0,1,3,5", "a.jpg#xywh=3,3,1,1", "c.jpg#xywh=7,7,2,2"]
+    assert found.paths.tolist() == parts
+    assert sets(found) == [["cat", "dog"], ["dog"], ["cat", "dog"], ["cat", "dog"], ["cat"]]
+    assert [found.candidates.classes[label] for label in found.labels] == ["cat", "dog", "dog", "cat", "cat"]
+    assert found.groups.tolist() == ["a.jpg", "b.jpg", "a.jpg", "a.jpg", "c.jpg"]
+    assert found.candidates.groups[[0, 2, 3]].unique().numel() == 1
+    assert found.notes[-1] == "1 of 4 pictures is skipped because it has no annotation."
+    for wrong in (None, [1, 2, 3], [1, 2, 0, 4], [1, 2, "3", 4], [1, 2, float("nan"), 4]):
+        path = written(tmp_path, {**PARTS, "annotations": [{**annotations[0], "bbox": wrong}]})
+        assert "which is not left, top, width and height" in refusal(lambda path=path: read_table(path, Reading(objects="crops")))
+    assert "choose images or crops" in refusal(lambda: read_table(path, Reading(objects="boxes")))
 
 
 REFUSED = {

@@ -25,7 +25,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "Label Studio": ("annotators", "vote_weights", "control", "path"),
     "SpeciesNet": ("top_k", "mass"),
     "MegaDetector": ("top_k", "mass"),
-    "COCO": (),
+    "COCO": ("objects",),
 }
 ALWAYS = ("classes", "features")
 
@@ -83,7 +83,7 @@ def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on
         votes: dict[str, Any] = {"rule": reading.annotators or "union", "vote_weights": reading.vote_weights}
         found = read_label_studio(path, control=reading.control, picture=picture, **votes, **how)
     elif written_by == "COCO":
-        found = read_coco(path, **how)
+        found = read_coco(path, objects=reading.objects, **how)
     else:
         read = read_speciesnet if written_by == "SpeciesNet" else read_megadetector
         found = read(path, top_k=reading.top_k, mass=reading.mass, **how)

@@ -23,6 +23,7 @@ from ltpll.data.readers.annotations import (
     vote_rule,
     voted_candidates,
 )
+from ltpll.data.readers.coco import OBJECTS
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
 from ltpll.data.readers.json_formats import read_json
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
@@ -96,6 +97,7 @@ class Reading:
         vote_weights: How the votes of annotators weight the candidates: `reliability`, `counts` or `none`.
         features: The feature columns; by default all other columns of numbers.
         control: The question of a Label Studio project whose choices are read; needed if there are several.
+        objects: What the examples of a COCO file are: `images`, or `crops` for one example per annotation, cut out of its picture.
         classes: The classes in order; by default the names that occur.
 
     Example:
@@ -120,6 +122,7 @@ class Reading:
     vote_weights: str = DEFAULT_VOTE_WEIGHTS
     features: tuple[str, ...] | None = None
     control: str | None = None
+    objects: str = "images"
     classes: tuple[str, ...] | None = None
 
     @classmethod
@@ -162,6 +165,10 @@ class Reading:
         if named is not None and self.annotators is None:
             raise InputError(f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}.")
         check_vote_weights(self.vote_weights)
+        if self.objects not in OBJECTS:
+            raise InputError(f"objects is {shown(self.objects)}: choose {' or '.join(OBJECTS)}.")
+        if self.objects != OBJECTS[0] and not is_json:
+            raise InputError("objects is for annotations of COCO: omit it for tables.")
         if self.control is not None and not is_json:
             raise InputError("control names a question of a Label Studio project: omit it for tables.")
         if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS and not is_json:
@@ -455,13 +462,14 @@ def _read_json_table(path: Path, reading: Reading, needs_candidates: bool, on_pr
 
     return LabelTable(
         ids=np.asarray(found.ids, dtype=object),
-        candidates=found.candidates,
+        candidates=found.candidates if found.candidates is None else found.candidates.with_groups(found.groups),
         labels=found.labels,
         splits=None,
         paths=column(found.paths),
         features=None,
         feature_names=(),
         votes=found.votes,
+        groups=column(found.groups),
         columns=found.fields,
         urls=column(found.urls),
         notes=found.notes,
