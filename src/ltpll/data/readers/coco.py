@@ -114,10 +114,10 @@ class _Parts:
             return JsonExamples(ids, parts, candidates, labels, groups=[paths[picture] for picture in pictures], notes=notes)
         kept = np.unique(pictures) if needs_candidates else np.arange(n)
         paths = paths if len(kept) == n else [paths[picture] for picture in kept]
-        whole = labels is not None and len(np.unique(pictures)) == len(kept)
-        return JsonExamples(
-            paths, paths, _sets(path, pictures, labels, kept, chosen) if whole and labels is not None else None, notes=notes
-        )
+        sets = None
+        if labels is not None and len(np.unique(pictures)) == len(kept):
+            sets = _sets(path, pictures, labels, kept, chosen)
+        return JsonExamples(paths, paths, sets, notes=notes)
 
     def _check(self, what: str, used: dict[Key, int], where: str, known: dict[Key, Any]) -> None:
         unknown = next((key for key in used if key not in known), None)
@@ -148,6 +148,6 @@ def _box(where: str, annotation: Any) -> list[float]:
     box = member(annotation, "bbox", list) or []
     numbers = [float(value) for value in box if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6]
     if len(box) != 4 or len(numbers) != 4 or not all(map(math.isfinite, numbers)) or min(numbers[2:]) <= 0:
-        raise InputError(f"{where} has the 'bbox' {shown(box)}, which is not left, top, width and height: correct it.")
+        raise InputError(f"{where} has the 'bbox' {shown(annotation.get('bbox'))}, which is not left, top, width and height: correct it.")
     left, top, width, height = numbers
     return [max(left, 0.0), max(top, 0.0), max(width + min(left, 0.0), 0.0), max(height + min(top, 0.0), 0.0)]

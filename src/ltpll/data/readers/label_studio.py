@@ -210,9 +210,10 @@ class _Tasks:
         labelled = np.unique(rows)
         n = len(self.row_of)
         kept = labelled if needs_candidates else np.arange(n)
-        used = {*votes.labels} | {*votes.true.values()}
+        voted = {*votes.labels}
+        used = voted | {*votes.true.values()}
         names = [name for name, number in self.names.items() if number in used]
-        chosen = known_classes([name for name, number in self.names.items() if number in {*votes.labels}], classes)
+        chosen = known_classes([name for name, number in self.names.items() if number in voted], classes)
         candidates, given, true = None, None, None
         # New examples need no labels, so that labels which are not classes do not matter.
         if needs_candidates or (len(labelled) == n and {*names} <= {*chosen}):
