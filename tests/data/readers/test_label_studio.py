@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.label_studio import local_path
 from ltpll.data.readers.tables import Reading, read_table
 from support.labelled_json import annotation, sets, task, written
@@ -123,6 +124,7 @@ def test_the_picture_is_the_only_member_that_looks_like_one(tmp_path):
     path = written(tmp_path, tasks)
     assert "(scan, other): name one with --path" in refusal(lambda: read_table(path))
     assert read_table(path, Reading(path="other")).paths.tolist() == ["x.png", "x.png"]
+    assert read_candidates(path).candidates.classes == ("a", "b")  # sets alone need no pictures
 
 
 def test_one_of_several_questions_is_chosen(tmp_path):

@@ -75,7 +75,7 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
         table = open_table(path)
         reading = replace(reading, candidates=table.names[_set_column(table, column, reading.separator)])
     # Whether names are distinct does not matter here. In a table of annotations, they may be the tasks.
-    found = read_table(path, reading if reading.annotators or kind in JSON_SUFFIXES else replace(reading, id=None, path=None))
+    found = read_table(path, reading if reading.annotators and kind not in JSON_SUFFIXES else replace(reading, id=None, path=None))
     assert found.candidates is not None
     return LabelledSets(found.candidates, found.labels, found.notes)
 

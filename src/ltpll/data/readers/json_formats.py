@@ -74,14 +74,15 @@ def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on
     written_by = json_format(path)
     if written_by is None:
         raise InputError(f"{path} is none of the JSON files that are understood: give {UNDERSTOOD}; or a table (.csv, .tsv, .parquet).")
-    foreign = next((name for name in reading.given() if name not in (*OPTIONS[written_by], *ALWAYS)), None)
+    given = [name for name in reading.given() if getattr(reading, name) is not None]
+    foreign = next((name for name in given if name not in (*OPTIONS[written_by], *ALWAYS)), None)
     if foreign is not None or reading.features:
         raise InputError(f"{path} is a file of {written_by}, for which {foreign or 'features'} means nothing: omit it.")
     how: dict[str, Any] = {"classes": reading.classes, "needs_candidates": needs_candidates, "on_progress": on_progress}
     if written_by == "Label Studio":
-        picture = reading.path if "path" in reading.given() else None
         votes: dict[str, Any] = {"rule": reading.annotators or "union", "vote_weights": reading.vote_weights}
-        found = read_label_studio(path, control=reading.control, picture=picture, **votes, **how)
+        pictures: dict[str, Any] = {"picture": reading.path if "path" in given else None, "pictures": reading.path is not None}
+        found = read_label_studio(path, control=reading.control, **pictures, **votes, **how)
     elif written_by == "COCO":
         found = read_coco(path, objects=reading.objects, **how)
     else:

@@ -38,6 +38,7 @@ def read_label_studio(
     vote_weights: str,
     classes: Sequence[Any] | None,
     needs_candidates: bool,
+    pictures: bool = True,
     on_progress: ReadProgress | None = None,
 ) -> JsonExamples:
     """Read an export in the format JSON or JSON-MIN, or the same tasks one per line.
@@ -50,6 +51,7 @@ def read_label_studio(
         vote_weights: How votes weight the candidates.
         classes: The classes in order; None for the names that occur.
         needs_candidates: Whether tasks without labels are skipped; otherwise all tasks are returned, with candidates if all have some.
+        pictures: Whether the paths of pictures are read at all.
         on_progress: Called with the number of bytes read so far and the total.
 
     Returns:
@@ -59,7 +61,7 @@ def read_label_studio(
         InputError: The file cannot be read, or has no choices or several questions.
     """
     wanted = None if control is None else control.partition(":")[0]
-    tasks = _Tasks(path, picture)
+    tasks = _Tasks(path, picture, pictures)
     with closing(json_items(path, on_progress)) as items:
         for item in items:
             if not isinstance(item.value, dict) or item.key:
@@ -105,8 +107,8 @@ class _Votes:
 class _Tasks:
     """Collects the tasks of a file one by one."""
 
-    def __init__(self, path: Path, picture: str | None) -> None:
-        self.path, self.picture, self.has_pictures = path, picture, picture is not None
+    def __init__(self, path: Path, picture: str | None, pictures: bool) -> None:
+        self.path, self.picture, self.has_pictures, self.wants_pictures = path, picture, picture is not None, pictures
         self.question: str | None = None  # of a minimal export
         self.row_of: dict[str, int] = {}
         self.urls: list[str] = []
@@ -155,7 +157,7 @@ class _Tasks:
 
     def _add_row(self, name: str, data: Any) -> int:
         row = self.row_of[name] = len(self.row_of)
-        if not row and self.picture is None:
+        if not row and self.picture is None and self.wants_pictures:
             self.picture = _picture_member(self.path, data)
             self.has_pictures = self.picture is not None
         if self.has_pictures:
