@@ -97,14 +97,14 @@ def describe(
 
 
 def _is_result_file(path: Path) -> bool:
-    """Whether a JSON file is the record of a run and not a file of a labelling tool; also if it is missing or damaged."""
+    """Whether a JSON file is the record of a run and not a file of a labelling tool; one that is missing or damaged, by its name."""
     from ltpll.data.readers.json_formats import json_format
     from ltpll.data.readers.json_stream import json_items
 
     try:
         return json_format(path) is None and any(item.key in ("format", "config") for item in json_items(path))
     except InputError:
-        return True
+        return path.name == "result.json"
 
 
 def _sets_of_run(folder: Path) -> LabelledSets:
