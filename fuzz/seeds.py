@@ -27,6 +27,51 @@ CSV = (
     b"task,path,worker,label,split\n1,a.png,u,cat,train\n1,a.png,v,dog,train\n2,b.png,u,dog,test\n",
     b"candidates,x\ncat|dog,NA\ndog,1\n\n\ncat,2\n",
     b"sets\ncat|dog\nfox\n",
+    b'candidates,x\n"[[""cat""], [""cat"", ""dog""]]",1\n"[[""fox""], []]",2\ncat|dog,3\n',
+)
+LABEL_STUDIO = (
+    b'[{"id":1,"data":{"image":"/data/upload/3/a-fox.jpg"},"annotations":[{"completed_by":1,"was_cancelled":false,"ground_truth":false,'
+    b'"result":[{"from_name":"c","to_name":"i","type":"choices","value":{"choices":["cat"]}}]},{"completed_by":{"id":2,"email":"a@b"},'
+    b'"result":[{"from_name":"c","type":"choices","value":{"choices":["cat","dog"]}}]},{"ground_truth":true,"result":[{"from_name":"c",'
+    b'"type":"choices","value":{"choices":["dog"]}}]}]},{"id":2,"data":{"image":"/data/local-files/?d=p/b.jpg"},"annotations":[{'
+    b'"was_cancelled":true,"result":[]},{"completed_by":2,"result":[{"from_name":"c","type":"choices","value":{"choices":["fox"]}}]}]}]',
+    b'[{"image":"s3://b/a.jpg","id":1,"choice":"cat","annotator":1,"annotation_id":4,"lead_time":2.5},{"image":"s3://b/a.jpg","id":1,'
+    b'"choice":{"choices":["cat","dog"]},"annotator":2},{"image":"http://h/c.jpg","id":2,"choice":"dog","annotator":2}]',
+    b'{"id":1,"data":{"photo":"a.jpg"},"annotations":[{"result":[{"from_name":"c","value":{"choices":["cat","dog"]}}]}]}\n'
+    b'{"id":2,"data":{"photo":"b.jpg"},"completions":[{"result":[{"from_name":"c","value":{"choices":["dog"]}}]}]}\n',
+)
+DETECTIONS = (
+    b'{"predictions":[{"filepath":"a.jpg","classifications":{"classes":["u;mammalia;carnivora;canidae;vulpes;lagopus;fox","v;;;;;;blank"],'
+    b'"scores":[0.7,0.2]},"prediction":"x"},{"filepath":"b.jpg","failures":["CLASSIFIER"]},{"filepath":"c.jpg","classifications":{"classes":'
+    b'["w;aves;;;;;"],"scores":[1]}}]}',
+    b'{"info":{"format_version":"1.6"},"detection_categories":{"1":"animal"},"images":[{"file":"a\\\\b.jpg","detections":[{"category":"1",'
+    b'"conf":0.9,"bbox":[0,0,1,1],"classifications":[["3",0.6],["1",0.4]]},{"category":"1","conf":0.1}]},{"file":"c.jpg","failure":"x",'
+    b'"detections":null},{"file":"d.jpg","detections":[{"conf":1,"classifications":[["1",0.5]]}]}],"classification_categories":{"1":"elk",'
+    b'"3":"bear"}}',
+)
+COCO = (
+    b'{"info":{},"annotations":[{"id":1,"image_id":2,"category_id":1,"bbox":[1,2,3,4]},{"id":2,"image_id":2,"category_id":3},{"image_id":"x",'
+    b'"category_id":1}],"images":[{"id":2,"file_name":"a.jpg"},{"id":"x","file_name":"b.jpg"},{"id":4,"file_name":"c.jpg"}],"categories":[{'
+    b'"id":1,"name":"cat"},{"id":3,"name":"dog"}]}',
+    b'{"images":[{"id":1,"file_name":"a.jpg"},{"id":2,"file_name":"b.jpg"}],"annotations":[{"image_id":1,"category_id":1,"bbox":[1,2,3,4]},{'
+    b'"image_id":1,"category_id":2,"bbox":[-1,0.5,3,4]},{"image_id":2,"category_id":2,"bbox":[1,2,3,4]}],"categories":[{"id":1,"name":"cat"},{'
+    b'"id":2,"name":"dog"}]}',
+)
+JSON_TOKENS = (
+    *(b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\u0000", b"\\ud800", b"NaN", b"1e999", b"-1", b"null", b"true", b'"id":1,', b"9" * 5000),
+    *(
+        b"[" * 5000,
+        b"\n",
+        b"\xef\xbb\xbf",
+        b"\xff",
+        b'"annotations":',
+        b'"images":',
+        b'"file":',
+        b'"choices":["a"]',
+        b"../",
+        b"http://[",
+        b"://",
+    ),
 )
 CSV_TOKENS = (
     *(b"candidates", b"id", b"path", b"label", b"split", b"task", b"worker", b"is_", b"p_", b"x", b"cat", b"dog", b"|", b"||", b",", b"\t"),
@@ -85,7 +130,9 @@ def parquet_seeds() -> list[bytes]:
         {"is_cat": [1, 0], "is_dog": [True, True], "p_cat": [0.25, 1.0], "p_dog": [0.75, 0.0], "x": pa.array([1.5, 2], pa.float32())}
     )
     votes = pa.table({"task": [1, 1, 2], "worker": ["u", "v", "u"], "label": ["cat", "dog", "dog"]})
+    ballots = pa.table({"candidates": [[["cat"], ["cat", "dog"]], [["fox"], []]], "x": [1.0, 2.0]})
     return [
+        parquet(ballots),
         parquet(plain),
         parquet(plain, compression="gzip", use_dictionary=False, data_page_version="2.0"),
         parquet(plain, compression="none", write_statistics=False),

@@ -133,6 +133,27 @@ def run_mat(case: bytes, folder: Path) -> None:
     check_table(read_table(path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3"))
 
 
+JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
+    (Reading(), True),
+    (Reading(), False),
+    (Reading(annotators="top-1", vote_weights="counts"), True),
+    (Reading(control="c", path="image"), True),
+    (Reading(top_k=1), True),
+    (Reading(mass=0.5), True),
+    (Reading(classes=("cat", "dog", "fox", "elk", "bear")), False),
+    (Reading(objects="crops"), True),
+)
+
+
+def run_json(case: bytes, folder: Path) -> None:
+    """Read a file of a labelling tool or a detector."""
+    content = case[1:]
+    path = folder / ("t.jsonl" if content[:1] == b"{" and b"}\n{" in content else "t.json")
+    path.write_bytes(content)
+    reading, needs_candidates = JSON_READINGS[case[0] % len(JSON_READINGS) if case else 0]
+    check_table(read_table(path, reading, needs_candidates=needs_candidates))
+
+
 # ---- sets -------------------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +454,9 @@ TARGETS: dict[str, Target] = {
         Target("csv", run_csv, lambda: seeds.CSV, len(READINGS) + 2, seeds.CSV_TOKENS, [seeds.cells_mutation(b",,,\t;", seeds.CSV_TOKENS)]),
         Target("strings", run_strings, lambda: seeds.STRINGS, 8, seeds.STRING_TOKENS, [json_mutation]),
         Target("parquet", table_target(".parquet"), seeds.parquet_seeds, len(READINGS) + 2, (b"PAR1",), [seeds.odd_table]),
+        Target("label-studio", run_json, lambda: seeds.LABEL_STUDIO, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
+        Target("detections", run_json, lambda: seeds.DETECTIONS, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
+        Target("coco", run_json, lambda: seeds.COCO, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
         Target("mat", run_mat, seeds.mat_seeds, 4, (b"data", b"partial_target", b"target", b"IM", b"MI"), [compressed_mutation]),
         Target("arrays", run_arrays, seeds.array_seeds, 3, (b"<f8", b"|O", b"|b1", b"'shape': (2,)", b"True", b"PK\1\2"), [zip_mutation]),
         Target("config", run_config, lambda: seeds.CONFIG, 1, seeds.CONFIG_TOKENS, [config_mutation]),

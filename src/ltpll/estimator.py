@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ltpll.backbones import Backbone
 from ltpll.candidates import Candidates
+from ltpll.candidates.arrow import arrow_table, is_arrow, is_frame
 from ltpll.candidates.labels import read_labels
 from ltpll.comparison import can_compare, held_out_scores
 from ltpll.errors import InputError, first_line, shown
@@ -452,6 +453,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Features unchanged, images with channels first; with `reset`, their number and names are stored."""
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
+        elif is_arrow(X) and is_frame(X):
+            X = arrow_table(X)  # scikit-learn finds the names of its columns
         shape = getattr(X, "shape", None)
         least = 2 if reset else 1
         if shape is not None and len(shape) == 4:

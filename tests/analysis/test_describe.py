@@ -375,9 +375,9 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 REFUSED = {
     "no image set": (["cifar11"], "not an image set (cifar10, cifar100, voc2007)"),
     "no such file": (["none.csv"], "There is no file none.csv"),
-    "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy or .mat file"),
+    "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file"),
     "a folder without a run": (["."], "not a run folder"),
-    "a result of something else": (["other.json"], "not a result file"),
+    "a result of something else": (["other.json"], "none of the JSON files that are understood"),
     "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity is for image sets"),
     "a column of an image set": (["cifar10", "--column", "x"], "are for files"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow
+from ltpll.candidates.arrow import is_frame as is_arrow_frame
 from ltpll.candidates.cells import SEPARATOR, cell_holds_set, parse_cell
 from ltpll.errors import InputError, shown
 
@@ -39,6 +41,8 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     Raises:
         InputError: `y` cannot be read, or a label is not one of `classes`.
     """
+    if is_arrow(y):
+        y = _without_arrow(y)
     module = type(y).__module__.split(".")[0]
     is_frame = module == "pandas" and hasattr(y, "columns")
     if is_frame and y.shape[1] == 1:
@@ -65,6 +69,14 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     if array.ndim != 1:
         raise InputError(f"Labels have one dimension and candidate matrices two; these have shape {array.shape}.")
     return _plain_labels(array, classes, more)
+
+
+def _without_arrow(y: Any) -> Any:
+    """A column as a list, a table of one column as its column, and a table of zeros and ones as candidates."""
+    if not is_arrow_frame(y):
+        return arrow_list(y)
+    table = arrow_table(y)
+    return arrow_list(table.column(0)) if table.num_columns == 1 else Candidates.of(y)
 
 
 def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:

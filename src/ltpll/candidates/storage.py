@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ltpll.candidates.arrow import arrow_list, arrow_matrix, is_arrow, is_frame
 from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
 from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, no_candidates_error, read_cells, read_matrix, read_sets
 from ltpll.errors import InputError, InputWarning, shown
@@ -92,9 +93,9 @@ class Candidates:
         """Build candidates from any object that holds the sets.
 
         Args:
-            source: A 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, or a list, array or pandas Series of strings
-                such as `"cat|dog"`.
-            classes: The names of the classes in order; by default the column names of a DataFrame, or the sorted names that occur.
+            source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or pyarrow), a list of sets, or a list, array or
+                column (pandas, polars, pyarrow) of strings such as `"cat|dog"` or of lists.
+            classes: The names of the classes in order; by default the column names of a table, or the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
             separator: What separates the names in a string.
             groups: The picture or scene that each row belongs to, as any hashable values (see `with_groups`).
@@ -119,6 +120,11 @@ class Candidates:
         if module == "pandas" and hasattr(source, "columns"):
             names = list(source.columns) if classes is None else classes
             return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
+        if is_arrow(source) and is_frame(source):
+            matrix, columns = arrow_matrix(source)
+            return cls.from_matrix(matrix, classes=columns if classes is None else classes, n_classes=n_classes)
+        if is_arrow(source):
+            return cls.from_series(arrow_list(source), classes=classes, n_classes=n_classes, separator=separator)
         if module == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
             return cls.from_matrix(source, classes=classes, n_classes=n_classes)
         if isinstance(source, np.ndarray):

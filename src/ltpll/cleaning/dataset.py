@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
+from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
@@ -35,7 +36,7 @@ class TableSource:
     """Where examples are read from: a table, and a folder of pictures or a file of features if the table itself has no features.
 
     Args:
-        table: A .csv, .tsv, .parquet or .mat file.
+        table: A .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector.
         reading: The table's columns, and how candidate sets are written in them.
         images: The folder of the pictures that the table names.
         features: An .npy or .npz array in the table's order, or a second table with the same ids.
@@ -136,6 +137,11 @@ def read_examples(
     if source.images is not None:
         # Tables of annotations rarely have a column of paths; their tasks may be the paths.
         paths = table.ids if table.paths is None else table.paths
+        if source.table.suffix.lower() in JSON_SUFFIXES:
+            # Detectors write the paths that they were given, often absolute ones.
+            folder = f"{source.images.absolute().as_posix()}/"
+            paths = np.asarray([path.removeprefix(folder) for path in paths.tolist()], dtype=object)
+            table = replace(table, paths=paths)
         how: dict[str, Any] = {"on_error": source.on_error, "on_progress": progress_of("pictures")}
         if source.backbone is not None:
             embedded = embedded_pictures(source.images, paths.tolist(), source.backbone, cache=cache_root(), device=device, **how)

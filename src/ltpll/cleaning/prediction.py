@@ -14,6 +14,8 @@ from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.pipeline import BACKBONE, CLASSIFIER
 from ltpll.cleaning.results import Columns, rounded_column
+from ltpll.data.readers.json_formats import OPTIONS, json_format
+from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
 from ltpll.data.readers.tables import Reading
 from ltpll.errors import InputError
@@ -37,19 +39,25 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         raise InputError("The run was trained on an array of features: give --features FILE with the features of the new examples.")
     try:
         read_before = Reading.of(before["reading"])
-        read_before.check()
+        was_json, is_json = (Path(name).suffix.lower() in JSON_SUFFIXES for name in (before["table"], table))
+        read_before.check(is_json=was_json)
         valid = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "split"))
-        valid = valid and all(isinstance(getattr(read_before, name), str | None) for name in ("label", *ANNOTATION))
+        valid = valid and all(isinstance(getattr(read_before, name), str | None) for name in ("label", "control", *ANNOTATION))
     except (TypeError, ValueError, AttributeError):
         valid = False
     if not valid:
         raise InputError("The record of the run does not say how its table was read: train it again with --fresh.")
+    if is_json or was_json:
+        # Only what another file of the same kind needs; columns of a table have the usual names.
+        of_kind = OPTIONS.get(json_format(table) or "", ()) if is_json and was_json else ()
+        same: dict[str, Any] = {name: getattr(read_before, name) for name in ("path", "control", "objects") if name in of_kind}
+        read_before = replace(Reading(), **same)
     names = open_table(table).names if table.suffix.lower() in TABLE_SUFFIXES else ()
     # A table without all three columns of annotations has one row per example; that of the tasks may hold its ids.
     one_row: dict[str, Any] = {}
     if not all(getattr(read_before, name) in names for name in ANNOTATION):
         ids = read_before.task if read_before.task in names and read_before.id not in names else read_before.id
-        one_row = {"annotators": None, **dict.fromkeys(ANNOTATION), "id": ids}
+        one_row = {"annotators": None, **dict.fromkeys(ANNOTATION), "id": ids, "vote_weights": Reading.vote_weights}
     # New examples need no candidate sets and no true labels; if a table has a column of them, they are checked against the classes.
     reading = replace(
         read_before,

@@ -120,6 +120,7 @@ class CleanedTable:
     votes: StoredVotes | None
     pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
     groups: npt.NDArray[np.object_] | None = None
+    urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -209,6 +210,15 @@ def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------
+
+
+def task_data(table: CleanedTable) -> list[dict[str, str]]:
+    """What the tasks of a labelling tool show: the pictures as it called them, or else their paths, or else the ids of the examples."""
+    if table.urls is not None:
+        return [{str(table.record["source"]["reading"].get("path")): url} for url in table.urls.tolist()]
+    if table.record["source"]["images"] is not None:
+        return [{"image": path} for path in (table.ids if table.paths is None else table.paths).tolist()]
+    return [{"id": name} for name in table.ids.tolist()]
 
 
 def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:

@@ -42,6 +42,7 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         "candidates": pa.ListArray.from_arrays(offsets, labels),
         "true": [None] * n if table.labels is None else [None if label < 0 else int(label) for label in table.labels.tolist()],
         **({} if table.groups is None else {"group": table.groups}),
+        **({} if table.urls is None else {"url": table.urls}),
         **{name: getattr(cleaned, name) for name in STORED},
     }
     write_table(folder / EXAMPLES, columns)
@@ -117,6 +118,7 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
             groups=column("group") if "group" in found.column_names else None,
+            urls=column("url") if "url" in found.column_names else None,
         )
         _check(table)
     except InputError:
@@ -142,7 +144,7 @@ def _check(table: CleanedTable) -> None:
     """Raise ValueError if columns have different lengths, or hold numbers of classes or rows that do not exist."""
     n, n_classes, cleaned = len(table.ids), len(table.record["classes"]), table.labels
     columns = [table.true, *(getattr(cleaned, name) for name in STORED)]
-    optional = [column for column in (table.paths, table.splits, table.groups) if column is not None]
+    optional = [column for column in (table.paths, table.splits, table.groups, table.urls) if column is not None]
     if n == 0 or any(column.shape != (n,) for column in columns) or any(len(column) != n for column in optional):
         raise ValueError("its columns have different lengths")
     offsets = table.offsets

@@ -8,15 +8,23 @@ from typing import Annotated, Any
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import FalseDiscoveries, OwnRun, output_option
 from ltpll.cli.tables import MOST_SHOWN, check_outputs
-from ltpll.errors import printable
+from ltpll.errors import InputError, printable
 from ltpll.formatting import counted
 
 
 def clean(
     run: OwnRun,
-    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
+    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet; .json for pre-annotations of Label Studio.")],
     separator: Annotated[str, output_option(help="Separates the candidates in the written table.")] = "|",
     false_discoveries: FalseDiscoveries = None,
+    control: Annotated[
+        str | None,
+        output_option(
+            help="Names in the labelling interface of Label Studio, for .json.",
+            metavar="NAME:OBJECT",
+            show_default="as imported, or choice:image",
+        ),
+    ] = None,
 ) -> None:
     """Write the cleaned label of every example, its confidence, and whether its candidate set seems to lack the true label.
 
@@ -26,12 +34,21 @@ def clean(
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.writers import check_output_table, write_table
 
-    check_output_table(out)
+    check_output_table(out, ".json")
+    as_tasks = out.suffix.lower() == ".json"
+    if control is not None and not as_tasks:
+        raise InputError(f"--control is for pre-annotations of Label Studio, but {out} is a table: leave it out, or write to a .json file.")
     cleaned = read_cleaned(run, false_discoveries)
-    beside = {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("classes", "annotators")}
+    suffix = ".csv" if as_tasks else out.suffix
+    beside = {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in ("classes", "annotators")}
     check_outputs([out, *beside.values()], {"the table of the run": Path(cleaned.record["source"]["table"])})
     classes = class_columns(cleaned)
-    tables = {out: cleaned_columns(cleaned, separator), beside["classes"]: classes}
+    tables = {beside["classes"]: classes}
+    if as_tasks:
+        _write_tasks(out, run, cleaned, control)
+        print_line(f"Wrote {counted(len(cleaned.ids), 'task')} for Label Studio to {out}")
+    else:
+        tables = {out: cleaned_columns(cleaned, separator), **tables}
     if cleaned.votes is not None:
         tables[beside["annotators"]] = annotator_columns(cleaned)
     for path, columns in tables.items():
@@ -40,6 +57,18 @@ def clean(
     _print_classes(classes)
     for path in tables:
         print_line(f"Wrote {path}")
+
+
+def _write_tasks(out: Path, run: Path, cleaned: Any, control: str | None) -> None:
+    from ltpll import __version__
+    from ltpll.cleaning.results import rounded_column, task_data
+    from ltpll.data.label_studio_tasks import control_names, write_pre_annotations
+
+    stored = cleaned.record["source"]["reading"].get("control")
+    names = control_names(control, stored if isinstance(stored, str) else None)
+    labels, scores = cleaned.classes[cleaned.labels.label].tolist(), rounded_column(cleaned.labels.confidence).tolist()
+    model = f"ltpll {__version__} {run.resolve().name}"
+    write_pre_annotations(out, task_data(cleaned), labels, scores, control=names, model_version=model)
 
 
 def _print_summary(cleaned: Any) -> None:

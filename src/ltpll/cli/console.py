@@ -6,7 +6,7 @@ from rich.console import Console
 
 from ltpll.errors import printable
 
-console = Console(highlight=False)
+console = Console(highlight=False, emoji=False)  # a colon is a colon
 
 
 def print_line(text: str) -> None:
@@ -16,7 +16,7 @@ def print_line(text: str) -> None:
 
 def print_note(text: str) -> None:
     """Print one line to standard error."""
-    Console(stderr=True, highlight=False).print(printable(text), markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False, emoji=False).print(printable(text), markup=False, soft_wrap=True)
 
 
 def print_error(sentence: str) -> None:

@@ -39,6 +39,8 @@ def describe(
     task: opt.Task = None,
     worker: opt.Worker = None,
     annotation: opt.Annotation = None,
+    control: opt.Control = None,
+    objects: opt.Objects = None,
     label: opt.Label = None,
     group: opt.Group = None,
     imbalance: opt.Imbalance = None,
@@ -52,7 +54,8 @@ def describe(
     """Describe candidate sets: their sizes, classes that share sets, ambiguity, where the sets come from, and the class prior.
 
     A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of zeros and ones (rows × classes), or a
-    MATLAB file with the arrays data and partial_target. The options for image sets draw the sets as `ltpll benchmark` does.
+    MATLAB file with the arrays data and partial_target, or a .json file of a labelling tool or a detector. The options for image sets draw
+    the sets as `ltpll benchmark` does.
     """
     import numpy as np
 
@@ -66,8 +69,9 @@ def describe(
     settings = given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, seed=seed)
     reading = given(separator=separator, class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
     reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, label=label, group=group)
+    reading |= given(control=control, objects=objects)
     path = Path(source).expanduser()
-    is_run = path.is_dir() or path.suffix == ".json"
+    is_run = path.is_dir() or (path.suffix == ".json" and _is_result_file(path))
     if source not in IMAGE_SETS and settings:
         raise InputError(f"--{next(iter(settings))} is for image sets ({', '.join(IMAGE_SETS)}): leave it out for {source}.")
     if (source in IMAGE_SETS or is_run) and (column is not None or reading):
@@ -84,10 +88,23 @@ def describe(
     else:
         found = read_candidates(path, column, Reading.of(reading))
     description = describe_sets(found.candidates, found.labels, most_pairs=top)
+    for note in () if as_json else found.notes:
+        _print(note)
     if as_json:
         typer.echo(json.dumps({"source": source, **description.record()}, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         _show(source, description, top)
+
+
+def _is_result_file(path: Path) -> bool:
+    """Whether a JSON file is the record of a run and not a file of a labelling tool; one that is missing or damaged, by its name."""
+    from ltpll.data.readers.json_formats import json_format
+    from ltpll.data.readers.json_stream import json_items
+
+    try:
+        return json_format(path) is None and any(item.key in ("format", "config") for item in json_items(path))
+    except InputError:
+        return path.name == "result.json"
 
 
 def _sets_of_run(folder: Path) -> LabelledSets:

@@ -70,6 +70,12 @@ Label = Annotated[
     str | None,
     column_option(help="Column of true labels, used for evaluation only.", show_default="label, unless it holds the annotations"),
 ]
+Control = Annotated[
+    str | None, column_option(help="Question of a Label Studio project whose choices are read.", show_default="the only one")
+]
+Objects = Annotated[
+    str | None, column_option(help="Examples of a COCO file: whole images, or one crop per annotation.", metavar="images|crops")
+]
 Group = Annotated[str | None, column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")]
 
 # ---- image sets ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
     from ltpll.cleaning.pipeline import TrainingSettings
 
-SUFFIXES = (".csv", ".tsv", ".parquet", ".mat")
+SUFFIXES = (".csv", ".tsv", ".parquet", ".mat", ".json", ".jsonl", ".ndjson")
 EVALUATION_ONLY = " (true labels, for evaluation only)"
 
 
@@ -42,7 +42,10 @@ class TrainCommand(opt.CommandWithLibraryDefaults):
 
 def train(
     table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="Table of examples and their candidate labels: .csv, .tsv, .parquet or .mat.")
+        str | None,
+        typer.Argument(
+            metavar="TABLE", help="Table of examples and their candidate labels: .csv, .tsv, .parquet, .mat; or .json of a labelling tool."
+        ),
     ] = None,
     images: Annotated[Path | None, opt.data_option(help="Folder of the pictures that the column `path` (or `id`) names.")] = None,
     features: Annotated[
@@ -68,6 +71,8 @@ def train(
     worker: opt.Worker = None,
     annotation: opt.Annotation = None,
     vote_weights: opt.VoteWeights = None,
+    control: opt.Control = None,
+    objects: opt.Objects = None,
     feature_column: Annotated[
         list[str] | None, opt.column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
     ] = None,
@@ -144,7 +149,7 @@ def train(
     reading = given(candidates=candidates, separator=separator, class_columns=class_column, probability_columns=probability_column)
     reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, task=task, worker=worker, annotation=annotation)
     reading |= given(vote_weights=vote_weights, id=id_column, path=path_column, label=label, split=split, group=group)
-    reading |= given(features=feature_column)
+    reading |= given(features=feature_column, control=control, objects=objects)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
     options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds, prior=prior, goal=goal)
@@ -240,9 +245,11 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
     if examples.table.votes is not None:
         facts.append(counted(len(examples.table.votes.names), "annotator"))
     print_line(", ".join(facts) + ".")
+    for note in examples.table.notes:
+        print_line(note)
     if examples.table.columns:
         columns = [f"{role} {shown(name)}{EVALUATION_ONLY if role == 'label' else ''}" for role, name in examples.table.columns.items()]
-        print_line(f"Columns: {', '.join(columns)}.")
+        print_line(f"{'Columns' if examples.table.urls is None else 'Fields'}: {', '.join(columns)}.")
     if examples.table.left_out:
         names = format_names([shown(name) for name in examples.table.left_out], MOST_SHOWN)
         print_line(f"Columns of text are ignored: {names}.")

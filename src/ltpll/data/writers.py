@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,15 +40,24 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
     """
     check_output_table(path)
     table = _as_arrow(path, columns)
+
+    def write(file: Any) -> None:
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+            pq.write_table(table, file)
+        else:
+            _write_text(table, file, "\t" if path.suffix.lower() == ".tsv" else ",")
+
+    write_when_complete(path, write)
+
+
+def write_when_complete(path: Path, write: Callable[[Any], None]) -> None:
+    """Write a file with a function that is given the open binary file; an existing file is replaced when the new one is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            if path.suffix.lower() == ".parquet":
-                import pyarrow.parquet as pq  # type: ignore[import-untyped]
-
-                pq.write_table(table, file)
-            else:
-                _write_text(table, file, "\t" if path.suffix.lower() == ".tsv" else ",")
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -59,10 +68,10 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
             temporary.unlink(missing_ok=True)
 
 
-def check_output_table(path: Path) -> None:
-    """Refuse a path to which no table can be written; call this before computing the results."""
-    if path.suffix.lower() not in TABLE_SUFFIXES:
-        raise InputError(f"{path} must end in {', '.join(TABLE_SUFFIXES)}, which determines the format.")
+def check_output_table(path: Path, *others: str) -> None:
+    """Refuse a path to which no table can be written, or another kind of file with one of these suffixes; call this before computing."""
+    if path.suffix.lower() not in (*TABLE_SUFFIXES, *others):
+        raise InputError(f"{path} must end in {', '.join((*TABLE_SUFFIXES, *others))}, which determines the format.")
     if path.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file.")
     if not path.parent.is_dir():

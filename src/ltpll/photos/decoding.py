@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.pictures import Geometry, PictureError, check_picture_file, decode_picture
+from ltpll.data.readers.pictures import Geometry, PictureError, check_picture_file, decode_picture, split_box
 from ltpll.errors import InputError
 
 AHEAD = 4  # blocks in shared memory: one is embedded while the others are decoded
@@ -99,8 +99,12 @@ def _decode(file: str, geometry: Geometry, pixels: npt.NDArray[np.uint8], hashed
     try:
         if hashed:
             check_picture_file(file)
-            with Path(file).open("rb") as content:
-                digest = hashlib.file_digest(content, "sha256").digest()
+            name, box = split_box(file)
+            with Path(name).open("rb") as content:
+                digester = hashlib.file_digest(content, "sha256")
+            if box is not None:
+                digester.update(repr(box).encode())
+            digest = digester.digest()
             if digest in known:
                 return Outcome(digest, known=True)
         pixels[:] = decode_picture(file, geometry)

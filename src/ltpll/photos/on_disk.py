@@ -24,6 +24,7 @@ from ltpll.data.readers.pictures import (
     check_on_error,
     picture_files,
     read_pictures,
+    split_box,
     unreadable,
 )
 from ltpll.errors import InputError
@@ -108,7 +109,7 @@ def _key(files: Sequence[str], geometry: Geometry) -> str:
     digest = hashlib.sha256(repr((DECODING, geometry)).encode())
     for file in files:
         try:
-            found = Path(file).stat()
+            found = Path(split_box(file)[0]).stat()
             digest.update(repr((file, found.st_size, found.st_mtime_ns)).encode(errors="surrogateescape"))
         except (OSError, ValueError):
             digest.update(repr((file, None)).encode(errors="surrogateescape"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ltpll.data.readers.pictures import split_box
 from ltpll.formatting import format_duration
 
 SIDES = (32, 64, 128)  # networks trained from scratch learn little from more pixels
@@ -26,8 +27,9 @@ def suitable_side(folder: Path, paths: Sequence[str]) -> int:
     longer = []
     for i in np.unique(np.linspace(0, len(paths) - 1, SAMPLE).round().astype(int)) if len(paths) else ():
         try:
-            with Image.open(Path(folder) / str(paths[i])) as picture:
-                longer.append(max(picture.size))
+            name, box = split_box(str(paths[i]))
+            with Image.open(Path(folder) / name) as picture:
+                longer.append(max(picture.size if box is None else box[2:]))
         except (OSError, ValueError, Image.DecompressionBombError):
             continue
     usual = float(np.median(longer)) if longer else SIDES[0]

@@ -82,7 +82,7 @@ def _tasks(table: Table, images: Path, tasks: npt.NDArray[np.object_], paths: np
         example[i] = number[name]
         if chosen[example[i]] != path:
             raise InputError(f"{table.row(i)} gives {name!r} another path than before: use one per example.")
-    return PictureList(images, chosen, list(number), table.path, example)
+    return PictureList(images, chosen, list(number), Path(table.path), example)
 
 
 def write_kept_rows(source: PictureList, kept: Sequence[int], out: Path) -> None:

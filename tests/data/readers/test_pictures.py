@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from ltpll.backbones import Preprocessing
 from ltpll.data.readers import pictures
-from ltpll.data.readers.pictures import list_pictures, read_pictures
+from ltpll.data.readers.pictures import Geometry, list_pictures, read_pictures, with_box
 from support.processes import environment_of_tests
 from support.refusals import refusal
 
@@ -343,3 +343,32 @@ def test_a_folder_without_pictures_and_names_that_are_not_text_are_refused(tmp_p
 def test_processes_that_decode_pictures_do_not_import_torch():
     code = "import sys, ltpll.photos.decoding; from PIL import Image; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, env=environment_of_tests()).returncode == 0
+
+
+def test_a_box_is_the_part_of_the_picture_that_pillow_crops(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    boxes = {(10, 5, 8, 8): (10, 5, 18, 13), (2.5, 3.2, 4, 4.5): (2, 3, 7, 8), (35, 20, 20, 20): (35, 20, 40, 30)}
+    found = read_pictures(tmp_path, [with_box("a.png", *box) for box in boxes], 16).images
+    for picture, (left, top, right, bottom) in zip(found, boxes.values(), strict=True):
+        Image.fromarray(pixels[top:bottom, left:right]).save(tmp_path / "part.png")
+        assert np.array_equal(picture, read_pictures(tmp_path, ["part.png"], 16).images[0])
+    assert "the box is outside of them" in refusal(lambda: read_pictures(tmp_path, ["a.png#xywh=50,0,5,5"], 8))
+    assert "does not exist" in refusal(lambda: read_pictures(tmp_path, ["b.png#xywh=0,0,5,5"], 8))
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "link.png").symlink_to(tmp_path / "a.png")
+    for path in ("../a.png#xywh=0,0,5,5", "link.png#xywh=0,0,5,5"):
+        assert "leads out of" in refusal(lambda path=path: read_pictures(tmp_path / "inner", [path], 8))
+
+
+def test_boxes_of_one_picture_are_different_content(tmp_path):
+    from ltpll.photos.decoding import decoded_blocks
+
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)).save(tmp_path / "a.png")
+    files = [str(tmp_path / name) for name in ("a.png", "a.png#xywh=0,0,9,9", "a.png#xywh=5,5,9,9", "a.png#xywh=0,0,9,9")]
+    (block,) = decoded_blocks(files, Geometry(8), block=4, workers=0, hashed=True)
+    digests = [outcome.digest for outcome in block.outcomes]
+    assert len(set(digests)) == 3
+    assert digests[1] == digests[3]
+    assert np.array_equal(block.pixels[1], block.pixels[3])
+    assert not np.array_equal(block.pixels[1], block.pixels[2])

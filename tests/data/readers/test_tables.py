@@ -641,10 +641,11 @@ BAD_TEXTS = {
         {},
         "Row 2 below the header of t.csv holds '\\ud800', which is not valid Unicode",
     ),
-    "nested list": ('candidates\n"[[""a""]]"\n', {}, "which is not a name"),
+    "nested list": ('candidates\n"[[[""a""]]]"\n', {}, "which is not a name"),
+    "lists and names": ('candidates\n"[[""a""], ""b""]"\n', {}, "which is not one list per annotator"),
     "null in a list": ("candidates\n[null]\n", {}, "which is not a name"),
     "true in a list": ("candidates\n[true]\n", {}, "which is not a name"),
-    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is not a list"),
+    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is not one list per annotator"),
     "one class": ("candidates\na\na\n", {}, "only 1 class"),
     "no class columns": (GOOD, {"class_columns": ("is_*",)}, "no columns that start with 'is_'"),
     "missing class column": (GOOD, {"class_columns": ("x", "y")}, "no column called 'y'"),
@@ -745,7 +746,7 @@ def test_bad_parquet_files_are_refused(tmp_path):
     columns = {
         "has no rows": {"candidates": pa.array([], pa.string())},
         "Row 2 of": {"candidates": ["a|b", None]},
-        "lists of lists": {"candidates": [[["a"]], [["b"]]]},
+        "nested lists": {"candidates": [[[["a"]]], [[["b"]]]]},
         "holds lists or records": {"candidates": ["a", "b"], "id": [["x"], ["y"]]},
         "is empty in the feature column 'x'": {"candidates": ["a", "b"], "x": [1.0, None]},
         "holds 'inf'": {"candidates": ["a", "b"], "x": [1.0, float("inf")]},
@@ -811,7 +812,7 @@ def test_damaged_mat_files_are_refused(tmp_path):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
-    found, labels = read_candidates(path)
+    found, labels, _ = read_candidates(path)
     assert found.classes == ("cat", "dog", "fox")
     assert [set(found.row(i)) for i in range(5)] == [{("cat", "dog", "fox").index(name) for name in row} for row in ROWS]
     assert [found.classes[label] if label >= 0 else "" for label in labels] == ["cat", "dog", "", "dog", "fox"]

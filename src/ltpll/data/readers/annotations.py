@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, shown
+from ltpll.formatting import counted
 
 VOTE_WEIGHTS = ("reliability", "counts", "none")
 DEFAULT_VOTE_WEIGHTS = "reliability"
@@ -99,6 +100,22 @@ def sets_from_votes(votes: AnnotatorVotes, n_rows: int, n_classes: int, rule: Ru
         kept = times >= rule.k
     indptr = np.searchsorted(rows[kept], np.arange(n_rows + 1))
     return indptr.astype(np.int64), labels[kept]
+
+
+def voted_candidates(
+    votes: AnnotatorVotes, n_rows: int, classes: Sequence[Hashable], rule: str, weights: str, task: Callable[[int], str]
+) -> Candidates:
+    """The candidate sets of votes, weighted by them; `task` is how a message refers to an example."""
+    kept = vote_rule(rule)
+    indptr, labels = sets_from_votes(votes, n_rows, len(classes), kept)
+    empty = np.flatnonzero(np.diff(indptr) == 0)
+    if len(empty):
+        raise InputError(
+            f"{task(int(empty[0]))} has no label with at least {kept.k} votes ({len(empty)} of {counted(n_rows, 'task')} "
+            f"{'has' if len(empty) == 1 else 'have'} none): require fewer votes, or use a rule such as top-1."
+        )
+    sets = Candidates.from_flat(indptr, labels, len(classes), tuple(classes))
+    return sets.with_weights(vote_weights(votes, indptr, labels, len(classes), weights))
 
 
 # ---- weights ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.cells import list_cells
 from ltpll.data.benchmarks.image_sets import IMAGE_SETS
 from ltpll.data.readers.columns import texts
+from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.numpy_files import read_array
 from ltpll.data.readers.streaming import TABLE_SUFFIXES, Table, TableBatch, open_table
 from ltpll.data.readers.tables import DEFAULT_READING, Reading, read_table
@@ -28,13 +29,14 @@ class LabelledSets(NamedTuple):
 
     candidates: Candidates
     labels: npt.NDArray[np.int64] | None
+    notes: tuple[str, ...] = ()  # sentences about what was skipped
 
 
 def read_candidates(path: Path, column: str | None = None, reading: Reading = DEFAULT_READING) -> LabelledSets:
     """Read candidate sets, in every way that `read_table` can, or from an array of zeros and ones.
 
     Args:
-        path: A .csv, .tsv, .parquet, .npz, .npy or .mat file.
+        path: A .csv, .tsv, .parquet, .npz, .npy or .mat file, or JSON of a labelling tool or detector.
         column: The column or array that holds the sets; by default the column `candidates`, or else the only one that holds sets.
         reading: How to read a table; ids, paths and features are not read.
 
@@ -56,11 +58,15 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
         if kind == ".npy" and column is not None and path.is_file():
             raise InputError(f"{path} holds one array without a name: omit --column.")
         return LabelledSets(Candidates.from_matrix(read_array(path, _array_chooser(path, column))), None)
-    if kind not in (*TABLE_SUFFIXES, ".mat"):
+    if kind not in (*TABLE_SUFFIXES, ".mat", *JSON_SUFFIXES):
         known = ", ".join(IMAGE_SETS)
-        raise InputError(f"{path} is not an image set ({known}), a run folder, or a .csv, .tsv, .parquet, .npz, .npy or .mat file.")
+        raise InputError(
+            f"{path} is not an image set ({known}), a run folder, or a .csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file."
+        )
     if kind == ".mat" and column is not None:
         raise InputError(f"The sets of {path} are in its array 'partial_target': omit --column.")
+    if kind in JSON_SUFFIXES and column is not None:
+        raise InputError(f"{path} is not a table, so it has no column {shown(column)}: omit --column.")
     reading = replace(reading, features=())
     instead = next((name for name in ("class_columns", "probability_columns", "annotators") if getattr(reading, name)), None)
     if instead is not None and column is not None:
@@ -69,9 +75,9 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
         table = open_table(path)
         reading = replace(reading, candidates=table.names[_set_column(table, column, reading.separator)])
     # Whether names are distinct does not matter here. In a table of annotations, they may be the tasks.
-    found = read_table(path, reading if reading.annotators else replace(reading, id=None, path=None))
+    found = read_table(path, reading if reading.annotators and kind not in JSON_SUFFIXES else replace(reading, id=None, path=None))
     assert found.candidates is not None
-    return LabelledSets(found.candidates, found.labels)
+    return LabelledSets(found.candidates, found.labels, found.notes)
 
 
 def _set_column(table: Table, name: str | None, separator: str) -> int:
@@ -104,7 +110,7 @@ def _has_sets(table: Table, batch: TableBatch, index: int, separator: str) -> bo
     return bool(pc.any(pc.or_(list_cells(cells), pc.match_substring(cells, separator))).as_py())
 
 
-def _unclear(path: Path, what: str, names: Sequence[str], requested: str | None) -> str:
+def _unclear(path: Path | str, what: str, names: Sequence[str], requested: str | None) -> str:
     if requested is not None:
         return f"{path} has {'several' if requested in names else 'no'} {what}s called {shown(requested)}: it has {format_names(names)}."
     return f"{path} has the {what}s {format_names(names)}: specify with --column which of them holds the sets."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +36,7 @@ SUFFIXES = {
 }
 DRAFT = 2  # a JPEG is decoded at a fraction of its size if its edges stay at least this many times as long as needed
 LONGEST_CROP = 8  # the longer edge over the shorter one of what is scaled before a crop
+BOX = re.compile(r"#xywh=([0-9.]{1,20}),([0-9.]{1,20}),([0-9.]{1,20}),([0-9.]{1,20})$")  # as in addresses of parts of a picture
 DECODING = 1  # increase it when the pixels of a picture change, so that stored embeddings are not used again
 
 
@@ -66,6 +69,20 @@ class Geometry:
         return max(1, round(width * self.side / longer)), max(1, round(height * self.side / longer))
 
 
+def with_box(path: str, x: float, y: float, width: float, height: float) -> str:
+    """The path of a part of a picture, in pixels from its upper left corner, such as `fox.jpg#xywh=10,20,64,48`."""
+    return f"{path}#xywh={','.join(f'{round(value, 3):.3f}'.rstrip('0').rstrip('.') for value in (x, y, width, height))}"
+
+
+def split_box(path: str) -> tuple[str, tuple[float, ...] | None]:
+    """The path of the file, and left, top, width and height of the part that is meant; None for the whole picture."""
+    found = BOX.search(path)
+    try:
+        return (path, None) if found is None else (path[: found.start()], tuple(map(float, found.groups())))
+    except ValueError:  # several points in a number
+        return path, None
+
+
 @dataclass(frozen=True)
 class Pictures:
     """`images[k]` is the picture of row `kept[k]`; `problems` lists the paths of all others with the reason."""
@@ -87,7 +104,7 @@ def read_pictures(
 
     Args:
         folder: The folder that the paths are relative to.
-        paths: One file per row; links are followed, but must not lead out of the folder.
+        paths: One file per row, or a part of one (see `with_box`); links are followed, but must not lead out of the folder.
         side: Width and height of the squares, in pixels, into which pictures are fitted with black padding; or a backbone's preprocessing.
         on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
         on_progress: Called with the number of pictures read so far and the total.
@@ -219,6 +236,7 @@ def _is_utf8(path: str) -> bool:
 
 
 def _inside(root: Path, folder: Path, path: str, i: int) -> str:
+    path, box = split_box(path)
     plain = PurePosixPath(path)
     leaves = plain.is_absolute() or PureWindowsPath(path).is_absolute() or ".." in plain.parts or ".." in PureWindowsPath(path).parts
     try:
@@ -229,7 +247,7 @@ def _inside(root: Path, folder: Path, path: str, i: int) -> str:
         raise InputError(
             f"The path {shown(path, 200)} (row {i + 1}) leads out of {folder}: give paths relative to that folder, without '..'."
         )
-    return str(found)
+    return str(found) if box is None else with_box(str(found), *box)
 
 
 # ---- one picture ------------------------------------------------------------------------------------------------------
@@ -241,7 +259,7 @@ class PictureError(Exception):
 
 def check_picture_file(file: str) -> None:
     """Refuse what is not a file, or is empty, before it is opened: opening a named pipe would block forever."""
-    path = Path(file)
+    path = Path(split_box(file)[0])
     try:
         if not path.is_file():
             raise PictureError("is not a file" if os.path.lexists(path) else "does not exist")
@@ -261,8 +279,9 @@ def decode_picture(file: str, geometry: Geometry) -> npt.NDArray[np.uint8]:
 
     check_picture_file(file)
     try:
-        with Image.open(file, formats=_formats()) as opened:
-            return _square(opened, geometry)
+        name, box = split_box(file)
+        with Image.open(name, formats=_formats()) as opened:
+            return _square(opened, geometry, box)
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -282,7 +301,7 @@ def _formats() -> list[str]:
     return [name for name in FORMATS if name in Image.OPEN]
 
 
-def _square(opened: Image.Image, geometry: Geometry) -> npt.NDArray[np.uint8]:
+def _square(opened: Image.Image, geometry: Geometry, box: tuple[float, ...] | None) -> npt.NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
     if opened.width * opened.height > PIXEL_LIMIT:
@@ -291,9 +310,10 @@ def _square(opened: Image.Image, geometry: Geometry) -> npt.NDArray[np.uint8]:
     if n_frames > 1 and opened.format != "MPO":  # phones write MPO files, whose second frame is a preview
         raise PictureError(f"is animated or has several pages ({n_frames} frames)")
     least = DRAFT * (geometry.resize or geometry.side)
-    opened.draft(None, (least, least))  # decodes a JPEG at a half, a quarter or an eighth of its size if that is enough
+    if box is None:
+        opened.draft(None, (least, least))  # decodes a JPEG at a half, a quarter or an eighth of its size if that is enough
     ImageOps.exif_transpose(opened, in_place=True)
-    picture = _as_rgb(opened)
+    picture = _as_rgb(opened if box is None else _cropped(opened, box))
     if geometry.fit == "crop":
         picture = _middle(picture)
     side, size = geometry.side, geometry.scaled(*picture.size)
@@ -306,6 +326,15 @@ def _square(opened: Image.Image, geometry: Geometry) -> npt.NDArray[np.uint8]:
     top, left = (side - size[1]) // 2, (side - size[0]) // 2
     square[top : top + size[1], left : left + size[0]] = np.asarray(picture)
     return square
+
+
+def _cropped(picture: Image.Image, box: tuple[float, ...]) -> Image.Image:
+    """The pixels that a box touches, as far as they are inside the picture."""
+    left, top, width, height = box
+    right, bottom = min(math.ceil(left + width), picture.width), min(math.ceil(top + height), picture.height)
+    if right <= int(left) or bottom <= int(top):
+        raise PictureError(f"has {picture.width} × {picture.height} pixels, and the box is outside of them or empty")
+    return picture.crop((int(left), int(top), right, bottom))
 
 
 def _middle(picture: Image.Image) -> Image.Image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,21 +11,29 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, TextSets, names_to_numbers
+from ltpll.candidates.cells import CollectedSets, RowName, TextSets, as_texts, names_to_numbers, parse_cell
+from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes
 from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
+from ltpll.files import parse_json
 from ltpll.formatting import counted
 
+BALLOTS = r"^\s*\[\s*\["  # how a list of lists begins
 ROUNDING = 1e-6  # error of single precision in sums of probabilities
 
 
 class SetColumn(TextSets):
-    """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file."""
+    """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file.
+
+    Lists of lists hold one list per annotator, who are numbered by their position.
+    """
 
     def __init__(self, table: Table, index: int, separator: str) -> None:
         super().__init__(separator, table.row)
         self.table, self.index = table, index
+        self._ballots: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []  # rows, annotators and codes of votes
+        self._voted: list[tuple[int, int]] = []  # ranges of rows that have ballots
 
     @property
     def indices(self) -> list[int]:
@@ -41,19 +50,97 @@ class SetColumn(TextSets):
             self.add_cells(texts(self.table, batch, self.index), batch.first)
             return
         where = f"The column {shown(self.table.names[self.index])} of {self.table.path}"
-        if pa.types.is_nested(column.type.value_type):
-            raise InputError(f"{where} holds lists of lists: give flat lists.")
+        nested = _is_list(column.type.value_type)
+        if pa.types.is_nested(column.type.value_type.value_type if nested else column.type.value_type):
+            raise InputError(f"{where} holds nested lists: give lists of names, or one list of names per annotator.")
         try:
-            names = strings(column.flatten())
+            names = strings(column.flatten().flatten() if nested else column.flatten())
         except pa.ArrowException:
             raise InputError(
                 f"{where} holds lists of {column.type.value_type}, some of which are not text: write the names as text in UTF-8."
             ) from None
-        self.add_lists(names, pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False))
+        sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+        if not nested:
+            self.add_lists(names, sizes)
+            return
+        self._add_ballots(names, sizes, pc.fill_null(pc.list_value_length(column.flatten()), 0).to_numpy(zero_copy_only=False), batch.first)
+
+    def add_cells(self, cells: Any, first: int) -> None:
+        import pyarrow.compute as pc
+
+        if not pc.any(pc.match_substring_regex(cells, BALLOTS)).as_py():
+            super().add_cells(cells, first)
+            return
+        rows = [_parse_ballots(cell, self.separator, first + i, self.row) for i, cell in enumerate(cells.to_pylist())]
+        ballots = [ballot for row in rows for ballot in row]
+        sizes, owners = np.asarray([len(ballot) for ballot in ballots], dtype=np.int64), np.repeat(np.arange(len(rows)), [*map(len, rows)])
+        names = as_texts([name for ballot in ballots for name in ballot], np.repeat(owners, sizes) + first, self.row)
+        self._has_lists = True
+        self._add_ballots(names, np.asarray([len(row) for row in rows], dtype=np.int64), sizes, first)
+
+    def _add_ballots(self, names: Any, ballots: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int) -> None:
+        """Add rows with several ballots: the names of all ballots, how many ballots each row has, and how many names each ballot has."""
+        row = np.repeat(np.arange(len(ballots)), ballots)
+        self.add_lists(names, np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64))
+        annotator = np.arange(len(row)) - np.repeat(np.cumsum(ballots) - ballots, ballots)
+        self._ballots.append((np.repeat(row, sizes) + first, np.repeat(annotator, sizes), self.names.encode(names)))
+        self._voted.append((first, first + len(ballots)))
+
+    def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
+        """The votes of the annotators; None if no cell has a list for each of them. A flat list is that of the first annotator."""
+        if not self._ballots:
+            return None
+        indptr, codes = self.joined()
+        flat = np.ones(len(indptr) - 1, dtype=bool)
+        for first, end in self._voted:
+            flat[first:end] = False
+        owners = np.repeat(np.arange(len(flat)), np.diff(indptr))
+        others = owners[flat[owners]], np.zeros(int(flat[owners].sum())), codes[flat[owners]]
+        rows, annotators, given = (np.concatenate(parts).astype(np.int64) for parts in zip(*self._ballots, others, strict=True))
+        number = {name: i for i, name in enumerate(classes)}
+        labels = np.asarray([number.get(name, -1) for name in self.names.names], dtype=np.int64)[given]
+        kept = labels >= 0  # blank names are no votes
+        votes = drop_repeated_votes(rows[kept], annotators[kept], labels[kept])
+        return AnnotatorVotes(*votes, tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1)))
 
     def candidates(self, classes: Sequence[str] | None) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
         return Candidates.from_flat(*self.flat(classes, sorted_class_names), row=self.row)
+
+
+def holds_ballots(table: Table, name: str) -> bool:
+    """Whether a column of sets has, in its first rows, a list for each annotator."""
+    import pyarrow.compute as pc
+
+    if table.names.count(name) != 1:
+        return False
+    index = table.names.index(name)
+    batch = next(table.batches([index]))
+    kind = batch.columns[index].type
+    if _is_list(kind):
+        return _is_list(kind.value_type)
+    return bool(pc.any(pc.match_substring_regex(texts(table, batch, index), BALLOTS)).as_py())
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _parse_ballots(cell: str, separator: str, i: int, row: RowName) -> list[list[str]]:
+    """The list of names of each annotator; a flat cell is that of a single one."""
+    if not re.match(BALLOTS, cell):
+        return [parse_cell(cell, separator, i, row)]
+    try:
+        ballots = parse_json(cell)
+    except ValueError:
+        ballots = None
+    if not isinstance(ballots, list) or not all(isinstance(ballot, list) for ballot in ballots):
+        raise InputError(
+            f'{row(i)} holds {shown(cell)}, which is not one list per annotator: write it like [["cat"], ["cat", "dog"]], as JSON.'
+        )
+    return [parse_cell(json.dumps(ballot), separator, i, row) for ballot in ballots]
 
 
 class ClassColumns(CollectedSets):

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ltpll.candidates.arrow import arrow_table, is_frame
 from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
@@ -39,8 +40,8 @@ class TableBatch:
 class Table(ABC):
     """A file with named columns; messages count rows from 1, below the header and without blank lines."""
 
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, names: Sequence[str]) -> None:
+        self.path = path  # a table in memory has a name instead
         self.names = tuple(names)
 
     @abstractmethod
@@ -93,8 +94,10 @@ def check_is_file(path: Path) -> None:
         raise InputError(f"{path} is empty: it has no header with column names.")
 
 
-def open_table(path: Path) -> Table:
-    """Open a .csv, .tsv or .parquet file and read its header."""
+def open_table(path: Path | Any) -> Table:
+    """Open a .csv, .tsv or .parquet file and read its header; or a table in memory, of pandas, polars or pyarrow."""
+    if is_frame(path):
+        return ArrowTable(path)
     check_is_file(path)
     kind = path.suffix.lower()
     if kind == ".parquet":
@@ -109,6 +112,8 @@ def open_table(path: Path) -> Table:
 
 class TextTable(Table):
     """UTF-8 text with a header, in which cells that contain the delimiter or a line end are quoted; columns are bytes."""
+
+    path: Path
 
     def __init__(self, path: Path, delimiter: str) -> None:
         names, self.start = _read_header(path, delimiter)
@@ -249,6 +254,8 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
 class ParquetTable(Table):
     """A Parquet file, whose columns have types."""
 
+    path: Path
+
     def __init__(self, path: Path) -> None:
         with _opened(path) as file:
             self.schema = file.schema_arrow
@@ -286,6 +293,38 @@ class ParquetTable(Table):
                 first += batch.num_rows
                 if on_progress is not None:
                     on_progress(first, self.n_rows)
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------
+
+
+class ArrowTable(Table):
+    """A table of pandas, polars, pyarrow or another library with Arrow's interface; its rows are counted from 0."""
+
+    def __init__(self, frame: Any) -> None:
+        self.table = arrow_table(frame)
+        super().__init__(f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}", self.table.column_names)
+
+    def row(self, i: int) -> str:
+        return f"Row {i} (counted from 0) of {self.path}"
+
+    def numeric(self, index: int) -> bool | None:
+        import pyarrow as pa
+
+        kind = self.table.schema.field(index).type
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+    def no_rows(self) -> InputError:
+        return InputError(f"There are no rows in {self.path}: give at least one example.")
+
+    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
+        first, n_rows = 0, self.table.num_rows
+        for batch in self.table.select(list(columns)).to_batches(max_chunksize=1 << 16):
+            if batch.num_rows:
+                yield TableBatch(first, batch.num_rows, dict(zip(columns, batch.columns, strict=True)), n_rows)
+            first += batch.num_rows
+            if on_progress is not None:
+                on_progress(first, n_rows)
 
 
 def _leaves(kind: Any) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.arrow import is_frame
 from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.parsing import check_class_names
 from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
@@ -19,16 +20,18 @@ from ltpll.data.readers.annotations import (
     AnnotatorVotes,
     check_vote_weights,
     drop_repeated_votes,
-    sets_from_votes,
     vote_rule,
-    vote_weights,
+    voted_candidates,
 )
+from ltpll.data.readers.coco import OBJECTS
 from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
+from ltpll.data.readers.json_formats import read_json
+from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, sorted_class_names
+from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, holds_ballots, sorted_class_names
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.errors import InputError, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import format_names
 from ltpll.validation import whole_number
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
@@ -49,13 +52,15 @@ class LabelTable:
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
     groups: npt.NDArray[np.object_] | None = None  # the picture or scene of each example; the candidates have them too
     columns: Mapping[str, str] = field(default_factory=dict)  # the column that was taken for each field of `Reading` that names one
+    urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
+    notes: tuple[str, ...] = ()  # sentences about what was skipped
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
         """Some of the examples in the given order, each at most once."""
-        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups")}
+        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups", "urls")}
         return replace(
             self,
             **{name: array[rows] for name, array in arrays.items() if array is not None},
@@ -91,6 +96,8 @@ class Reading:
         annotation: The column of annotated labels; usual names are label, choice, answer and annotation.
         vote_weights: How the votes of annotators weight the candidates: `reliability`, `counts` or `none`.
         features: The feature columns; by default all other columns of numbers.
+        control: The question of a Label Studio project whose choices are read; needed if there are several.
+        objects: What the examples of a COCO file are: `images`, or `crops` for one example per annotation, cut out of its picture.
         classes: The classes in order; by default the names that occur.
 
     Example:
@@ -114,6 +121,8 @@ class Reading:
     annotation: str | None = None
     vote_weights: str = DEFAULT_VOTE_WEIGHTS
     features: tuple[str, ...] | None = None
+    control: str | None = None
+    objects: str = "images"
     classes: tuple[str, ...] | None = None
 
     @classmethod
@@ -125,8 +134,12 @@ class Reading:
         }
         return cls(**given)
 
-    def check(self) -> None:
-        """Refuse options that contradict each other."""
+    def given(self) -> list[str]:
+        """The options that differ from their defaults."""
+        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+
+    def check(self, *, is_json: bool = False) -> None:
+        """Refuse options that contradict each other; files of labelling tools (`is_json`) have scores and votes themselves."""
         sources = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
         given = [name for name, value in sources.items() if value]
         if len(given) > 1:
@@ -136,7 +149,9 @@ class Reading:
             raise InputError(
                 "Probabilities become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two."
             )
-        if rules and not self.probability_columns:
+        if is_json and len(rules) > 1:
+            raise InputError("Scores become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two.")
+        if rules and not self.probability_columns and not is_json:
             raise InputError(
                 f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
             )
@@ -150,7 +165,13 @@ class Reading:
         if named is not None and self.annotators is None:
             raise InputError(f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}.")
         check_vote_weights(self.vote_weights)
-        if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS:
+        if self.objects not in OBJECTS:
+            raise InputError(f"objects is {shown(self.objects)}: choose {' or '.join(OBJECTS)}.")
+        if self.objects != OBJECTS[0] and not is_json:
+            raise InputError("objects is for annotations of COCO: omit it for tables.")
+        if self.control is not None and not is_json:
+            raise InputError("control names a question of a Label Studio project: omit it for tables.")
+        if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS and not is_json:
             raise InputError("vote_weights needs the votes of annotators, but annotators is not given: give it, or omit vote_weights.")
         if self.classes is not None:
             check_class_names(self.classes)
@@ -169,12 +190,12 @@ DEFAULT_READING = Reading()
 
 
 def read_table(
-    path: Path, reading: Reading = DEFAULT_READING, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
+    path: Path | Any, reading: Reading = DEFAULT_READING, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
 ) -> LabelTable:
-    """Read a .csv, .tsv, .parquet or .mat file; text files may be larger than memory.
+    """Read a .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector; text files may be larger than memory.
 
     Args:
-        path: The file.
+        path: The file; or a table in memory, of pandas, polars, pyarrow or another library with Arrow's interface.
         reading: How to read it.
         needs_candidates: Whether the file must contain candidate sets. If it need not and does not, they are None, and so are the
             labels unless `reading` gives the classes.
@@ -191,14 +212,30 @@ def read_table(
         >>> table.candidates.classes
         ('cat', 'dog', 'fox')
     """
-    reading.check()
+    if is_frame(path):
+        reading.check()
+        return _read_columns(open_table(path), reading, needs_candidates, on_progress)
+    if not isinstance(path, (str, Path)):
+        kind = f"{type(path).__module__.partition('.')[0]}.{type(path).__name__}"
+        raise InputError(f"A table cannot be read from {kind}: give a path, or a table of pandas, polars (collected) or pyarrow.")
     path = Path(path)
+    is_json = path.suffix.lower() in JSON_SUFFIXES
+    reading.check(is_json=is_json)
+    if is_json:
+        return _read_json_table(path, reading, needs_candidates, on_progress)
     if path.suffix.lower() == ".mat":
         return _read_mat_table(path, reading, needs_candidates)
-    table = open_table(path)
-    if reading.annotators is not None:
+    return _read_columns(open_table(path), reading, needs_candidates, on_progress)
+
+
+def _read_columns(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
+    if reading.annotators is not None and not (_one_row_per_task(reading) and holds_ballots(table, reading.candidates)):
         return _read_annotations(table, reading, on_progress)
     return _read_examples(table, reading, needs_candidates, on_progress)
+
+
+def _one_row_per_task(reading: Reading) -> bool:
+    return reading.task is reading.worker is reading.annotation is None
 
 
 # ---- one row per example ----------------------------------------------------------------------------------------------
@@ -225,6 +262,10 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
     candidates = None if sets is None else sets.candidates(reading.classes)
+    votes = sets.votes(candidates.classes) if isinstance(sets, SetColumn) and candidates is not None else None
+    if votes is not None and candidates is not None:
+        rule = reading.annotators or "union"
+        candidates = voted_candidates(votes, n_rows, candidates.classes, rule, reading.vote_weights, table.row)
     groups = _groups(table, texts["group"]) if "group" in texts else None
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
@@ -237,7 +278,7 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
         feature_names=names,
-        votes=None,
+        votes=votes,
         left_out=left_out,
         groups=groups,
         columns={**({"candidates": reading.candidates} if type(sets) is SetColumn else {}), **_names(table, texts)},
@@ -325,7 +366,6 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
         raise InputError(
             "A table of annotations has several rows per example, so its columns cannot be features: give features in another file."
         )
-    rule = vote_rule(reading.annotators or "")
     extra = {what: index for what in ("path", "split", "group") if (index := reading.find(table, what)) is not None}
     named = {what: getattr(reading, what) for what in ("task", "worker", "annotation", "label")}
     if reading.task is None and reading.id != Reading.id:
@@ -367,15 +407,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
     classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
     numbers = _label_numbers(table, codes["annotation"], names, classes, "label")
     votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
-    indptr, labels = sets_from_votes(votes, len(tasks), len(classes), rule)
-    empty = np.flatnonzero(np.diff(indptr) == 0)
-    if len(empty):
-        raise InputError(
-            f"The task {shown(tasks[empty[0]])} of {table.path} has no label with at least {rule.k} votes ({len(empty)} of "
-            f"{counted(len(tasks), 'task')} {'has' if len(empty) == 1 else 'have'} none): require fewer votes, or use a rule such as top-1."
-        )
-    weights = vote_weights(votes, indptr, labels, len(classes), reading.vote_weights)
-    candidates = Candidates.from_flat(indptr, labels, len(classes), classes).with_groups(constant["group"]).with_weights(weights)
+    how = (reading.annotators or "", reading.vote_weights, lambda i: f"The task {shown(tasks[i])} of {table.path}")
+    candidates = voted_candidates(votes, len(tasks), classes, *how).with_groups(constant["group"])
     true = None
     if "label" in texts:
         true = _label_numbers(table, codes["label"], texts["label"].names.names, classes, "true label")[first]
@@ -416,6 +449,31 @@ def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> Lab
         )
     ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
     return LabelTable(ids, candidates, found.labels, None, None, features if chosen else None, chosen, None)
+
+
+# ---- labelling tools and detectors -------------------------------------------------------------------------------------
+
+
+def _read_json_table(path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
+    found = read_json(path, reading, needs_candidates=needs_candidates, on_progress=on_progress)
+
+    def column(values: Sequence[str] | None) -> npt.NDArray[np.object_] | None:
+        return None if values is None else np.asarray(values, dtype=object)
+
+    return LabelTable(
+        ids=np.asarray(found.ids, dtype=object),
+        candidates=found.candidates if found.candidates is None else found.candidates.with_groups(found.groups),
+        labels=found.labels,
+        splits=None,
+        paths=column(found.paths),
+        features=None,
+        feature_names=(),
+        votes=found.votes,
+        groups=column(found.groups),
+        columns=found.fields,
+        urls=column(found.urls),
+        notes=found.notes,
+    )
 
 
 def _label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str) -> npt.NDArray[np.int64]:
