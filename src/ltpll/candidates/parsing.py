@@ -25,19 +25,8 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
         matrix = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
     elif not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
-    if matrix.ndim != 2:
-        raise InputError(f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}.")
+    names = check_shape(matrix, classes, n_classes)
     n_rows, n_columns = matrix.shape
-    if n_classes is not None and n_classes != n_columns:
-        raise InputError(
-            f"n_classes is {n_classes}, but the candidate matrix has {counted(n_columns, 'column')}: give only one of the two."
-        )
-    names = None if classes is None else check_class_names(classes)
-    if names is not None and len(names) != n_columns:
-        raise InputError(
-            f"There {are(len(names))} {counted(len(names), 'class name')} for {counted(n_columns, 'column')} of the candidate matrix: "
-            "give one name per column."
-        )
     if hasattr(matrix, "tocsr"):
         csr = matrix.tocsr(copy=True)
         csr.sum_duplicates()
@@ -50,6 +39,24 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
     _check_binary(matrix.ravel(), lambda k: k // n_columns)
     rows, numbers = np.nonzero(matrix)
     return FlatSets(np.searchsorted(rows, np.arange(n_rows + 1)), numbers, n_columns, names)
+
+
+def check_shape(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None) -> tuple[Hashable, ...] | None:
+    """The class names of a matrix, which must have one column for each."""
+    if matrix.ndim != 2:
+        raise InputError(f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}.")
+    n_columns = matrix.shape[1]
+    if n_classes is not None and n_classes != n_columns:
+        raise InputError(
+            f"n_classes is {n_classes}, but the candidate matrix has {counted(n_columns, 'column')}: give only one of the two."
+        )
+    names = None if classes is None else check_class_names(classes)
+    if names is not None and len(names) != n_columns:
+        raise InputError(
+            f"There {are(len(names))} {counted(len(names), 'class name')} for {counted(n_columns, 'column')} of the candidate matrix: "
+            "give one name per column."
+        )
+    return names
 
 
 def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | None, n_classes: int | None) -> FlatSets:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
 from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, no_candidates_error, read_cells, read_matrix, read_sets
+from ltpll.candidates.scores import read_scores, tempered
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted
 
@@ -146,6 +147,33 @@ class Candidates:
             [0, 2]
         """
         return cls.from_flat(*read_matrix(matrix, classes, n_classes))
+
+    @classmethod
+    def from_scores(
+        cls, matrix: Any, *, top_k: int | None = None, mass: float | None = None, classes: Sequence[Hashable] | None = None
+    ) -> Candidates:
+        """Build weighted candidates from an N × C matrix of a model's probabilities.
+
+        The weights are the square roots of the scores (see `with_weights`), since models are overconfident;
+        `with_weights(None)` removes them.
+
+        Args:
+            matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not negative.
+            top_k: The candidates are the k classes with the highest scores, without those whose score is zero.
+            mass: The candidates are the fewest classes that together have this share of the row's scores.
+            classes: One name per column; by default 0, 1, ….
+
+        Raises:
+            InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or not finite, or all scores of a row are
+                zero.
+
+        Example:
+            >>> candidates = Candidates.from_scores(np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]]), top_k=2)
+            >>> candidates.row(0), candidates.weights[:2]
+            ([0, 2], tensor([0.5714, 0.4286]))
+        """
+        sets, scores = read_scores(matrix, top_k, mass, classes)
+        return cls.from_flat(*sets).with_weights(tempered(scores))
 
     @classmethod
     def from_sets(
