@@ -40,7 +40,7 @@ POWERS = {"none": 0.0, "power 1/4": 0.25, "power 1/2": 0.5, "power 1": 1.0}
 # The rows that a model is trained on (per class, or with a long tail in the opposite order), its features and its regularisation.
 MODELS: dict[str, dict[str, Any]] = {
     "few rows": {"per_class": 4},
-    "few rows, overconfident": {"per_class": 4, "C": 1e4},
+    "few rows, overconfident": {"per_class": 4, "inverse_decay": 1e4},
     "few features": {"per_class": 20, "n_features": 10},
     "few rows, other class prior": {"per_class": 12, "imbalance": 12},
 }
@@ -112,7 +112,8 @@ def problem(
     if data == "digits":
         x, y = load_digits(return_X_y=True)
     else:
-        assert features is not None and table is not None
+        assert features is not None
+        assert table is not None
         with table.open(encoding="utf-8") as file:
             labels = [(row["label"], row.get("split", "train")) for row in csv.DictReader(file)]
         training = np.asarray([split == "train" for _, split in labels])
@@ -133,10 +134,12 @@ def problem(
     return (x[rest].astype(np.float32), y[rest].astype(np.int64)), (x[chosen].astype(np.float32), y[chosen])
 
 
-def weak_scores(x: Any, y: Any, x_new: Any, n_classes: int, seed: int, *, C: float = 1.0, n_features: int | None = None, **_: Any) -> Any:
+def weak_scores(
+    x: Any, y: Any, x_new: Any, n_classes: int, seed: int, *, inverse_decay: float = 1.0, n_features: int | None = None, **_: Any
+) -> Any:
     """Probabilities of a logistic regression, which may see only some of the features."""
     columns = np.arange(x.shape[1]) if n_features is None else np.random.default_rng(seed).permutation(x.shape[1])[:n_features]
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=2000)).fit(x[:, columns], y)
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=inverse_decay, max_iter=2000)).fit(x[:, columns], y)
     scores = np.zeros((len(x_new), n_classes))
     scores[:, model.classes_] = model.predict_proba(x_new[:, columns])
     return scores

@@ -97,8 +97,9 @@ def read_scores(matrix: Any, top_k: int | None, mass: float | None, classes: Seq
         numbers.append(np.nonzero(chosen)[1])
         scores.append(block[chosen].astype(np.float64))
     indptr = np.cumsum(np.concatenate(sizes))
-    joined = [np.concatenate(parts) if parts else np.zeros(0) for parts in (numbers, scores)]
-    return ScoredSets(FlatSets(indptr, joined[0].astype(np.int64), matrix.shape[1], names), joined[1])
+    if not numbers:  # `Candidates.from_flat` refuses what has no rows
+        return ScoredSets(FlatSets(indptr, np.zeros(0, dtype=np.int64), matrix.shape[1], names), np.zeros(0))
+    return ScoredSets(FlatSets(indptr, np.concatenate(numbers), matrix.shape[1], names), np.concatenate(scores))
 
 
 def _dense_blocks(matrix: Any) -> Iterator[tuple[int, npt.NDArray[Any]]]:

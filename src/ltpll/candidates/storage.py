@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,9 +12,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
-from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, no_candidates_error, read_cells, read_matrix, read_sets
+from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, no_candidates_error, row_at
+from ltpll.candidates.expressions import SetRules
+from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, read_cells, read_matrix, read_sets
 from ltpll.candidates.scores import read_scores, tempered
+from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted
 
@@ -89,16 +91,20 @@ class Candidates:
         n_classes: int | None = None,
         separator: str = SEPARATOR,
         groups: Iterable[Hashable] | None = None,
+        taxonomy: Taxonomy | Mapping[str, str] | None = None,
+        empty: str = "stop",
     ) -> Candidates:
         """Build candidates from any object that holds the sets.
 
         Args:
             source: A 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, or a list, array or pandas Series of strings
-                such as `"cat|dog"`.
+                such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"` (every class) or `"cat:0.7|dog:0.3"` (with scores).
             classes: The names of the classes in order; by default the column names of a DataFrame, or the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
             separator: What separates the names in a string.
             groups: The picture or scene that each row belongs to, as any hashable values (see `with_groups`).
+            taxonomy: For strings, groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
 
         Returns:
             The candidates; `source` itself if it is a `Candidates` already and no groups are given.
@@ -109,11 +115,12 @@ class Candidates:
         Example:
             >>> Candidates.of([{"cat", "fox"}, {"dog"}]).classes
             ('cat', 'dog', 'fox')
-            >>> Candidates.of(["cat|fox", "dog"]).row(0)
-            [0, 2]
+            >>> Candidates.of(["cat|fox", "dog", "!fox"]).row(2)
+            [0, 1]
         """
+        how: dict[str, Any] = {"separator": separator, "taxonomy": taxonomy, "empty": empty}
         if groups is not None:
-            return cls.of(source, classes=classes, n_classes=n_classes, separator=separator).with_groups(groups)
+            return cls.of(source, classes=classes, n_classes=n_classes, **how).with_groups(groups)
         if isinstance(source, Candidates):
             return source
         module = type(source).__module__.split(".")[0]
@@ -125,7 +132,7 @@ class Candidates:
         if isinstance(source, np.ndarray):
             source = source.tolist()
         if module == "pandas" or (isinstance(source, (list, tuple)) and _all_strings(source)):
-            return cls.from_series(source, classes=classes, n_classes=n_classes, separator=separator)
+            return cls.from_series(source, classes=classes, n_classes=n_classes, **how)
         if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
             raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings.")
         return cls.from_sets(source, classes=classes, n_classes=n_classes)
@@ -203,14 +210,21 @@ class Candidates:
         classes: Sequence[Hashable] | None = None,
         n_classes: int | None = None,
         separator: str = SEPARATOR,
+        taxonomy: Taxonomy | Mapping[str, str] | None = None,
+        empty: str = "stop",
     ) -> Candidates:
         """Build candidates from strings such as `cat|dog`, or `["cat", "dog"]` as JSON or Python writes it.
+
+        In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every class; and if all names end in a
+        number, as in `cat:0.7|dog:0.3`, the numbers are scores that weight the candidates (see `from_scores`). Names in lists are literal.
 
         Args:
             series: A pandas Series, array or list; its items may also be collections of names. Blanks around names are dropped.
             classes: The names of the classes in order; by default the sorted names that occur.
             n_classes: The number of classes, as a check.
             separator: What separates the names.
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
 
         Raises:
             InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
@@ -218,9 +232,14 @@ class Candidates:
         Example:
             >>> Candidates.from_series(pd.Series(["cat; dog", "fox"]), separator=";").classes
             ('cat', 'dog', 'fox')
+            >>> Candidates.from_series(["Vulpes", "wolf"], taxonomy={"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).row(0)
+            [0, 1]
         """
         cells = series.tolist() if hasattr(series, "tolist") else list(series)
-        return cls.from_flat(*read_cells(cells, separator, classes, n_classes))
+        tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
+        sets, scores = read_cells(cells, separator, classes, n_classes, SetRules(tree, empty))
+        found = cls.from_flat(*sets)
+        return found if scores is None else found.with_weights(tempered(scores))
 
     @classmethod
     def from_flat(

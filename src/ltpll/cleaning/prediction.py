@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 
 ANNOTATION = ("task", "worker", "annotation")
+LIMITS = ("excluded", "possible", "site")  # columns
+FILES = ("taxonomy", "possible_at")
 CHECKED = 64  # random inputs with which an exported model is checked
 
 
@@ -39,7 +42,7 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         read_before = Reading.of(before["reading"])
         read_before.check()
         valid = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "split"))
-        valid = valid and all(isinstance(getattr(read_before, name), str | None) for name in ("label", *ANNOTATION))
+        valid = valid and all(isinstance(getattr(read_before, name), str | None) for name in ("label", *ANNOTATION, *LIMITS, *FILES))
     except (TypeError, ValueError, AttributeError):
         valid = False
     if not valid:
@@ -62,8 +65,18 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         probability_columns=(),
         top_k=None,
         mass=None,
+        **_set_limits(read_before, names),
     )
     return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error)
+
+
+def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, str | None]:
+    """What limits the sets of a new table, which needs neither the columns nor the files for it."""
+    limits = {what: name if (name := getattr(before, what)) in names else None for what in LIMITS}
+    files = {what: name if (name := getattr(before, what)) is not None and Path(name).is_file() else None for what in FILES}
+    if limits["site"] is None or files["possible_at"] is None:
+        limits["site"] = files["possible_at"] = None
+    return {**limits, **files, "excluded": limits["excluded"] or Reading.excluded}
 
 
 def _preprocessing(source: Record) -> Preprocessing:

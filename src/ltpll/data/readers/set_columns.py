@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, TextSets, names_to_numbers
+from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets
+from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets
+from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
 from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
+from ltpll.data.readers.memory_limits import expansion_problem
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted
 
-ROUNDING = 1e-6  # error of single precision in sums of probabilities
+BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
 
 class SetColumn(TextSets):
     """A column of cells such as `cat|dog` or JSON lists, or of the lists of a Parquet file."""
 
-    def __init__(self, table: Table, index: int, separator: str) -> None:
-        super().__init__(separator, table.row)
+    def __init__(self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None) -> None:
+        super().__init__(separator, table.row, classes)
         self.table, self.index = table, index
 
     @property
@@ -49,11 +53,13 @@ class SetColumn(TextSets):
             raise InputError(
                 f"{where} holds lists of {column.type.value_type}, some of which are not text: write the names as text in UTF-8."
             ) from None
-        self.add_lists(names, pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False))
+        self.add_lists(names, pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False), batch.first)
 
-    def candidates(self, classes: Sequence[str] | None) -> Candidates:
+    def candidates(self, classes: Sequence[str] | None, rules: SetRules = PLAIN_RULES, scores: str = DEFAULT_SCORES) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
-        return Candidates.from_flat(*self.flat(classes, sorted_class_names), row=self.row)
+        known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
+        found = class_sets(self.entries(known), classes, rules, order=sorted_class_names, row=self.row)
+        return weighted_candidates(found, scores, self.row)
 
 
 class ClassColumns(CollectedSets):
@@ -66,7 +72,7 @@ class ClassColumns(CollectedSets):
     def add(self, batch: TableBatch) -> None:
         matrix = np.stack([self._column(batch, index) for index in self.indices], axis=1)
         rows, codes = np.nonzero(self._chosen(matrix))
-        self.add_codes(rows, codes, batch.n_rows)
+        self.add_codes(rows, codes, batch.n_rows, self._scores_of(matrix[rows, codes]))
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
@@ -86,11 +92,15 @@ class ClassColumns(CollectedSets):
     def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         return matrix
 
-    def candidates(self, classes: Sequence[str] | None) -> Candidates:
+    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
+        return None
+
+    def candidates(self, classes: Sequence[str] | None, rules: SetRules = PLAIN_RULES, scores: str = DEFAULT_SCORES) -> Candidates:
         """The sets, with the columns' classes unless others are given."""
-        return Candidates.from_flat(
-            *names_to_numbers(*self.joined(), self.names, self.names if classes is None else classes, self.row), row=self.row
-        )
+        if classes is None and rules.taxonomy is None:
+            classes = self.names
+        found = class_sets(Entries(*self.joined(), self.names, 0, self.joined_scores()), classes, rules, row=self.row)
+        return weighted_candidates(found, scores, self.row)
 
 
 class ProbabilityColumns(ClassColumns):
@@ -120,16 +130,33 @@ class ProbabilityColumns(ClassColumns):
         return values
 
     def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        order = np.argsort(-matrix, axis=1, kind="stable")
-        if self.top_k is not None:
-            first = np.broadcast_to(np.arange(matrix.shape[1]) < self.top_k, matrix.shape)
-        else:
-            ranked = np.take_along_axis(matrix, order, axis=1).astype(np.float64)
-            total = ranked.sum(1, keepdims=True)
-            first = np.cumsum(ranked, axis=1) - ranked < (float(self.mass or 0) - ROUNDING) * total
-        chosen = np.zeros(matrix.shape, dtype=bool)
-        np.put_along_axis(chosen, order, first, axis=1)
-        return chosen & (matrix > 0)
+        return chosen_by_scores(matrix, self.top_k, self.mass)
+
+    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        return values.astype(np.float64)
+
+
+# ---- candidates -------------------------------------------------------------------------------------------------------
+
+
+def weighted_candidates(found: WeightedSets, scores: str, row: RowName) -> Candidates:
+    """The sets as candidates, weighted by their scores if they have some and `scores` is "weights"."""
+    candidates = Candidates.from_flat(*found.sets, row=row)
+    return candidates if found.weights is None or scores == "none" else candidates.with_weights(tempered(found.weights))
+
+
+def check_set_memory(path: Path) -> Callable[[int], None]:
+    """A check that refuses sets with more candidates than memory can hold."""
+
+    def check(n_labels: int) -> None:
+        reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
+        if reason is not None:
+            raise InputError(
+                f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: rows that stand for every class (*, empty "
+                "cells, exclusions) take the most; limit their classes with --possible or --possible-at, or leave such rows out."
+            )
+
+    return check
 
 
 # ---- class numbers ----------------------------------------------------------------------------------------------------
