@@ -42,6 +42,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "few rows": {"per_class": 4},
     "few rows, overconfident": {"per_class": 4, "inverse_decay": 1e4},
     "few features": {"per_class": 20, "n_features": 10},
+    "more rows": {"per_class": 30},
     "few rows, other class prior": {"per_class": 12, "imbalance": 12},
 }
 ON_FEATURES = ("few rows", "few rows, overconfident")

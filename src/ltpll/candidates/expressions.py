@@ -142,6 +142,8 @@ def class_sets(
         used = np.unique(possible.of_row[possible.of_row >= 0])
         columns["possible"] = _Column(possible.lists, "possible class", possible.row, rules.taxonomy, known, used)
     names: list[Any] = _class_names(columns.values(), rules.taxonomy, order) if classes is None else list(classes)
+    if not names:
+        raise InputError(f"No cell names a class, so it is not known what {row(0)} stands for: name the classes in some cells.")
     problem = _Problem(names, rules.check_size)
     for what, column in columns.items():
         column.expand(names, lenient=what == "possible")
@@ -222,12 +224,10 @@ def names_in(entries: Entries) -> list[str]:
 
 
 def _class_names(columns: Iterable[_Column], taxonomy: Taxonomy | None, order: Callable[[Sequence[str]], list[str]]) -> list[str]:
-    """All names that occur, and all leaves of the taxonomy if an entry stands for every class."""
-    columns = list(columns)
-    found = dict.fromkeys(name for column in columns for names in column.members.values() for name in names)
-    if taxonomy is not None and any(mark.name is None or mark.excludes for column in columns for mark in column.marks.values()):
-        found |= dict.fromkeys(taxonomy.leaves)
-    return order([name for name in found if name])
+    """All leaves of the taxonomy, or else all names that occur."""
+    if taxonomy is not None:
+        return order(taxonomy.leaves)
+    return order(list(dict.fromkeys(name for column in columns for names in column.members.values() for name in names if name)))
 
 
 class _Lists(NamedTuple):
@@ -279,8 +279,6 @@ class _Problem:
             sizes = column.sizes[codes[named]]
             weights = np.repeat(scores[named] / np.maximum(sizes, 1), sizes)
         keys, weights = _merged(keys, weights, self._whole_sets(full, of_row, lists))
-        if self.n_classes == 0 or not len(keys):
-            raise InputError(f"No cell names a class, so it is not known what {row(0)} stands for: name the classes in some cells.")
         minus = np.concatenate([self._expanded(*part) for part in removed])
         if len(minus):
             minus.sort()
@@ -304,7 +302,7 @@ class _Problem:
             self.check_size(int(n_named) + n_full)
 
     def _list_sizes(self, lists: _Lists) -> Numbers:
-        sizes: Numbers = np.bincount(lists.keys // max(self.n_classes, 1), minlength=len(lists.possible.lists.indptr) - 1)
+        sizes: Numbers = np.bincount(lists.keys // self.n_classes, minlength=len(lists.possible.lists.indptr) - 1)
         return sizes
 
     def _expanded(self, rows: Numbers, codes: npt.NDArray[Any], column: _Column) -> Numbers:
@@ -321,7 +319,7 @@ class _Problem:
         sizes = self._list_sizes(lists)
         starts = np.concatenate([[0], np.cumsum(sizes)])[of_row[limited]]
         sizes = sizes[of_row[limited]]
-        numbers = _gathered(lists.keys, starts, sizes) % max(self.n_classes, 1)
+        numbers = _gathered(lists.keys, starts, sizes) % self.n_classes
         return np.concatenate([keys, limited.repeat(sizes) * self.n_classes + numbers])
 
     def _kept(

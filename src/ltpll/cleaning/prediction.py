@@ -70,13 +70,18 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
     return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error)
 
 
-def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, str | None]:
+def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, Any]:
     """What limits the sets of a new table, which needs neither the columns nor the files for it."""
     limits = {what: name if (name := getattr(before, what)) in names else None for what in LIMITS}
     files = {what: name if (name := getattr(before, what)) is not None and Path(name).is_file() else None for what in FILES}
+    if before.taxonomy is not None and files["taxonomy"] is None and before.candidates in names:
+        raise InputError(
+            f"The candidate sets of the new table cannot be read, because the taxonomy {before.taxonomy} of the run is gone: restore it, "
+            "or drop the column of sets, which predictions do not need."
+        )
     if limits["site"] is None or files["possible_at"] is None:
         limits["site"] = files["possible_at"] = None
-    return {**limits, **files, "excluded": limits["excluded"] or Reading.excluded}
+    return {**limits, **files}
 
 
 def _preprocessing(source: Record) -> Preprocessing:

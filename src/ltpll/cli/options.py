@@ -53,7 +53,7 @@ Scores = Annotated[
         help="What scores such as fox:0.6|dog:0.3, or probabilities, are for: weights of the candidates, or none.", metavar="weights|none"
     ),
 ]
-Excluded = Annotated[str | None, column_option(help="Column of classes that are removed from the row's set.")]
+Excluded = Annotated[str | None, column_option(help="Column of classes that are removed from the row's set.", show_default="excluded")]
 Empty = Annotated[str | None, column_option(help="What an empty set means: stop (a mistake), or all (every class).", metavar="stop|all")]
 Taxonomy = Annotated[
     Path | None,

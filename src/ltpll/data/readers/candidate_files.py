@@ -67,7 +67,7 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
         raise InputError(f"Sets cannot be read from the column {shown(column)} and from {instead} at the same time: give one of them.")
     if kind in TABLE_SUFFIXES and instead is None:
         table = open_table(path)
-        others = {reading.excluded, reading.possible, reading.site}
+        others = {reading.excluded or "excluded", reading.possible, reading.site}
         reading = replace(reading, candidates=table.names[_set_column(table, column, reading.separator, others)])
     # Whether names are distinct does not matter here. In a table of annotations, they may be the tasks.
     found = read_table(path, reading if reading.annotators else replace(reading, id=None, path=None))

@@ -90,7 +90,8 @@ class Reading:
         top_k: Candidates are the k most likely classes.
         mass: Candidates are the fewest classes that together reach this probability.
         scores: What scores in cells such as `fox:0.6|dog:0.3`, and probabilities, are used for: `weights` of the candidates, or `none`.
-        excluded: A column of classes that are removed from the row's set.
+        excluded: A column of classes that are removed from the row's set; by default the column `excluded`, if there is one and it does not
+            hold numbers.
         empty: What a row without candidates means: `stop` (an error) or `all` (every class).
         taxonomy: A file of groups, whose names stand for all classes below them (see `read_taxonomy`).
         possible: A column of the classes that are possible in a row; None if there is none.
@@ -120,7 +121,7 @@ class Reading:
     top_k: int | None = None
     mass: float | None = None
     scores: str = DEFAULT_SCORES
-    excluded: str = "excluded"
+    excluded: str | None = None
     empty: str = "stop"
     taxonomy: str | None = None
     possible: str | None = None
@@ -194,13 +195,14 @@ class Reading:
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column; None if it is not given, or is missing and has its default name."""
         name, default = getattr(self, what), next(one.default for one in fields(self) if one.name == what)
-        if what == "label" and name is None:
-            name = default = TRUE_LABEL
+        if what in DEFAULT_COLUMNS and name is None:
+            name = default = DEFAULT_COLUMNS[what]
         if name is None:
             return None
         return None if name == default and name not in table.names else table.column(name)
 
 
+DEFAULT_COLUMNS = {"label": TRUE_LABEL, "excluded": "excluded"}
 DEFAULT_READING = Reading()
 
 
@@ -293,7 +295,7 @@ def _limit_readers(table: Table, reading: Reading, sets: SetColumn | ClassColumn
     found: dict[str, SetColumn] = {}
     for what in ("excluded", "possible"):
         index = reading.find(table, what)
-        if index is None or (what not in reading.changed_set_rules() and (index in sets.indices or holds_numbers(table, index))):
+        if index is None or (getattr(reading, what) is None and (index in sets.indices or holds_numbers(table, index))):
             continue
         if index in sets.indices:
             raise InputError(f"The column {shown(table.names[index])} cannot hold the sets and the {what} classes: name two columns.")
