@@ -238,12 +238,13 @@ class TextSets(CollectedSets):
             return
         rows = cells.to_pylist()
         lists = _json_lists(rows)
-        self.add_parsed(
-            [parse_cell(cell, self.separator, first + i, self.row) for i, cell in enumerate(rows)]
-            if lists is None
-            else [Cell(names, True) for names in lists],
-            first,
-        )
+        if lists is None:
+            self.add_parsed([parse_cell(cell, self.separator, first + i, self.row) for i, cell in enumerate(rows)], first)
+            return
+        self._has_lists = True
+        sizes = np.asarray([len(names) for names in lists])
+        flat = [name for names in lists for name in names]
+        self.add_lists(as_texts(flat, np.repeat(np.arange(len(sizes)), sizes) + first, self.row), sizes, first)
 
     def add_parsed(self, cells: Sequence[Cell], first: int) -> None:
         """Add rows whose cells are already parsed."""

@@ -17,7 +17,7 @@ from ltpll.validation import whole_number
 SCORES = ("weights", "none")  # what the scores of candidates are used for
 DEFAULT_SCORES = "weights"
 ROUNDING = 1e-6  # error of single precision in sums of probabilities
-POWER = 0.25  # of scores that become weights: models are overconfident, and their scores contain their own class prior (docs/own-data.md)
+POWER = 0.25  # of scores that become weights: models are overconfident, and their scores contain their own class prior
 VALUES_PER_PASS = 1 << 20  # limits the memory that ranking takes
 
 

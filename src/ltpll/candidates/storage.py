@@ -161,8 +161,8 @@ class Candidates:
     ) -> Candidates:
         """Build weighted candidates from an N × C matrix of a model's probabilities.
 
-        The weights are the square roots of the scores (see `with_weights`), since models are overconfident;
-        `with_weights(None)` removes them.
+        The weights are the fourth roots of the scores (see `with_weights`), since models are overconfident; `with_weights(None)` removes
+        them.
 
         Args:
             matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not negative.
@@ -177,7 +177,7 @@ class Candidates:
         Example:
             >>> candidates = Candidates.from_scores(np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]]), top_k=2)
             >>> candidates.row(0), candidates.weights[:2]
-            ([0, 2], tensor([0.5714, 0.4286]))
+            ([0, 2], tensor([0.5359, 0.4641]))
         """
         sets, scores = read_scores(matrix, top_k, mass, classes)
         return cls.from_flat(*sets).with_weights(tempered(scores))
