@@ -110,6 +110,22 @@ def test_a_group_shares_its_score_among_its_classes():
     np.testing.assert_allclose(found.weights, [0.3, 0.3, 0.4])
 
 
+def test_dictionaries_and_sets_are_read_from_python_and_from_its_printed_form():
+    rows = [{"fox": 0.75, "dog": 0.25}, {"dog": 1.0}]
+    expected = Candidates.of(["fox:0.75|dog:0.25", "dog:1"])
+    for found in (Candidates.of(rows), Candidates.of(pd.Series(rows)), Candidates.of([str(row) for row in rows])):
+        assert names_of(found) == names_of(expected)
+        assert found.weights.tolist() == expected.weights.tolist()
+    assert names_of(Candidates.of(["{'a', 'b'}", "b|{c}", "{}"], empty="all")) == [{"a", "b"}, {"b", "{c}"}, {"a", "b", "{c}"}]
+
+
+def test_collections_of_names_know_groups_too():
+    assert names_of(Candidates.of([["Vulpes"], ["wolf", "lynx"], []], taxonomy=TREE, empty="all"))[:2] == [
+        GROUPS["Vulpes"],
+        {"wolf", "lynx"},
+    ]
+
+
 @pytest.mark.parametrize("cells", [["16:9|cat", "4:3", "fox|dog"], ["genus:Vulpes|a:b"], ["a:-1|b:-2"], ['["16:9", "4:3"]', '["16:9"]']])
 def test_names_with_colons_stay_names(cells):
     found = Candidates.of(cells)
@@ -143,6 +159,9 @@ REFUSALS = {
     "no number": (['{"a": true}', "b:1"], {}, "Row 0 gives 'a' the score True"),
     "unknown exclusion": (["!x", "a"], {"classes": ["a", "b"]}, "Row 0 has the candidate 'x', which is not one of the 2 classes"),
     "unknown group": (["Vulpe", "wolf"], {"taxonomy": TREE}, "Row 0 has the candidate 'Vulpe', which is not in the taxonomy (did you mean"),
+    "rules for a matrix": (np.eye(2), {"empty": "all"}, "taxonomy and empty are for names"),
+    "rules for numbers": ([[0, 1], [1]], {"taxonomy": TREE}, "taxonomy and empty are for candidates that are all names"),
+    "numbers with scores": ([{0: 0.5}, {1: 1.0}], {}, "Row 0 gives 0 a score, which is not a name"),
     "unknown rule": (["a", "b"], {"empty": "none"}, "empty is 'none'"),
     "circle": (["a", "b"], {"taxonomy": {"a": "b", "b": "c", "c": "b"}}, "The taxonomy goes round in a circle"),
 }

@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -95,14 +95,8 @@ class Cell(NamedTuple):
 def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> Cell:
     """The entries in the cell of row i; `TextSets.add_cells` does the same for many cells at once."""
     cell = cell.strip()
-    if cell.startswith("{") and cell.endswith("}") and (found := _parse_object(cell)) is not None:
-        for name, score in found.items():
-            if type(score) not in (int, float) or not 0 <= score <= LARGEST_SCORE:
-                raise InputError(
-                    f"{row(i)} gives {shown(name)} the score {shown(score)}: scores are finite numbers that are not negative, as in "
-                    '{"cat": 0.7, "dog": 0.3}.'
-                )
-        return Cell([name.strip() for name in found], True, [float(score) for score in found.values()])
+    if cell.startswith("{") and cell.endswith("}") and (found := _parse_braces(cell)) is not None:
+        return scored_cell(found, i, row) if isinstance(found, dict) else Cell(found, literal=True)
     if not (cell.startswith("[") and cell.endswith("]")):
         return Cell([name for part in cell.split(separator) if (name := part.strip())], False)
     try:
@@ -115,10 +109,23 @@ def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> C
     return Cell([label.strip() if isinstance(label, str) else str(int(label) if label == label // 1 else label) for label in labels], True)
 
 
+def scored_cell(scores: Mapping[Any, Any], i: int, row: RowName = PLAIN_ROW) -> Cell:
+    """The names and scores of row i."""
+    for name, score in scores.items():
+        if not isinstance(name, str):
+            raise InputError(f"{row(i)} gives {shown(name)} a score, which is not a name: write names as text.")
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= LARGEST_SCORE:
+            raise InputError(
+                f"{row(i)} gives {shown(name)} the score {shown(score)}: scores are finite numbers that are not negative, as in "
+                '{"cat": 0.7, "dog": 0.3}.'
+            )
+    return Cell([name.strip() for name in scores], True, [float(score) for score in scores.values()])
+
+
 def cell_holds_set(cell: str) -> bool:
     """Whether a cell is written as a set rather than as a single name; `[0, 10]` may be an interval that is a class."""
     if SEPARATOR in cell or not cell.lstrip().startswith("["):
-        return SEPARATOR in cell or (cell.strip().startswith("{") and _parse_object(cell) is not None)
+        return SEPARATOR in cell or (cell.strip().startswith("{") and _parse_braces(cell.strip()) is not None)
     try:
         labels = _parse_list(cell.strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -138,13 +145,18 @@ def _parse_list(cell: str) -> list[Any]:
     return list(found)
 
 
-def _parse_object(cell: str) -> dict[str, Any] | None:
-    """Parse a JSON object; None if it is not one, since names may have braces."""
+def _parse_braces(cell: str) -> dict[str, Any] | list[str] | None:
+    """Parse an object in JSON, or a dictionary or set of names as Python prints it; None if it is something else, such as a name."""
     try:
         found = json.loads(cell)
     except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and found else None
+        try:
+            found = ast.literal_eval(cell)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return None
+    if isinstance(found, set) and all(isinstance(name, str) for name in found):
+        return sorted(found)
+    return found if isinstance(found, dict) else None
 
 
 # ---- many cells -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
@@ -10,7 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ltpll.candidates.cells import PLAIN_ROW, Cell, FlatSets, TextSets, as_texts, names_to_numbers, no_candidates_error, parse_cell, row_at
+from ltpll.candidates.cells import (
+    PLAIN_ROW,
+    Cell,
+    FlatSets,
+    TextSets,
+    as_texts,
+    names_to_numbers,
+    no_candidates_error,
+    parse_cell,
+    row_at,
+    scored_cell,
+)
 from ltpll.candidates.expressions import EMPTY_ADVICE, PLAIN_RULES, SetRules, WeightedSets, class_sets
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
@@ -107,6 +118,8 @@ def read_cells(
     else:
         parsed = [_parsed(cell, separator, i) for i, cell in enumerate(cells)]
         if not parsed or not all(isinstance(name, str) for cell in parsed for name in cell.entries):
+            if rules != PLAIN_RULES:
+                raise InputError("taxonomy and empty are for candidates that are all names: write them as text, or omit the two.")
             return WeightedSets(read_sets([cell.entries for cell in parsed], classes, n_classes), None)
         sets.add_parsed(parsed, 0)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
@@ -115,6 +128,8 @@ def read_cells(
 
 
 def _parsed(cell: Any, separator: str, i: int) -> Cell:
+    if isinstance(cell, Mapping):
+        return scored_cell(cell, i)
     return parse_cell(cell, separator, i) if isinstance(cell, str) else Cell(list(_as_collection(cell, i)), literal=True)
 
 

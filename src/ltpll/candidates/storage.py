@@ -98,12 +98,13 @@ class Candidates:
 
         Args:
             source: A 0/1 matrix (numpy, torch, scipy sparse, DataFrame), a list of sets, or a list, array or pandas Series of strings
-                such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"` (every class) or `"cat:0.7|dog:0.3"` (with scores).
+                such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"` (every class) or `"cat:0.7|dog:0.3"` (with scores); or
+                a list of dictionaries with a score for each name.
             classes: The names of the classes in order; by default the column names of a DataFrame, or the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
             separator: What separates the names in a string.
             groups: The picture or scene that each row belongs to, as any hashable values (see `with_groups`).
-            taxonomy: For strings, groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
             empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
 
         Returns:
@@ -124,6 +125,10 @@ class Candidates:
         if isinstance(source, Candidates):
             return source
         module = type(source).__module__.split(".")[0]
+        has_rules = taxonomy is not None or empty != "stop"
+        is_matrix = (module == "pandas" and hasattr(source, "columns")) or module == "scipy" or isinstance(source, Tensor)
+        if has_rules and (is_matrix or (isinstance(source, np.ndarray) and source.ndim != 1)):
+            raise InputError("taxonomy and empty are for names, but the candidates are a matrix: omit them.")
         if module == "pandas" and hasattr(source, "columns"):
             names = list(source.columns) if classes is None else classes
             return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
@@ -131,7 +136,9 @@ class Candidates:
             return cls.from_matrix(source, classes=classes, n_classes=n_classes)
         if isinstance(source, np.ndarray):
             source = source.tolist()
-        if module == "pandas" or (isinstance(source, (list, tuple)) and _all_strings(source)):
+        is_listed = isinstance(source, (list, tuple))
+        has_scores = is_listed and any(isinstance(row, Mapping) for row in source)
+        if module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source))):
             return cls.from_series(source, classes=classes, n_classes=n_classes, **how)
         if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
             raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings.")
