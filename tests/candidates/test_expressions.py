@@ -93,7 +93,7 @@ def test_missing_strings_stand_for_every_class_on_request():
 
 
 def test_scores_weight_candidates_and_zero_drops_them():
-    found = Candidates.of(["fox:0.81|dog:0.16", "dog:1|fox:0", "*", "fox:16|dog:1|cat: 1e0|!cat", '{"dog": 1, "fox": 3}'])
+    found = Candidates.of(["fox:0.81|dog:0.16", "dog:1|fox:0", "*", "fox:1600%|dog:100 %|cat: 1e0|!cat", '{"dog": 1, "fox": 3}'])
     assert names_of(found) == [{"fox", "dog"}, {"dog"}, {"cat", "dog", "fox"}, {"dog", "fox"}, {"dog", "fox"}]
     raw = np.split(found.weights.numpy().astype(float), np.cumsum(found.sizes.numpy())[:-1])
     ratios = [raw[0][1] / raw[0][0], raw[3][1] / raw[3][0], raw[4][1] / raw[4][0]]
@@ -154,6 +154,7 @@ REFUSALS = {
     "some scores": (["a:0.5|b:0.5", "c"], {}, "Row 1 has the candidate 'c' without a score"),
     "objects and names": (['{"a": 1}', "c"], {}, "Row 1 has the candidate 'c' without a score"),
     "objects and lists": (['["a"]', '{"a": 1}'], {}, "Row 0 has the candidate 'a' without a score"),
+    "other separator": (["a:0.5;b:0.5", "b:1"], {}, "Row 0 has the candidate 'a:0.5;b', which looks like several labels separated by ';'"),
     "large score": (["a:1e999", "b:1"], {}, "Row 0 has a score that is too large"),
     "negative score": (['{"a": -1}', "b:1"], {}, "Row 0 gives 'a' the score -1"),
     "no number": (['{"a": true}', "b:1"], {}, "Row 0 gives 'a' the score True"),

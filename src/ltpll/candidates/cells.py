@@ -18,7 +18,7 @@ from ltpll.errors import InputError, InputWarning, shown
 
 SEPARATOR = "|"
 EXCLUDES, EVERY = "!", "*"  # `!dog`: not dog; `*`: every class
-SCORED = r"(?s)^\s*(?P<name>.*\S)\s*:\s*(?P<score>\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*$"  # fox:0.6
+SCORED = r"(?s)^\s*(?P<name>.*\S)\s*:\s*(?P<score>\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*%?\s*$"  # fox:0.6
 KNOWN_SEPARATORS = (SEPARATOR, ";", ",", "/", "\t")
 RowName = Callable[[int], str]
 """How a message refers to a row, which is numbered from 0."""
@@ -389,6 +389,8 @@ class TextSets(CollectedSets):
             }
             pieces = {code: split for code, split in pieces.items() if all(split)}
             meant = [code for code, split in pieces.items() if known.issuperset(split)]
+            if found.scores is not None:  # fox:0.6;dog is what remains of fox:0.6;dog:0.4
+                meant += [code for code, split in pieces.items() if all(re.match(SCORED, piece) for piece in split[:-1])]
             if not meant and unsplit and pieces:
                 times = Counter([*known, *(piece for split in pieces.values() for piece in set(split))])
                 recur = len(pieces) > 1 and all(times[piece] > 1 for split in pieces.values() for piece in split)
