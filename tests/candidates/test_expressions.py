@@ -179,3 +179,7 @@ def test_the_size_of_sets_is_checked_before_they_are_made():
     rules = SetRules(check_size=asked.append)
     class_sets(entries_of([["*"], ["!a"], ["a", "b"]]), ["a", "b", "c"], rules)
     assert asked == [3 + 3 + 2 + 1]
+
+
+def test_collections_for_scoring_may_name_other_classes():
+    assert read_labels([["a", "!b"], ["c"]], ["a"], more=True).classes.tolist() == ["a", "!b", "c"]

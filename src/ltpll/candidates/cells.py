@@ -261,7 +261,7 @@ class TextSets(CollectedSets):
     def add_parsed(self, cells: Sequence[Cell], first: int) -> None:
         """Add rows whose cells are already parsed."""
         self._has_lists = True
-        sizes = np.asarray([len(cell.entries) for cell in cells])
+        sizes = np.asarray([len(cell.entries) for cell in cells], dtype=np.int64)
         literal = np.repeat(np.asarray([cell.literal for cell in cells], dtype=bool), sizes)
         given = [score for cell in cells for score in (cell.scores or [np.nan] * len(cell.entries))]
         rows = np.repeat(np.arange(len(sizes)), sizes) + first
