@@ -28,6 +28,10 @@ CSV = (
     b"candidates,x\ncat|dog,NA\ndog,1\n\n\ncat,2\n",
     b"sets\ncat|dog\nfox\n",
     b'candidates,x\n"[[""cat""], [""cat"", ""dog""]]",1\n"[[""fox""], []]",2\ncat|dog,3\n',
+    b"candidates,excluded,label,split,x\n!dog,,cat,train,1\n*,cow,,test,2\n,cat|fox,,a,3\ncat|fox|!fox,,cat|cow,train,4\nFelis|!cat,,,b,5\n",
+    b"candidates,x\ncat:0.6|dog:0.3,1\nfox:1e-3|cat:0,2\n*,3\n!cat,4\n",
+    b'candidates,x\n"{""cat"": 0.6, ""dog"": 0.3}",1\nfox:1,2\n',
+    b'candidates,id\n"[""!fox"", ""16:9""]",a\n16:9|cat,cat\n!dog,dog\n',
 )
 LABEL_STUDIO = (
     b'[{"id":1,"data":{"image":"/data/upload/3/a-fox.jpg"},"annotations":[{"completed_by":1,"was_cancelled":false,"ground_truth":false,'
@@ -73,13 +77,51 @@ JSON_TOKENS = (
         b"://",
     ),
 )
+TAXONOMY_TOKENS = (
+    *(
+        b"class",
+        b"parent",
+        b"rank",
+        b"site",
+        b"cat",
+        b"dog",
+        b"lynx",
+        b"cow",
+        b"Felis",
+        b"genus:",
+        b"genus: Felis",
+        b"animal",
+        b":",
+        b"!",
+        b"*",
+    ),
+    *(b"|", b",", b"\t", b"\n", b"  ", b" ", b'"', b"\r", b"\xff", b"\xef\xbb\xbf", b"\0", b"[", b"]", b"\xc2\x85", b"\x1d", b"\x0b"),
+)
 CSV_TOKENS = (
+    *(
+        b"!",
+        b"!dog",
+        b"*",
+        b":0.5",
+        b":1e400",
+        b":0",
+        b":-1",
+        b"excluded",
+        b'{"cat": 1}',
+        b'{"cat": NaN}',
+        b"{",
+        b"}",
+        b"Felis",
+        b"genus:Felis",
+    ),
     *(b"candidates", b"id", b"path", b"label", b"split", b"task", b"worker", b"is_", b"p_", b"x", b"cat", b"dog", b"|", b"||", b",", b"\t"),
     *(b";", b"\n", b"\r\n", b"\r", b'"', b'""', b"[", b"]", b'["cat", "dog"]', b"['cat' 'dog']", b"[[1]]", b"[1, NaN]", b'{"a":1}', b"\0"),
     *(b"nan", b"NA", b"-", b"?", b"inf", b"1e400", b"0x10", b"1_000", b"true", b"False", b"\xff", b"\xef\xbb\xbf", b"PAR1", b"PK\3\4"),
     *("\u2028".encode(), "\u0085".encode(), "ß".encode(), "\u00a0".encode(), b"=1+1", b" ", b"..", b"/", b"Unnamed: 0", b"[" * 3000),
 )
 STRINGS = (
+    b"!dog\n*\ncat|fox|!fox\ndog\n",
+    b'cat:0.5|dog:0.5\n{"fox": 1}\n*\n',
     b"cat|dog\ndog\ncat|fox\n",
     b"a;b\nb\n",
     b'[["cat","dog"],["fox"]]',
@@ -92,6 +134,7 @@ STRINGS = (
     b"[1,0,1,1]",
 )
 STRING_TOKENS = (
+    *(b"!", b"*", b":0.5", b":1e999", b'{"a":1}'),
     *(b"|", b"||", b" ", b"\n", b"cat", b"dog", b"[", b"]", b",", b'"', b"null", b"true", b"1e999", b"NaN", b"votes>=", b"top-", b"{}"),
 )
 CONFIG = (
@@ -140,6 +183,23 @@ def parquet_seeds() -> list[bytes]:
         parquet(lists, compression="none", row_group_size=1),
         parquet(wide, compression="lz4"),
         parquet(votes, compression="brotli", column_encoding={"task": "DELTA_BINARY_PACKED"}, use_dictionary=False),
+    ]
+
+
+@cache
+def taxonomy_seeds() -> list[bytes]:
+    import pyarrow as pa
+
+    tree = {"class": ["cat", "lynx", "Felis", "dog", "cow"], "parent": ["Felis", "Felis", "animal", "animal", None]}
+    rank = ["species", None, "genus", "", None]
+    csv = "".join(f"{name},{parent or ''},{kind or ''}\n" for name, parent, kind in zip(*tree.values(), rank, strict=True))
+    return [
+        b"animal\n  genus: Felis\n    cat\n    lynx\n  dog\ncow\n",
+        b"class,parent,rank\n" + csv.encode(),
+        b"class\tparent\ncat\tFelis\nlynx\tFelis\ndog\t\ncow\t\n",
+        parquet(pa.table({**tree, "rank": rank})),
+        b"site,class\ntrain,Felis|dog\ntest,!cow\ntrain,*\na,fox\n",
+        parquet(pa.table({"site": ["train", "test"], "possible": [["cat", "dog"], ["cow"]]})),
     ]
 
 

@@ -6,6 +6,7 @@ import json
 import random
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -81,7 +82,13 @@ READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(annotators="votes>=2"), True),
     (Reading(annotators="top-1", classes=("cat", "dog")), True),
     (Reading(id="x", label="y", candidates="sets"), True),
+    (Reading(empty="all", excluded="y", possible="label"), True),
+    (Reading(empty="all", scores="none", taxonomy="tree.txt", site="split", possible_at="sites.csv"), True),
+    (Reading(scores="none", excluded="id", classes=("cat", "dog", "!fox", "16:9")), False),
 )
+# What the readings above name, as small valid files.
+TREE = b"animal\n  genus: Felis\n    cat\n    lynx\n  Canidae\n    dog\n    fox\ncow\n"
+SITES = b"site,class\ntrain,Felis|dog\ntest,!cow\na,fox\n"
 
 
 def check_candidates(found: Candidates) -> None:
@@ -115,6 +122,10 @@ def table_target(suffix: str) -> Callable[[bytes, Path], None]:
         option = case[0] % (len(READINGS) + 2) if case else 0
         if option < len(READINGS):
             reading, needs_candidates = READINGS[option]
+            for name, content in {"tree.txt": TREE, "sites.csv": SITES}.items() if reading.taxonomy else ():
+                (folder / name).write_bytes(content)
+            files = {name: str(folder / value) for name in ("taxonomy", "possible_at") if (value := getattr(reading, name)) is not None}
+            reading = replace(reading, **files)
             check_table(read_table(path, reading, needs_candidates=needs_candidates))
         else:
             check_candidates(read_candidates(path, "candidates" if option == len(READINGS) else None).candidates)
@@ -124,6 +135,27 @@ def table_target(suffix: str) -> Callable[[bytes, Path], None]:
 
 def run_csv(case: bytes, folder: Path) -> None:
     table_target(".tsv" if case[1:].split(b"\n", 1)[0].count(b"\t") else ".csv")(case, folder)
+
+
+def run_taxonomy(case: bytes, folder: Path) -> None:
+    """Read a taxonomy or the possible classes of sites, and a table that uses them."""
+    from ltpll.data.readers.taxonomy import read_taxonomy
+
+    kinds = ("tree.txt", "tree.csv", "tree.tsv", "tree.parquet", "sites.csv", "sites.parquet")
+    name = kinds[case[0] % len(kinds) if case else 0]
+    (folder / "tree.txt").write_bytes(TREE)
+    (folder / "sites.csv").write_bytes(SITES)
+    (folder / name).write_bytes(case[1:])
+    table = folder / "t.csv"
+    table.write_bytes(b"candidates,site\nFelis|dog,train\n!cat,test\n*,\ngenus:Felis|cow|!lynx,b\n")
+    if name.startswith("tree"):
+        found = read_taxonomy(folder / name)
+        assert len(set(found.leaves)) == len(found.leaves)
+        for member in list(found.names)[:50]:
+            with suppress(InputError):  # a group without classes
+                assert set(found.members(member)) <= set(found.leaves)
+    tree, sites = ("tree.txt", name) if name.startswith("sites") else (name, "sites.csv")
+    check_table(read_table(table, Reading(taxonomy=str(folder / tree), site="site", possible_at=str(folder / sites))))
 
 
 def run_mat(case: bytes, folder: Path) -> None:
@@ -457,6 +489,14 @@ TARGETS: dict[str, Target] = {
         Target("label-studio", run_json, lambda: seeds.LABEL_STUDIO, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
         Target("detections", run_json, lambda: seeds.DETECTIONS, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
         Target("coco", run_json, lambda: seeds.COCO, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
+        Target(
+            "taxonomy",
+            run_taxonomy,
+            seeds.taxonomy_seeds,
+            6,
+            seeds.TAXONOMY_TOKENS,
+            [seeds.cells_mutation(b",\t\n ", seeds.TAXONOMY_TOKENS)],
+        ),
         Target("mat", run_mat, seeds.mat_seeds, 4, (b"data", b"partial_target", b"target", b"IM", b"MI"), [compressed_mutation]),
         Target("arrays", run_arrays, seeds.array_seeds, 3, (b"<f8", b"|O", b"|b1", b"'shape': (2,)", b"True", b"PK\1\2"), [zip_mutation]),
         Target("config", run_config, lambda: seeds.CONFIG, 1, seeds.CONFIG_TOKENS, [config_mutation]),

@@ -26,7 +26,7 @@ LAYERS = [
     ["parts", "inference"],
     ["training"],
     ["evaluation", "analysis", "data"],
-    ["comparison", "photos"],
+    ["comparison", "missing_share", "photos"],
     ["estimator", "runs"],
     ["cleaning", "experiments"],
     ["report"],

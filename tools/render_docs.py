@@ -425,6 +425,34 @@ def crowds_table() -> str:
     return "\n".join([*lines, "", f"*Mean and standard deviation over {seeds} seeds.*", "", measured_on(records)])
 
 
+SCORE_COLUMNS = {
+    "scores alone": "highest score",
+    "none": "`none`",
+    "power 1": "scores",
+    "power 1/2": "square root",
+    "power 1/4": "fourth root (default)",
+}
+
+
+def scores_table() -> str:
+    """Labels recovered from sets that weak models made, with powers of their scores as weights, from `benchmarks/scores.py`."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "scores").glob("*.json"))]
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record["data"], record["model"]), []).append(record)
+    columns = [*SCORE_COLUMNS.values(), "set holds the label"]
+    lines = [f"| Right labels (%) | rows | {' | '.join(columns)} |", "|---|---:|" + "---:|" * len(columns)]
+    for (data, model), group in groups.items():
+        cells = [spread([record["figures"][name]["all"] for record in group]) for name in SCORE_COLUMNS]
+        rows, bound = (statistics.mean(record[name] for record in group) for name in ("n", "covered"))
+        lines.append(f"| {data}, {model} | {rows:.0f} | {' | '.join(cells)} | {100 * bound:.1f} |")
+    for figure, title in (("all", "mean"), ("balanced", "mean over the classes")):
+        means = [statistics.mean(record["figures"][name][figure] for record in records) for name in SCORE_COLUMNS]
+        lines.append(f"| {title} | | {' | '.join(f'{100 * mean:.1f}' for mean in means)} | |")
+    seeds = len({record["seed"] for record in records})
+    return "\n".join([*lines, "", f"*Mean and standard deviation over {seeds} seeds.*", "", measured_on(records)])
+
+
 def spread(values: Sequence[float]) -> str:
     return f"{100 * statistics.mean(values):.1f}" + (f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
@@ -1041,6 +1069,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "cleaning": cleaning_table,
     "confidence": confidence_table,
     "crowds": crowds_table,
+    "scores": scores_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
     "audit": audit_summary,

@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -17,10 +17,13 @@ import numpy.typing as npt
 from ltpll.errors import InputError, InputWarning, shown
 
 SEPARATOR = "|"
+EXCLUDES, EVERY = "!", "*"  # `!dog`: not dog; `*`: every class
+SCORED = r"(?s)^\s*(?P<name>.*\S)\s*:\s*(?P<score>\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*%?\s*$"  # fox:0.6
 KNOWN_SEPARATORS = (SEPARATOR, ";", ",", "/", "\t")
 RowName = Callable[[int], str]
 """How a message refers to a row, which is numbered from 0."""
 PLAIN_ROW: RowName = "Row {}".format
+LARGEST_SCORE = 1e300  # so that sums stay finite
 
 
 class FlatSets(NamedTuple):
@@ -30,6 +33,21 @@ class FlatSets(NamedTuple):
     numbers: npt.NDArray[Any]
     n_classes: int
     names: tuple[Hashable, ...] | None
+
+
+class Entries(NamedTuple):
+    """What the cells of a column hold; row i has the entries at `indptr[i]:indptr[i + 1]`, as positions in `names`."""
+
+    indptr: npt.NDArray[Any]
+    codes: npt.NDArray[Any]
+    names: Sequence[str]
+    n_marked: int = 0  # so many of the names are from text, where `!` and `*` have a meaning; the others are literal
+    scores: npt.NDArray[np.float64] | None = None  # of each entry, NaN where it has none; None if the column has no scores
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self.indptr) - 1, dtype=np.int64), np.diff(self.indptr))
 
 
 def row_at(position: int, indptr: npt.NDArray[Any]) -> int:
@@ -58,14 +76,29 @@ def unknown_class_error(name: Any, classes: Sequence[Any]) -> str:
     return f"{shown(name)}, which is not one of the {len(classes)} classes{hint}: correct it or add the class; the classes are {some}"
 
 
+def no_candidates_error(row: str, n: int = 1, *, advice: str = "list every class") -> str:
+    more = f" ({n} such rows)" if n > 1 else ""
+    return f"{row} has no candidate label{more}: drop the row, or {advice} if nothing is known about it."
+
+
 # ---- one cell ---------------------------------------------------------------------------------------------------------
 
 
-def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> list[str]:
-    """The names in the cell of row i; `TextSets.add_cells` does the same for many cells at once."""
+class Cell(NamedTuple):
+    """The entries of one cell; names in lists and objects are literal, and objects give each of them a score."""
+
+    entries: list[str]
+    literal: bool
+    scores: list[float] | None = None
+
+
+def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> Cell:
+    """The entries in the cell of row i; `TextSets.add_cells` does the same for many cells at once."""
     cell = cell.strip()
+    if cell.startswith("{") and cell.endswith("}") and (found := _parse_braces(cell)) is not None:
+        return scored_cell(found, i, row) if isinstance(found, dict) else Cell(found, literal=True)
     if not (cell.startswith("[") and cell.endswith("]")):
-        return [name for part in cell.split(separator) if (name := part.strip())]
+        return Cell([name for part in cell.split(separator) if (name := part.strip())], False)
     try:
         labels = _parse_list(cell)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -73,13 +106,26 @@ def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> l
     for label in labels:
         if not isinstance(label, (str, int, float)) or isinstance(label, bool):
             raise InputError(f"{row(i)} has the candidate {shown(str(label))}, which is not a name: give a flat list of names.")
-    return [label.strip() if isinstance(label, str) else str(int(label) if label == label // 1 else label) for label in labels]
+    return Cell([label.strip() if isinstance(label, str) else str(int(label) if label == label // 1 else label) for label in labels], True)
+
+
+def scored_cell(scores: Mapping[Any, Any], i: int, row: RowName = PLAIN_ROW) -> Cell:
+    """The names and scores of row i."""
+    for name, score in scores.items():
+        if not isinstance(name, str):
+            raise InputError(f"{row(i)} gives {shown(name)} a score, which is not a name: write names as text.")
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= LARGEST_SCORE:
+            raise InputError(
+                f"{row(i)} gives {shown(name)} the score {shown(score)}: scores are finite numbers that are not negative, as in "
+                '{"cat": 0.7, "dog": 0.3}.'
+            )
+    return Cell([name.strip() for name in scores], True, [float(score) for score in scores.values()])
 
 
 def cell_holds_set(cell: str) -> bool:
     """Whether a cell is written as a set rather than as a single name; `[0, 10]` may be an interval that is a class."""
     if SEPARATOR in cell or not cell.lstrip().startswith("["):
-        return SEPARATOR in cell
+        return SEPARATOR in cell or (cell.strip().startswith("{") and _parse_braces(cell.strip()) is not None)
     try:
         labels = _parse_list(cell.strip())
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -97,6 +143,20 @@ def _parse_list(cell: str) -> list[Any]:
             raise
         found = ast.literal_eval(cell)
     return list(found)
+
+
+def _parse_braces(cell: str) -> dict[str, Any] | list[str] | None:
+    """Parse an object in JSON, or a dictionary or set of names as Python prints it; None if it is something else, such as a name."""
+    try:
+        found = json.loads(cell)
+    except (ValueError, RecursionError):
+        try:
+            found = ast.literal_eval(cell)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            return None
+    if isinstance(found, set) and all(isinstance(name, str) for name in found):
+        return sorted(found)
+    return found if isinstance(found, dict) else None
 
 
 # ---- many cells -------------------------------------------------------------------------------------------------------
@@ -122,16 +182,18 @@ class NameCodes:
 
 
 class CollectedSets:
-    """Candidate sets that arrive in batches, as positions in a list of names."""
+    """Candidate sets that arrive in batches, as positions in a list of names, possibly with a score for each."""
 
     def __init__(self, row: RowName) -> None:
         self.row = row
         self._sizes: list[npt.NDArray[Any]] = []
         self._codes: list[npt.NDArray[Any]] = []
+        self._scores: list[npt.NDArray[np.float64] | None] = []
 
-    def add_codes(self, rows: npt.NDArray[Any], codes: npt.NDArray[Any], n_rows: int) -> None:
+    def add_codes(self, rows: npt.NDArray[Any], codes: npt.NDArray[Any], n_rows: int, scores: npt.NDArray[Any] | None = None) -> None:
         self._sizes.append(np.bincount(rows, minlength=n_rows).astype(np.int32))
         self._codes.append(codes.astype(np.int32, copy=False))
+        self._scores.append(scores)
 
     @property
     def n_labels(self) -> int:
@@ -141,61 +203,180 @@ class CollectedSets:
         """All batches as `indptr` and codes."""
         return np.concatenate([[0], np.cumsum(np.concatenate(self._sizes), dtype=np.int64)]), np.concatenate(self._codes)
 
+    def joined_scores(self) -> npt.NDArray[np.float64] | None:
+        """The scores of all batches; None if there are none."""
+        if all(scores is None for scores in self._scores):
+            return None
+        parts = zip(self._codes, self._scores, strict=True)
+        return np.concatenate([np.full(len(codes), np.nan) if scores is None else scores for codes, scores in parts])
+
 
 class TextSets(CollectedSets):
-    """Candidate sets written as text, parsed with Arrow because Python takes several times as long."""
+    """Candidate sets written as text, parsed with Arrow because Python takes several times as long.
 
-    def __init__(self, separator: str, row: RowName = PLAIN_ROW) -> None:
+    Whether a column has scores, as in `fox:0.6`, is decided by the first batch that names a class: either all names in it have a
+    score, or none is read as one.
+
+    Args:
+        separator: What separates the entries of a cell.
+        row: How an error message refers to a row.
+        classes: The classes, if known; if one of them looks like a name with a score, no text is read as a score.
+    """
+
+    def __init__(self, separator: str, row: RowName = PLAIN_ROW, classes: Iterable[Any] | None = None) -> None:
         super().__init__(row)
         if not separator:
             raise InputError("The separator between candidate names is empty: give the character that separates them, such as '|'.")
         self.separator = separator
         self.names = NameCodes()
+        self.literal = NameCodes()  # names in lists; their codes are stored as −1, −2, …
         self._has_lists = False
+        self._scored: bool | None = None  # not decided
+        self._names_with_scores = not any(re.match(SCORED, name) for name in classes or () if isinstance(name, str))
 
     def add_cells(self, cells: Any, first: int) -> None:
         """Parse a pyarrow array of strings; `first` is the number of its first row."""
         import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-        lists = list_cells(cells)
-        if not pc.any(lists).as_py():
+        if not pc.any(structured_cells(cells)).as_py():
             parts = pc.split_pattern(cells, self.separator)
-            self.add_lists(parts.flatten(), pc.list_value_length(parts).to_numpy())
+            sizes = pc.list_value_length(parts).to_numpy()
+            names = parts.flatten()
+            # Looking for scores in the first batch only, and only if there is a colon, keeps plain cells fast.
+            if self._scored is False or (self._scored is None and not self._may_have_scores(names)):
+                self._add_names(self.names.encode(names), sizes)
+            else:
+                self._add_scored(names, None, None, sizes, first)
             return
         rows = cells.to_pylist()
-        found = _json_lists(rows) or [parse_cell(cell, self.separator, first + i, self.row) for i, cell in enumerate(rows)]
-        sizes = np.asarray([len(names) for names in found])
+        lists = _json_lists(rows)
+        if lists is None:
+            self.add_parsed([parse_cell(cell, self.separator, first + i, self.row) for i, cell in enumerate(rows)], first)
+            return
         self._has_lists = True
-        self.add_lists(
-            as_texts([name for names in found for name in names], np.repeat(np.arange(len(sizes)), sizes) + first, self.row), sizes
+        sizes = np.asarray([len(names) for names in lists])
+        flat = [name for names in lists for name in names]
+        self.add_lists(as_texts(flat, np.repeat(np.arange(len(sizes)), sizes) + first, self.row), sizes, first)
+
+    def add_parsed(self, cells: Sequence[Cell], first: int) -> None:
+        """Add rows whose cells are already parsed."""
+        self._has_lists = True
+        sizes = np.asarray([len(cell.entries) for cell in cells], dtype=np.int64)
+        literal = np.repeat(np.asarray([cell.literal for cell in cells], dtype=bool), sizes)
+        given = [score for cell in cells for score in (cell.scores or [np.nan] * len(cell.entries))]
+        rows = np.repeat(np.arange(len(sizes)), sizes) + first
+        names = as_texts([name for cell in cells for name in cell.entries], rows, self.row)
+        self._add_scored(names, literal, np.asarray(given, dtype=np.float64), sizes, first)
+
+    def add_lists(self, names: Any, sizes: npt.NDArray[Any], first: int) -> None:
+        """Add rows whose names are already separate: all of them in a pyarrow array of strings, and how many each row has."""
+        if self._scored:
+            self._add_scored(names, np.ones(len(names), dtype=bool), np.full(len(names), np.nan), sizes, first)
+        else:
+            self._scored = False if len(names) else self._scored
+            self._add_names(-1 - self.literal.encode(names), sizes)
+
+    def _add_names(self, codes: npt.NDArray[Any], sizes: npt.NDArray[Any], scores: npt.NDArray[Any] | None = None) -> None:
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        blanks = [self.names.number.get(""), -1 - self.literal.number[""] if "" in self.literal.number else None]
+        for blank in (blank for blank in blanks if blank is not None):
+            kept = codes != blank
+            rows, codes, scores = rows[kept], codes[kept], None if scores is None else scores[kept]
+        self.add_codes(rows, codes, len(sizes), scores)
+
+    def _may_have_scores(self, names: Any) -> bool:
+        import pyarrow.compute as pc
+
+        if self._names_with_scores and pc.any(pc.match_substring(names, ":")).as_py():
+            return True
+        if pc.any(_names_class(names)).as_py():
+            self._scored = False
+        return False
+
+    def _add_scored(
+        self, names: Any, literal: npt.NDArray[Any] | None, given: npt.NDArray[Any] | None, sizes: npt.NDArray[Any], first: int
+    ) -> None:
+        """Add entries some of which are literal or may have scores, `given` by objects or written behind the names."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        n = len(names)
+        literal = np.zeros(n, dtype=bool) if literal is None else literal
+        scores = np.full(n, np.nan) if given is None else given
+        by_objects = bool(np.isfinite(scores).any())
+        texts = names.filter(pa.array(~literal))
+        plain = literal & np.isnan(scores)
+        if self._scored is not False and self._names_with_scores:
+            split = pc.extract_regex(texts, SCORED)
+            names_class, has_score = (mask.to_numpy(zero_copy_only=False) for mask in (_names_class(texts), pc.is_valid(split)))
+            has_score = has_score & names_class
+            plain[~literal] = names_class & ~has_score
+            if not plain.any() and has_score.any():
+                written = pc.if_else(pa.array(has_score), pc.struct_field(split, "score"), None)
+                scores[~literal] = pc.fill_null(written.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+                texts = pc.if_else(pa.array(has_score), pc.struct_field(split, "name"), texts)
+        else:
+            plain[~literal] = _names_class(texts).to_numpy(zero_copy_only=False)
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        too_large = np.flatnonzero(scores > LARGEST_SCORE)
+        if len(too_large):
+            raise InputError(f"{self.row(first + int(rows[too_large[0]]))} has a score that is too large: give finite numbers.")
+        if plain.any() and (self._scored or by_objects):
+            raise self._mixed(first + int(rows[np.argmax(plain)]), names[int(np.argmax(plain))].as_py())
+        if by_objects and self._scored is False:
+            position = int(np.flatnonzero(np.isfinite(scores))[0])
+            raise InputError(
+                f"{self.row(first + int(rows[position]))} gives {shown(names[position].as_py())} a score, but earlier rows have candidates "
+                "without scores: give all candidates of the column scores, or none."
+            )
+        if plain.any():
+            self._scored = False
+        elif np.isfinite(scores).any():
+            self._scored = True
+        codes = np.empty(n, dtype=np.int32)
+        codes[~literal] = self.names.encode(texts)
+        codes[literal] = -1 - self.literal.encode(names.filter(pa.array(literal)))
+        self._add_names(codes, sizes, scores if self._scored else None)
+
+    def _mixed(self, row: int, name: str) -> InputError:
+        return InputError(
+            f"{self.row(row)} has the candidate {shown(name)} without a score, while others have one, as in fox:0.6: give every candidate "
+            'a score, or write names that end like scores in JSON lists, as in ["16:9"].'
         )
 
-    def add_lists(self, names: Any, sizes: npt.NDArray[Any]) -> None:
-        """Add rows whose names are already separate: all of them in a pyarrow array of strings, and how many each row has."""
-        codes = self.names.encode(names)
-        rows = np.repeat(np.arange(len(sizes)), sizes)
-        blank = self.names.number.get("", -1)
-        if blank >= 0:
-            kept = codes != blank
-            rows, codes = rows[kept], codes[kept]
-        self.add_codes(rows, codes, len(sizes))
-
-    def flat(self, classes: Sequence[str] | None, order: Callable[[Sequence[str]], list[str]] = sorted) -> FlatSets:
-        """The sets as numbers of the given classes, or else of the names that occur, in `order`."""
+    def entries(self, known: Iterable[str] = ()) -> Entries:
+        """All rows; cells that seem to have another separator are refused, unless they are `known` names."""
         indptr, codes = self.joined()
+        marked, literal = self.names.names, self.literal.names
+        if literal:
+            codes = np.where(codes < 0, len(marked) - 1 - codes, codes)
+        scores = self.joined_scores()
+        if scores is None and self._names_with_scores:
+            self._check_mixed(indptr, codes, marked)
+        found = Entries(indptr, codes, [*marked, *literal], len(marked), scores)
         if not self._has_lists:
-            self._check_separator(indptr, codes, set(classes or ()))
-        names = self.names.names
-        chosen = order([name for name in names if name]) if classes is None else classes
-        return names_to_numbers(indptr, codes, names, chosen, self.row)
+            self._check_separator(found, set(known))
+        return found
 
-    def _check_separator(self, indptr: npt.NDArray[Any], codes: npt.NDArray[Any], classes: set[str]) -> None:
+    def _check_mixed(self, indptr: npt.NDArray[Any], codes: npt.NDArray[Any], names: Sequence[str]) -> None:
+        """Refuse a column in which most candidates, but not all, have a score."""
+        looks = np.asarray([":" in name and name[:1] != EXCLUDES and re.match(SCORED, name) is not None for name in names], dtype=bool)
+        if not looks.any():
+            return
+        times = np.bincount(codes, minlength=len(names))[: len(names)]
+        class_names = np.asarray([name != EVERY and name[:1] not in ("", EXCLUDES) for name in names], dtype=bool)
+        if 2 * times[looks].sum() > times[class_names].sum():
+            plain = np.isin(codes, np.flatnonzero(class_names & ~looks))
+            position = int(np.argmax(plain))
+            raise self._mixed(row_at(position, indptr), names[codes[position]])
+
+    def _check_separator(self, found: Entries, classes: set[str]) -> None:
         """Refuse cells such as `cat;dog` that were probably meant to be split, and warn about cells that may have been.
 
         They probably were if `cat` and `dog` are labels elsewhere, or if no cell is split and either all pieces recur or the
         default separator occurs in them.
         """
-        names = self.names.names
+        indptr, codes, names = found[:3]
         known = set(names) | classes
         unsplit = len(codes) == len(indptr) - 1
         for separator in KNOWN_SEPARATORS:
@@ -208,6 +389,8 @@ class TextSets(CollectedSets):
             }
             pieces = {code: split for code, split in pieces.items() if all(split)}
             meant = [code for code, split in pieces.items() if known.issuperset(split)]
+            if found.scores is not None:  # fox:0.6;dog is what remains of fox:0.6;dog:0.4
+                meant += [code for code, split in pieces.items() if all(re.match(SCORED, piece) for piece in split[:-1])]
             if not meant and unsplit and pieces:
                 times = Counter([*known, *(piece for split in pieces.values() for piece in set(split))])
                 recur = len(pieces) > 1 and all(times[piece] > 1 for split in pieces.values() for piece in split)
@@ -231,12 +414,21 @@ class TextSets(CollectedSets):
             return
 
 
-def list_cells(cells: Any) -> Any:
-    """For a pyarrow array of strings, whether each is written in brackets."""
+def structured_cells(cells: Any) -> Any:
+    """For a pyarrow array of strings, whether each is written in brackets, or begins with a brace."""
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(cells)
-    return pc.and_(pc.starts_with(trimmed, "["), pc.ends_with(trimmed, "]"))
+    return pc.or_(pc.and_(pc.starts_with(trimmed, "["), pc.ends_with(trimmed, "]")), pc.starts_with(trimmed, "{"))
+
+
+def _names_class(entries: Any) -> Any:
+    """For a pyarrow array of strings, whether each names a candidate: it is neither blank nor has a mark."""
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(entries)
+    marked = pc.or_(pc.starts_with(trimmed, EXCLUDES), pc.equal(trimmed, EVERY))
+    return pc.invert(pc.or_(marked, pc.equal(trimmed, "")))
 
 
 def as_texts(texts: Sequence[str], rows: Sequence[int] | npt.NDArray[Any], row: RowName = PLAIN_ROW) -> Any:

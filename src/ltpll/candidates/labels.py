@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow
 from ltpll.candidates.arrow import is_frame as is_arrow_frame
-from ltpll.candidates.cells import SEPARATOR, cell_holds_set, parse_cell
+from ltpll.candidates.cells import SEPARATOR, TextSets, cell_holds_set, parse_cell
+from ltpll.candidates.expressions import names_in
 from ltpll.errors import InputError, shown
 
 COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
@@ -80,13 +81,14 @@ def _without_arrow(y: Any) -> Any:
 
 
 def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
-    """The names in sets that are not known, in order of first appearance; what is not a set is refused later."""
+    """The names in sets that are not known; what is not a set is refused later."""
     found: dict[Hashable, None] = {}
-    for i, row in enumerate(rows):
-        if isinstance(row, (str, *COLLECTIONS)):
-            labels = parse_cell(row, SEPARATOR, i) if isinstance(row, str) else row.ravel().tolist() if isinstance(row, np.ndarray) else row
-            found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable) and label not in known)
-    return list(found)
+    texts = TextSets(SEPARATOR, classes=known)
+    texts.add_parsed([parse_cell(row, SEPARATOR, i) for i, row in enumerate(rows) if isinstance(row, str)], 0)
+    for row in (row for row in rows if isinstance(row, COLLECTIONS)):
+        labels = row.ravel().tolist() if isinstance(row, np.ndarray) else row
+        found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable) and label not in known)
+    return [*(name for name in names_in(texts.entries()) if name not in known and name not in found), *found]
 
 
 def _with_names(y: Any, classes: Sequence[Hashable] | None) -> Labels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
@@ -10,7 +10,19 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ltpll.candidates.cells import PLAIN_ROW, FlatSets, TextSets, as_texts, names_to_numbers, parse_cell, row_at
+from ltpll.candidates.cells import (
+    PLAIN_ROW,
+    Cell,
+    FlatSets,
+    TextSets,
+    as_texts,
+    names_to_numbers,
+    no_candidates_error,
+    parse_cell,
+    row_at,
+    scored_cell,
+)
+from ltpll.candidates.expressions import EMPTY_ADVICE, PLAIN_RULES, SetRules, WeightedSets, class_sets
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 
@@ -25,19 +37,8 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
         matrix = (tensor.float() if tensor.is_floating_point() else tensor).numpy()
     elif not hasattr(matrix, "tocsr"):
         matrix = np.asarray(matrix)
-    if matrix.ndim != 2:
-        raise InputError(f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}.")
+    names = check_shape(matrix, classes, n_classes)
     n_rows, n_columns = matrix.shape
-    if n_classes is not None and n_classes != n_columns:
-        raise InputError(
-            f"n_classes is {n_classes}, but the candidate matrix has {counted(n_columns, 'column')}: give only one of the two."
-        )
-    names = None if classes is None else check_class_names(classes)
-    if names is not None and len(names) != n_columns:
-        raise InputError(
-            f"There {are(len(names))} {counted(len(names), 'class name')} for {counted(n_columns, 'column')} of the candidate matrix: "
-            "give one name per column."
-        )
     if hasattr(matrix, "tocsr"):
         csr = matrix.tocsr(copy=True)
         csr.sum_duplicates()
@@ -50,6 +51,24 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
     _check_binary(matrix.ravel(), lambda k: k // n_columns)
     rows, numbers = np.nonzero(matrix)
     return FlatSets(np.searchsorted(rows, np.arange(n_rows + 1)), numbers, n_columns, names)
+
+
+def check_shape(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None) -> tuple[Hashable, ...] | None:
+    """The class names of a matrix, which must have one column for each."""
+    if matrix.ndim != 2:
+        raise InputError(f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}.")
+    n_columns = matrix.shape[1]
+    if n_classes is not None and n_classes != n_columns:
+        raise InputError(
+            f"n_classes is {n_classes}, but the candidate matrix has {counted(n_columns, 'column')}: give only one of the two."
+        )
+    names = None if classes is None else check_class_names(classes)
+    if names is not None and len(names) != n_columns:
+        raise InputError(
+            f"There {are(len(names))} {counted(len(names), 'class name')} for {counted(n_columns, 'column')} of the candidate matrix: "
+            "give one name per column."
+        )
+    return names
 
 
 def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | None, n_classes: int | None) -> FlatSets:
@@ -81,18 +100,37 @@ def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | 
     return _checked(names_to_numbers(indptr, flat, list(codes), names, PLAIN_ROW), n_classes)
 
 
-def read_cells(cells: Sequence[Any], separator: str, classes: Sequence[Hashable] | None, n_classes: int | None) -> FlatSets:
-    """Read one string such as `cat|dog` per row; a row may also be a collection of names."""
-    sets = TextSets(separator)
+def read_cells(
+    cells: Sequence[Any], separator: str, classes: Sequence[Hashable] | None, n_classes: int | None, rules: SetRules = PLAIN_RULES
+) -> WeightedSets:
+    """Read one string such as `cat|dog` per row; a row may also be a collection of names, which are literal."""
+    rules.check()
     missing = next((i for i, cell in enumerate(cells) if is_missing_value(cell)), None)
     if missing is not None:
-        raise InputError(no_candidates_error(f"Row {missing}"))
-    if not cells or not all(isinstance(cell, str) for cell in cells):
-        rows = [parse_cell(cell, separator, i) if isinstance(cell, str) else cell for i, cell in enumerate(cells)]
-        return read_sets(rows, classes, n_classes)
-    for first in range(0, len(cells), CELLS_AT_ONCE):
-        sets.add_cells(as_texts(cells[first : first + CELLS_AT_ONCE], range(first, len(cells))), first)
-    return _checked(sets.flat(None if classes is None else check_class_names(classes)), n_classes)
+        if rules.empty == "stop":
+            raise InputError(no_candidates_error(f"Row {missing}", advice=EMPTY_ADVICE))
+        cells = ["" if is_missing_value(cell) else cell for cell in cells]
+    names = None if classes is None else check_class_names(classes)
+    sets = TextSets(separator, classes=names)
+    if cells and all(isinstance(cell, str) for cell in cells):
+        for first in range(0, len(cells), CELLS_AT_ONCE):
+            sets.add_cells(as_texts(cells[first : first + CELLS_AT_ONCE], range(first, len(cells))), first)
+    else:
+        parsed = [_parsed(cell, separator, i) for i, cell in enumerate(cells)]
+        if not parsed or not all(isinstance(name, str) for cell in parsed for name in cell.entries):
+            if rules != PLAIN_RULES:
+                raise InputError("taxonomy and empty are for candidates that are all names: write them as text, or omit the two.")
+            return WeightedSets(read_sets([cell.entries for cell in parsed], classes, n_classes), None)
+        sets.add_parsed(parsed, 0)
+    known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
+    found = class_sets(sets.entries(known), names, rules)
+    return found._replace(sets=_checked(found.sets, n_classes))
+
+
+def _parsed(cell: Any, separator: str, i: int) -> Cell:
+    if isinstance(cell, Mapping):
+        return scored_cell(cell, i)
+    return parse_cell(cell, separator, i) if isinstance(cell, str) else Cell(list(_as_collection(cell, i)), literal=True)
 
 
 def is_missing_value(cell: Any) -> bool:
@@ -110,11 +148,6 @@ def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
         return list(row)
     except TypeError:
         raise InputError(f"Row {i} is {shown(row)}, not a set or list of labels: a known label is a list of one.") from None
-
-
-def no_candidates_error(row: str, n: int = 1) -> str:
-    more = f" ({n} such rows)" if n > 1 else ""
-    return f"{row} has no candidate label{more}: drop the row, or list every class if nothing is known about it."
 
 
 def _check_binary(values: npt.NDArray[Any], row_of: Callable[[int], int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 
 from ltpll.candidates.arrow import arrow_list, arrow_matrix, is_arrow, is_frame
-from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, row_at
-from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, no_candidates_error, read_cells, read_matrix, read_sets
+from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, no_candidates_error, row_at
+from ltpll.candidates.expressions import SetRules
+from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, read_cells, read_matrix, read_sets
+from ltpll.candidates.scores import read_scores, tempered
+from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import are, counted
 
@@ -89,16 +92,21 @@ class Candidates:
         n_classes: int | None = None,
         separator: str = SEPARATOR,
         groups: Iterable[Hashable] | None = None,
+        taxonomy: Taxonomy | Mapping[str, str] | None = None,
+        empty: str = "stop",
     ) -> Candidates:
         """Build candidates from any object that holds the sets.
 
         Args:
             source: A 0/1 matrix (numpy, torch, scipy sparse, or a table of pandas, polars or pyarrow), a list of sets, or a list, array or
-                column (pandas, polars, pyarrow) of strings such as `"cat|dog"` or of lists.
+                column (pandas, polars, pyarrow) of lists, or of strings such as `"cat|dog"`, `"!dog"` (every class but dog), `"*"` (every
+                class) or `"cat:0.7|dog:0.3"` (with scores); or a list of dictionaries with a score for each name.
             classes: The names of the classes in order; by default the column names of a table, or the sorted names that occur.
             n_classes: The number of classes, if the sets hold class numbers.
             separator: What separates the names in a string.
             groups: The picture or scene that each row belongs to, as any hashable values (see `with_groups`).
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
 
         Returns:
             The candidates; `source` itself if it is a `Candidates` already and no groups are given.
@@ -109,14 +117,19 @@ class Candidates:
         Example:
             >>> Candidates.of([{"cat", "fox"}, {"dog"}]).classes
             ('cat', 'dog', 'fox')
-            >>> Candidates.of(["cat|fox", "dog"]).row(0)
-            [0, 2]
+            >>> Candidates.of(["cat|fox", "dog", "!fox"]).row(2)
+            [0, 1]
         """
+        how: dict[str, Any] = {"separator": separator, "taxonomy": taxonomy, "empty": empty}
         if groups is not None:
-            return cls.of(source, classes=classes, n_classes=n_classes, separator=separator).with_groups(groups)
+            return cls.of(source, classes=classes, n_classes=n_classes, **how).with_groups(groups)
         if isinstance(source, Candidates):
             return source
         module = type(source).__module__.split(".")[0]
+        has_rules = taxonomy is not None or empty != "stop"
+        is_matrix = (module == "pandas" and hasattr(source, "columns")) or module == "scipy" or isinstance(source, Tensor)
+        if has_rules and (is_matrix or (isinstance(source, np.ndarray) and source.ndim != 1)):
+            raise InputError("taxonomy and empty are for names, but the candidates are a matrix: omit them.")
         if module == "pandas" and hasattr(source, "columns"):
             names = list(source.columns) if classes is None else classes
             return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
@@ -129,8 +142,10 @@ class Candidates:
             return cls.from_matrix(source, classes=classes, n_classes=n_classes)
         if isinstance(source, np.ndarray):
             source = source.tolist()
-        if module == "pandas" or (isinstance(source, (list, tuple)) and _all_strings(source)):
-            return cls.from_series(source, classes=classes, n_classes=n_classes, separator=separator)
+        is_listed = isinstance(source, (list, tuple))
+        has_scores = is_listed and any(isinstance(row, Mapping) for row in source)
+        if module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source))):
+            return cls.from_series(source, classes=classes, n_classes=n_classes, **how)
         if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
             raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings.")
         return cls.from_sets(source, classes=classes, n_classes=n_classes)
@@ -152,6 +167,33 @@ class Candidates:
             [0, 2]
         """
         return cls.from_flat(*read_matrix(matrix, classes, n_classes))
+
+    @classmethod
+    def from_scores(
+        cls, matrix: Any, *, top_k: int | None = None, mass: float | None = None, classes: Sequence[Hashable] | None = None
+    ) -> Candidates:
+        """Build weighted candidates from an N × C matrix of a model's probabilities.
+
+        The weights are the fourth roots of the scores (see `with_weights`), since models are overconfident; `with_weights(None)` removes
+        them.
+
+        Args:
+            matrix: A numpy array, a torch tensor or a scipy sparse matrix of numbers that are not negative.
+            top_k: The candidates are the k classes with the highest scores, without those whose score is zero.
+            mass: The candidates are the fewest classes that together have this share of the row's scores.
+            classes: One name per column; by default 0, 1, ….
+
+        Raises:
+            InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or not finite, or all scores of a row are
+                zero.
+
+        Example:
+            >>> candidates = Candidates.from_scores(np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]]), top_k=2)
+            >>> candidates.row(0), candidates.weights[:2]
+            ([0, 2], tensor([0.5359, 0.4641]))
+        """
+        sets, scores = read_scores(matrix, top_k, mass, classes)
+        return cls.from_flat(*sets).with_weights(tempered(scores))
 
     @classmethod
     def from_sets(
@@ -181,14 +223,21 @@ class Candidates:
         classes: Sequence[Hashable] | None = None,
         n_classes: int | None = None,
         separator: str = SEPARATOR,
+        taxonomy: Taxonomy | Mapping[str, str] | None = None,
+        empty: str = "stop",
     ) -> Candidates:
         """Build candidates from strings such as `cat|dog`, or `["cat", "dog"]` as JSON or Python writes it.
+
+        In a string, `!dog` excludes dog from what else it names, or from all classes; `*` is every class; and if all names end in a
+        number, as in `cat:0.7|dog:0.3`, the numbers are scores that weight the candidates (see `from_scores`). Names in lists are literal.
 
         Args:
             series: A pandas Series, array or list; its items may also be collections of names. Blanks around names are dropped.
             classes: The names of the classes in order; by default the sorted names that occur.
             n_classes: The number of classes, as a check.
             separator: What separates the names.
+            taxonomy: Groups of classes whose names stand for all classes below them: a `Taxonomy`, or the parent of each name.
+            empty: What an empty string, or a missing one, means: "stop" (an error) or "all" (every class).
 
         Raises:
             InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
@@ -196,9 +245,14 @@ class Candidates:
         Example:
             >>> Candidates.from_series(pd.Series(["cat; dog", "fox"]), separator=";").classes
             ('cat', 'dog', 'fox')
+            >>> Candidates.from_series(["Vulpes", "wolf"], taxonomy={"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).row(0)
+            [0, 1]
         """
         cells = series.tolist() if hasattr(series, "tolist") else list(series)
-        return cls.from_flat(*read_cells(cells, separator, classes, n_classes))
+        tree = Taxonomy(taxonomy) if isinstance(taxonomy, Mapping) else taxonomy
+        sets, scores = read_cells(cells, separator, classes, n_classes, SetRules(tree, empty))
+        found = cls.from_flat(*sets)
+        return found if scores is None else found.with_weights(tempered(scores))
 
     @classmethod
     def from_flat(

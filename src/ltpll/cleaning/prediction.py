@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 
 ANNOTATION = ("task", "worker", "annotation")
+LIMITS = ("excluded", "possible", "site")  # columns
+FILES = ("taxonomy", "possible_at")
 CHECKED = 64  # random inputs with which an exported model is checked
 
 
@@ -42,7 +45,9 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         was_json, is_json = (Path(name).suffix.lower() in JSON_SUFFIXES for name in (before["table"], table))
         read_before.check(is_json=was_json)
         valid = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "split"))
-        valid = valid and all(isinstance(getattr(read_before, name), str | None) for name in ("label", "control", *ANNOTATION))
+        valid = valid and all(
+            isinstance(getattr(read_before, name), str | None) for name in ("label", "control", *ANNOTATION, *LIMITS, *FILES)
+        )
     except (TypeError, ValueError, AttributeError):
         valid = False
     if not valid:
@@ -70,8 +75,23 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         probability_columns=(),
         top_k=None,
         mass=None,
+        **_set_limits(read_before, names),
     )
     return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error)
+
+
+def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, Any]:
+    """What limits the sets of a new table, which needs neither the columns nor the files for it."""
+    limits = {what: name if (name := getattr(before, what)) in names else None for what in LIMITS}
+    files = {what: name if (name := getattr(before, what)) is not None and Path(name).is_file() else None for what in FILES}
+    if before.taxonomy is not None and files["taxonomy"] is None and before.candidates in names:
+        raise InputError(
+            f"The candidate sets of the new table cannot be read, because the taxonomy {before.taxonomy} of the run is gone: restore it, "
+            "or drop the column of sets, which predictions do not need."
+        )
+    if limits["site"] is None or files["possible_at"] is None:
+        limits["site"] = files["possible_at"] = None
+    return {**limits, **files}
 
 
 def _preprocessing(source: Record) -> Preprocessing:

@@ -11,7 +11,7 @@ import typer
 
 import ltpll.cli.options as opt
 from ltpll.cli.console import console
-from ltpll.cli.training import given
+from ltpll.cli.training import given, given_files
 from ltpll.errors import InputError, printable
 from ltpll.formatting import counted
 
@@ -35,6 +35,13 @@ def describe(
     probability_column: opt.ProbabilityColumn = None,
     top_k: opt.TopK = None,
     mass: opt.Mass = None,
+    scores: opt.Scores = None,
+    excluded: opt.Excluded = None,
+    empty: opt.Empty = None,
+    taxonomy: opt.Taxonomy = None,
+    possible: opt.Possible = None,
+    site: opt.Site = None,
+    possible_at: opt.PossibleAt = None,
     from_annotators: opt.FromAnnotators = None,
     task: opt.Task = None,
     worker: opt.Worker = None,
@@ -70,6 +77,8 @@ def describe(
     reading = given(separator=separator, class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
     reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, label=label, group=group)
     reading |= given(control=control, objects=objects)
+    reading |= given(scores=scores, excluded=excluded, empty=empty, possible=possible, site=site)
+    reading |= given_files(taxonomy=taxonomy, possible_at=possible_at)
     path = Path(source).expanduser()
     is_run = path.is_dir() or (path.suffix == ".json" and _is_result_file(path))
     if source not in IMAGE_SETS and settings:
@@ -94,6 +103,8 @@ def describe(
         typer.echo(json.dumps({"source": source, **description.record()}, indent=1, ensure_ascii=False, allow_nan=False))
     else:
         _show(source, description, top)
+        if found.candidates.weights is not None and from_annotators is None:
+            _print("Scores were read; in training they weight the candidates (--scores), and they do not matter here.")
 
 
 def _is_result_file(path: Path) -> bool:

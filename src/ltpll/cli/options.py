@@ -47,6 +47,26 @@ ProbabilityColumn = Annotated[
 ]
 TopK = Annotated[int | None, column_option(help="The candidates are the k most probable classes.", min=1)]
 Mass = Annotated[float | None, column_option(help="The candidates are the fewest classes whose probabilities sum to this.")]
+Scores = Annotated[
+    str | None,
+    column_option(
+        help="What scores such as fox:0.6|dog:0.3, or probabilities, are for: weights of the candidates, or none.", metavar="weights|none"
+    ),
+]
+Excluded = Annotated[str | None, column_option(help="Column of classes that are removed from the row's set.", show_default="excluded")]
+Empty = Annotated[str | None, column_option(help="What an empty set means: stop (a mistake), or all (every class).", metavar="stop|all")]
+Taxonomy = Annotated[
+    Path | None,
+    column_option(
+        help="Groups that may stand for all classes below them: a table of class, parent and perhaps rank, or indented text.",
+        metavar="FILE",
+    ),
+]
+Possible = Annotated[str | None, column_option(help="Column of the classes that are possible in the row.")]
+Site = Annotated[str | None, column_option(help="Column of sites, whose classes are listed in --possible-at.")]
+PossibleAt = Annotated[
+    Path | None, column_option(help="Table of site and class: the classes that are possible at each site.", metavar="FILE")
+]
 FromAnnotators = Annotated[
     str | None, column_option(help="Instead of sets: rows are single annotations, joined by union, votes>=2 or top-3.")
 ]

@@ -11,7 +11,7 @@ import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
 from ltpll.cli.tables import MOST_SHOWN, read_source
-from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
+from ltpll.cli.training import exit_on_interrupt, given, given_files, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
 from ltpll.runs.run import Record
@@ -66,6 +66,13 @@ def train(
     probability_column: opt.ProbabilityColumn = None,
     top_k: opt.TopK = None,
     mass: opt.Mass = None,
+    scores: opt.Scores = None,
+    excluded: opt.Excluded = None,
+    empty: opt.Empty = None,
+    taxonomy: opt.Taxonomy = None,
+    possible: opt.Possible = None,
+    site: opt.Site = None,
+    possible_at: opt.PossibleAt = None,
     from_annotators: opt.FromAnnotators = None,
     task: opt.Task = None,
     worker: opt.Worker = None,
@@ -149,7 +156,9 @@ def train(
     reading = given(candidates=candidates, separator=separator, class_columns=class_column, probability_columns=probability_column)
     reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, task=task, worker=worker, annotation=annotation)
     reading |= given(vote_weights=vote_weights, id=id_column, path=path_column, label=label, split=split, group=group)
-    reading |= given(features=feature_column, control=control, objects=objects)
+    reading |= given(features=feature_column, control=control, objects=objects, scores=scores, excluded=excluded, empty=empty)
+    reading |= given(possible=possible, site=site)
+    reading |= given_files(taxonomy=taxonomy, possible_at=possible_at)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
     options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds, prior=prior, goal=goal)
@@ -247,6 +256,8 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
     print_line(", ".join(facts) + ".")
     for note in examples.table.notes:
         print_line(note)
+    if sets.weights is not None and examples.table.votes is None:
+        print_line("Scores were read and weight the candidates; --scores none uses the sets only.")
     if examples.table.columns:
         columns = [f"{role} {shown(name)}{EVALUATION_ONLY if role == 'label' else ''}" for role, name in examples.table.columns.items()]
         print_line(f"{'Columns' if examples.table.urls is None else 'Fields'}: {', '.join(columns)}.")

@@ -53,7 +53,9 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
     found = read_table(path)
     assert found.ids.tolist() == found.paths.tolist() == ["a.jpg", "sub/c.jpg"]
     assert sets(found) == [["canis lupus", "red fox"], ["canis lupus"]]
-    np.testing.assert_allclose(found.candidates.weights, [0.1 / 0.8, 0.7 / 0.8, 1], rtol=1e-6)
+    first, second = 0.1**0.25, 0.7**0.25  # scores count less than they say
+    np.testing.assert_allclose(found.candidates.weights, [first / (first + second), second / (first + second), 1], rtol=1e-6)
+    assert read_table(path, Reading(scores="none")).candidates.weights is None
     assert found.notes == ("Read as a file of SpeciesNet.", "1 of 3 pictures is skipped because it has no classification.")
     unlabelled = read_table(path, needs_candidates=False)
     assert unlabelled.ids.tolist() == ["a.jpg", "b.jpg", "sub/c.jpg"]

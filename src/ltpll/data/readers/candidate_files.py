@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import list_cells
+from ltpll.candidates.cells import structured_cells
 from ltpll.data.benchmarks.image_sets import IMAGE_SETS
 from ltpll.data.readers.columns import texts
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
@@ -52,7 +52,7 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
     """
     kind = path.suffix.lower()
     if kind in (".npz", ".npy"):
-        named = next((name for name in OF_TABLES if getattr(reading, name)), None)
+        named = next((name for name in OF_TABLES if getattr(reading, name)), next(iter(reading.changed_set_rules()), None))
         if named is not None:
             raise InputError(f"{path} is not a table, so it has no column for {named}: omit it.")
         if kind == ".npy" and column is not None and path.is_file():
@@ -73,14 +73,15 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
         raise InputError(f"Sets cannot be read from the column {shown(column)} and from {instead} at the same time: give one of them.")
     if kind in TABLE_SUFFIXES and instead is None:
         table = open_table(path)
-        reading = replace(reading, candidates=table.names[_set_column(table, column, reading.separator)])
+        others = {reading.excluded or "excluded", reading.possible, reading.site}
+        reading = replace(reading, candidates=table.names[_set_column(table, column, reading.separator, others)])
     # Whether names are distinct does not matter here. In a table of annotations, they may be the tasks.
     found = read_table(path, reading if reading.annotators and kind not in JSON_SUFFIXES else replace(reading, id=None, path=None))
     assert found.candidates is not None
     return LabelledSets(found.candidates, found.labels, found.notes)
 
 
-def _set_column(table: Table, name: str | None, separator: str) -> int:
+def _set_column(table: Table, name: str | None, separator: str, others: Container[str | None]) -> int:
     if name is not None and table.names.count(name) == 1:
         return table.names.index(name)
     if name is None and table.names.count(Reading.candidates) == 1:
@@ -88,7 +89,7 @@ def _set_column(table: Table, name: str | None, separator: str) -> int:
     if name is None and len(table.names) == 1:
         return 0
     if name is None:
-        columns = range(len(table.names))
+        columns = [index for index, found in enumerate(table.names) if found not in others]
         found: set[int] = set()
         for batch in table.batches(columns):
             found |= {index for index in columns if index not in found and _has_sets(table, batch, index, separator)}
@@ -107,7 +108,7 @@ def _has_sets(table: Table, batch: TableBatch, index: int, separator: str) -> bo
     if not any(is_kind(kind) for is_kind in (pa.types.is_binary, pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)):
         return False
     cells = texts(table, batch, index)
-    return bool(pc.any(pc.or_(list_cells(cells), pc.match_substring(cells, separator))).as_py())
+    return bool(pc.any(pc.or_(structured_cells(cells), pc.or_(pc.match_substring(cells, separator), pc.starts_with(cells, "!")))).as_py())
 
 
 def _unclear(path: Path | str, what: str, names: Sequence[str], requested: str | None) -> str:

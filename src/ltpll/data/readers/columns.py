@@ -192,6 +192,15 @@ def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
     return found
 
 
+def holds_numbers(table: Table, index: int) -> bool:
+    """Whether a column holds numbers, judging as `numeric_columns` does; an empty one does not."""
+    try:
+        found = numeric_columns(table, [index])
+    except InputError:
+        return True
+    return bool(found) and not all(text == "" for text in texts(table, next(table.batches([index])), index).to_pylist())
+
+
 def _mostly_numbers(cells: Any) -> bool:
     """Whether more than half of the non-missing cells are numbers."""
     import pyarrow as pa

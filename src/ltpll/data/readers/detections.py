@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ltpll.candidates.scores import ROUNDING
 from ltpll.data.readers.json_examples import (
     JsonExamples,
     checked_names,
@@ -20,7 +21,6 @@ from ltpll.data.readers.json_examples import (
     skipped,
 )
 from ltpll.data.readers.json_stream import json_items
-from ltpll.data.readers.set_columns import ROUNDING
 from ltpll.data.readers.streaming import ReadProgress
 from ltpll.errors import InputError, shown
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import as_texts, unknown_class_error
+from ltpll.candidates.scores import ROUNDING
 from ltpll.data.readers.annotations import AnnotatorVotes
-from ltpll.data.readers.set_columns import ROUNDING, sorted_class_names
+from ltpll.data.readers.set_columns import sorted_class_names
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 

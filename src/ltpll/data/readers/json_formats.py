@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ltpll.candidates.scores import tempered
 from ltpll.data.readers.coco import read_coco
 from ltpll.data.readers.detections import read_megadetector, read_speciesnet
 from ltpll.data.readers.json_examples import JsonExamples
@@ -23,8 +24,8 @@ UNDERSTOOD = "an export of Label Studio (JSON or JSON-MIN), predictions of Speci
 # The options of `Reading` that a format has; all others name columns of a table.
 OPTIONS: dict[str, tuple[str, ...]] = {
     "Label Studio": ("annotators", "vote_weights", "control", "path"),
-    "SpeciesNet": ("top_k", "mass"),
-    "MegaDetector": ("top_k", "mass"),
+    "SpeciesNet": ("top_k", "mass", "scores"),
+    "MegaDetector": ("top_k", "mass", "scores"),
     "COCO": ("objects",),
 }
 ALWAYS = ("classes", "features")
@@ -88,4 +89,7 @@ def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on
     else:
         read = read_speciesnet if written_by == "SpeciesNet" else read_megadetector
         found = read(path, top_k=reading.top_k, mass=reading.mass, **how)
+        if found.candidates is not None and found.candidates.weights is not None:  # as the scores in the cells of a table
+            weights = None if reading.scores == "none" else tempered(found.candidates.weights.numpy())
+            found = replace(found, candidates=found.candidates.with_weights(weights))
     return replace(found, notes=(f"Read as a file of {written_by}.", *found.notes))

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.candidates.cells import CollectedSets, RowName, TextSets, as_texts, names_to_numbers, parse_cell
+from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets, as_texts, parse_cell
+from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets
+from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
 from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes
 from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
+from ltpll.data.readers.memory_limits import expansion_problem
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, shown
 from ltpll.files import parse_json
 from ltpll.formatting import counted
 
 BALLOTS = r"^\s*\[\s*\["  # how a list of lists begins
-ROUNDING = 1e-6  # error of single precision in sums of probabilities
+BYTES_PER_LABEL = 16  # while sets are sorted, for each of two copies
 
 
 class SetColumn(TextSets):
@@ -29,8 +33,8 @@ class SetColumn(TextSets):
     Lists of lists hold one list per annotator, who are numbered by their position.
     """
 
-    def __init__(self, table: Table, index: int, separator: str) -> None:
-        super().__init__(separator, table.row)
+    def __init__(self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None) -> None:
+        super().__init__(separator, table.row, classes)
         self.table, self.index = table, index
         self._ballots: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []  # rows, annotators and codes of votes
         self._voted: list[tuple[int, int]] = []  # ranges of rows that have ballots
@@ -61,7 +65,7 @@ class SetColumn(TextSets):
             ) from None
         sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
         if not nested:
-            self.add_lists(names, sizes)
+            self.add_lists(names, sizes, batch.first)
             return
         self._add_ballots(names, sizes, pc.fill_null(pc.list_value_length(column.flatten()), 0).to_numpy(zero_copy_only=False), batch.first)
 
@@ -81,9 +85,9 @@ class SetColumn(TextSets):
     def _add_ballots(self, names: Any, ballots: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int) -> None:
         """Add rows with several ballots: the names of all ballots, how many ballots each row has, and how many names each ballot has."""
         row = np.repeat(np.arange(len(ballots)), ballots)
-        self.add_lists(names, np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64))
+        self.add_lists(names, np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64), first)
         annotator = np.arange(len(row)) - np.repeat(np.cumsum(ballots) - ballots, ballots)
-        self._ballots.append((np.repeat(row, sizes) + first, np.repeat(annotator, sizes), self.names.encode(names)))
+        self._ballots.append((np.repeat(row, sizes) + first, np.repeat(annotator, sizes), -1 - self.literal.encode(names)))
         self._voted.append((first, first + len(ballots)))
 
     def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
@@ -98,14 +102,19 @@ class SetColumn(TextSets):
         others = owners[flat[owners]], np.zeros(int(flat[owners].sum())), codes[flat[owners]]
         rows, annotators, given = (np.concatenate(parts).astype(np.int64) for parts in zip(*self._ballots, others, strict=True))
         number = {name: i for i, name in enumerate(classes)}
-        labels = np.asarray([number.get(name, -1) for name in self.names.names], dtype=np.int64)[given]
+        of_text, of_list = (
+            np.asarray([number.get(name, -1) for name in names.names] or [-1], dtype=np.int64) for names in (self.names, self.literal)
+        )
+        labels = np.where(given >= 0, of_text[given.clip(0, len(of_text) - 1)], of_list[(-1 - given).clip(0, len(of_list) - 1)])
         kept = labels >= 0  # blank names are no votes
         votes = drop_repeated_votes(rows[kept], annotators[kept], labels[kept])
         return AnnotatorVotes(*votes, tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1)))
 
-    def candidates(self, classes: Sequence[str] | None) -> Candidates:
+    def candidates(self, classes: Sequence[str] | None, rules: SetRules = PLAIN_RULES, scores: str = DEFAULT_SCORES) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
-        return Candidates.from_flat(*self.flat(classes, sorted_class_names), row=self.row)
+        known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
+        found = class_sets(self.entries(known), classes, rules, order=sorted_class_names, row=self.row)
+        return weighted_candidates(found, scores, self.row)
 
 
 def holds_ballots(table: Table, name: str) -> bool:
@@ -131,7 +140,7 @@ def _is_list(kind: Any) -> bool:
 def _parse_ballots(cell: str, separator: str, i: int, row: RowName) -> list[list[str]]:
     """The list of names of each annotator; a flat cell is that of a single one."""
     if not re.match(BALLOTS, cell):
-        return [parse_cell(cell, separator, i, row)]
+        return [parse_cell(cell, separator, i, row).entries]
     try:
         ballots = parse_json(cell)
     except ValueError:
@@ -140,7 +149,7 @@ def _parse_ballots(cell: str, separator: str, i: int, row: RowName) -> list[list
         raise InputError(
             f'{row(i)} holds {shown(cell)}, which is not one list per annotator: write it like [["cat"], ["cat", "dog"]], as JSON.'
         )
-    return [parse_cell(json.dumps(ballot), separator, i, row) for ballot in ballots]
+    return [parse_cell(json.dumps(ballot), separator, i, row).entries for ballot in ballots]
 
 
 class ClassColumns(CollectedSets):
@@ -153,7 +162,7 @@ class ClassColumns(CollectedSets):
     def add(self, batch: TableBatch) -> None:
         matrix = np.stack([self._column(batch, index) for index in self.indices], axis=1)
         rows, codes = np.nonzero(self._chosen(matrix))
-        self.add_codes(rows, codes, batch.n_rows)
+        self.add_codes(rows, codes, batch.n_rows, self._scores_of(matrix[rows, codes]))
 
     def _column(self, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
         try:
@@ -173,11 +182,15 @@ class ClassColumns(CollectedSets):
     def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         return matrix
 
-    def candidates(self, classes: Sequence[str] | None) -> Candidates:
+    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
+        return None
+
+    def candidates(self, classes: Sequence[str] | None, rules: SetRules = PLAIN_RULES, scores: str = DEFAULT_SCORES) -> Candidates:
         """The sets, with the columns' classes unless others are given."""
-        return Candidates.from_flat(
-            *names_to_numbers(*self.joined(), self.names, self.names if classes is None else classes, self.row), row=self.row
-        )
+        if classes is None and rules.taxonomy is None:
+            classes = self.names
+        found = class_sets(Entries(*self.joined(), self.names, 0, self.joined_scores()), classes, rules, row=self.row)
+        return weighted_candidates(found, scores, self.row)
 
 
 class ProbabilityColumns(ClassColumns):
@@ -207,16 +220,33 @@ class ProbabilityColumns(ClassColumns):
         return values
 
     def _chosen(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        order = np.argsort(-matrix, axis=1, kind="stable")
-        if self.top_k is not None:
-            first = np.broadcast_to(np.arange(matrix.shape[1]) < self.top_k, matrix.shape)
-        else:
-            ranked = np.take_along_axis(matrix, order, axis=1).astype(np.float64)
-            total = ranked.sum(1, keepdims=True)
-            first = np.cumsum(ranked, axis=1) - ranked < (float(self.mass or 0) - ROUNDING) * total
-        chosen = np.zeros(matrix.shape, dtype=bool)
-        np.put_along_axis(chosen, order, first, axis=1)
-        return chosen & (matrix > 0)
+        return chosen_by_scores(matrix, self.top_k, self.mass)
+
+    def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        return values.astype(np.float64)
+
+
+# ---- candidates -------------------------------------------------------------------------------------------------------
+
+
+def weighted_candidates(found: WeightedSets, scores: str, row: RowName) -> Candidates:
+    """The sets as candidates, weighted by their scores if they have some and `scores` is "weights"."""
+    candidates = Candidates.from_flat(*found.sets, row=row)
+    return candidates if found.weights is None or scores == "none" else candidates.with_weights(tempered(found.weights))
+
+
+def check_set_memory(path: Path | str) -> Callable[[int], None]:
+    """A check that refuses sets with more candidates than memory can hold."""
+
+    def check(n_labels: int) -> None:
+        reason = expansion_problem(BYTES_PER_LABEL * n_labels, BYTES_PER_LABEL * n_labels)
+        if reason is not None:
+            raise InputError(
+                f"The sets of {path} would have {n_labels:,} candidates together, and {reason}: rows that stand for every class (*, empty "
+                "cells, exclusions) take the most; limit their classes with --possible or --possible-at, or leave such rows out."
+            )
+
+    return check
 
 
 # ---- class numbers ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,10 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import is_frame
 from ltpll.candidates.cells import unknown_class_error
+from ltpll.candidates.expressions import EMPTY, SetRules
 from ltpll.candidates.parsing import check_class_names
+from ltpll.candidates.scores import DEFAULT_SCORES, SCORES, check_selection
+from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
 from ltpll.data.readers.annotations import (
     DEFAULT_VOTE_WEIGHTS,
@@ -24,15 +27,23 @@ from ltpll.data.readers.annotations import (
     voted_candidates,
 )
 from ltpll.data.readers.coco import OBJECTS
-from ltpll.data.readers.columns import FeatureColumns, TextColumn, numeric_columns
+from ltpll.data.readers.columns import FeatureColumns, TextColumn, holds_numbers, numeric_columns
 from ltpll.data.readers.json_formats import read_json
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
-from ltpll.data.readers.set_columns import ClassColumns, ProbabilityColumns, SetColumn, holds_ballots, sorted_class_names
+from ltpll.data.readers.possible_classes import possible_at_sites, possible_in_rows
+from ltpll.data.readers.set_columns import (
+    ClassColumns,
+    ProbabilityColumns,
+    SetColumn,
+    check_set_memory,
+    holds_ballots,
+    sorted_class_names,
+)
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
+from ltpll.data.readers.taxonomy import read_taxonomy
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
-from ltpll.validation import whole_number
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
 
@@ -90,6 +101,14 @@ class Reading:
         probability_columns: One column of probabilities per class, from which `top_k` or `mass` makes sets.
         top_k: Candidates are the k most likely classes.
         mass: Candidates are the fewest classes that together reach this probability.
+        scores: What scores in cells such as `fox:0.6|dog:0.3`, and probabilities, are used for: `weights` of the candidates, or `none`.
+        excluded: A column of classes that are removed from the row's set; by default the column `excluded`, if there is one and it does not
+            hold numbers.
+        empty: What a row without candidates means: `stop` (an error) or `all` (every class).
+        taxonomy: A file of groups, whose names stand for all classes below them (see `read_taxonomy`).
+        possible: A column of the classes that are possible in a row; None if there is none.
+        site: The column of sites, for `possible_at`.
+        possible_at: A file of the classes that are possible at each site.
         annotators: How the annotations of a task become a set, in a table of annotations: `union`, `votes>=2` or `top-3`.
         task: The column of the examples that were annotated; usual names are task, image, item, id and path.
         worker: The column of annotators; usual names are worker, annotator, user and rater.
@@ -115,6 +134,13 @@ class Reading:
     probability_columns: tuple[str, ...] = ()
     top_k: int | None = None
     mass: float | None = None
+    scores: str = DEFAULT_SCORES
+    excluded: str | None = None
+    empty: str = "stop"
+    taxonomy: str | None = None
+    possible: str | None = None
+    site: str | None = None
+    possible_at: str | None = None
     annotators: str | None = None
     task: str | None = None
     worker: str | None = None
@@ -155,10 +181,8 @@ class Reading:
             raise InputError(
                 f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
             )
-        if self.top_k is not None:
-            whole_number(self.top_k, 1, "top_k")
-        if self.mass is not None and not 0 < self.mass <= 1:
-            raise InputError(f"mass is {self.mass}: it must be above 0 and at most 1.")
+        check_selection(self.top_k, self.mass)
+        self._check_set_rules()
         if self.annotators is not None:
             vote_rule(self.annotators)
         named = next((name for name in ("task", "worker", "annotation") if getattr(self, name) is not None), None)
@@ -176,16 +200,37 @@ class Reading:
         if self.classes is not None:
             check_class_names(self.classes)
 
+    def _check_set_rules(self) -> None:
+        for name, known in (("scores", SCORES), ("empty", EMPTY)):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} is {shown(getattr(self, name))}: it must be {' or '.join(known)}.")
+        if (self.site is None) != (self.possible_at is None):
+            missing = "the file possible_at with their classes" if self.possible_at is None else "the column site that names them"
+            raise InputError(f"The possible classes of sites need {missing}: give both, or omit {'site' if self.site else 'possible_at'}.")
+        if self.possible is not None and self.site is not None:
+            raise InputError("The possible classes of a row come from a column or from its site: give one of possible and possible_at.")
+        given = self.changed_set_rules()
+        if self.annotators is not None and given:
+            raise InputError(
+                f"{given[0]} is for candidate sets, but the sets are made of annotations: omit it, or write the sets to a table first."
+            )
+
+    def changed_set_rules(self) -> list[str]:
+        """The fields about the making of sets that differ from their defaults."""
+        rules = ("scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at")
+        return [one.name for one in fields(self) if one.name in rules and getattr(self, one.name) != one.default]
+
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column; None if it is not given, or is missing and has its default name."""
         name, default = getattr(self, what), next(one.default for one in fields(self) if one.name == what)
-        if what == "label" and name is None:
-            name = default = TRUE_LABEL
+        if what in DEFAULT_COLUMNS and name is None:
+            name = default = DEFAULT_COLUMNS[what]
         if name is None:
             return None
         return None if name == default and name not in table.names else table.column(name)
 
 
+DEFAULT_COLUMNS = {"label": TRUE_LABEL, "excluded": "excluded"}
 DEFAULT_READING = Reading()
 
 
@@ -242,15 +287,19 @@ def _one_row_per_task(reading: Reading) -> bool:
 
 
 def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
-    indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group")}
+    indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
     sets = _set_reader(table, reading, needs_candidates)
+    limits = {} if sets is None else _limit_readers(table, reading, sets)
+    taxonomy = None if reading.taxonomy is None else read_taxonomy(Path(reading.taxonomy))
     indices["label"] = _label_column(table, reading, sets, indices)
     texts = {
-        what: TextColumn(table, index, repeated=what in ("label", "split", "group")) for what, index in indices.items() if index is not None
+        what: TextColumn(table, index, repeated=what in ("label", "split", "group", "site"))
+        for what, index in indices.items()
+        if index is not None
     }
-    taken = {column.index for column in texts.values()} | set(sets.indices if sets else ())
+    taken = {column.index for column in texts.values()} | {column.index for column in limits.values()} | set(sets.indices if sets else ())
     features, left_out = _feature_reader(table, reading, taken)
-    readers = [*texts.values(), *([sets] if sets else []), *([features] if features else [])]
+    readers = [*texts.values(), *limits.values(), *([sets] if sets else []), *([features] if features else [])]
     n_rows = 0
     for batch in table.batches([*taken, *(features.indices if features else [])], on_progress):
         n_rows += batch.n_rows
@@ -261,14 +310,23 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
     ids = named.unique_values() if named else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
-    candidates = None if sets is None else sets.candidates(reading.classes)
+    candidates = None
+    if sets is not None:
+        candidates = sets.candidates(reading.classes, _set_rules(table, reading, taxonomy, limits, texts.get("site")), reading.scores)
     votes = sets.votes(candidates.classes) if isinstance(sets, SetColumn) and candidates is not None else None
     if votes is not None and candidates is not None:
+        if limits or taxonomy is not None or "site" in texts:
+            raise InputError(
+                f"{table.path} has lists of several annotators, which cannot be combined with excluded or possible classes or a taxonomy: "
+                "omit these."
+            )
         rule = reading.annotators or "union"
         candidates = voted_candidates(votes, n_rows, candidates.classes, rule, reading.vote_weights, table.row)
     groups = _groups(table, texts["group"]) if "group" in texts else None
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
+    if label is not None and taxonomy is not None:
+        _refuse_groups(table, label, taxonomy)
     values, names = features.result() if features else (None, ())
     return LabelTable(
         ids=ids,
@@ -281,14 +339,49 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         votes=votes,
         left_out=left_out,
         groups=groups,
-        columns={**({"candidates": reading.candidates} if type(sets) is SetColumn else {}), **_names(table, texts)},
+        columns={**({"candidates": reading.candidates} if type(sets) is SetColumn else {}), **_names(table, {**limits, **texts})},
     )
+
+
+def _limit_readers(table: Table, reading: Reading, sets: SetColumn | ClassColumns) -> dict[str, SetColumn]:
+    """The columns of excluded and of possible classes. A column of numbers is not taken for one only because of its name."""
+    found: dict[str, SetColumn] = {}
+    for what in ("excluded", "possible"):
+        index = reading.find(table, what)
+        if index is None or (getattr(reading, what) is None and (index in sets.indices or holds_numbers(table, index))):
+            continue
+        if index in sets.indices:
+            raise InputError(f"The column {shown(table.names[index])} cannot hold the sets and the {what} classes: name two columns.")
+        found[what] = SetColumn(table, index, reading.separator, reading.classes)
+    return found
+
+
+def _set_rules(
+    table: Table, reading: Reading, taxonomy: Taxonomy | None, limits: Mapping[str, SetColumn], site: TextColumn | None
+) -> SetRules:
+    possible = possible_in_rows(table, limits["possible"]) if "possible" in limits else None
+    if site is not None and reading.possible_at is not None:
+        possible = possible_at_sites(Path(reading.possible_at), table, site, reading.separator)
+    excluded = limits["excluded"].entries() if "excluded" in limits else None
+    return SetRules(taxonomy, reading.empty, excluded, possible, check_set_memory(table.path))
+
+
+def _refuse_groups(table: Table, label: TextColumn, taxonomy: Taxonomy) -> None:
+    """Refuse a true label that is a group."""
+    group = next((code for code, name in enumerate(label.names.names) if taxonomy.is_group(name)), None)
+    if group is not None:
+        row = int(np.argmax(label.codes() == group))
+        raise InputError(
+            f"{table.row(row)} has the true label {shown(label.names.names[group])}, which is a group of the taxonomy and not a class: "
+            "name one class, or leave the cell empty."
+        )
 
 
 def _label_column(table: Table, reading: Reading, sets: SetColumn | ClassColumns | None, indices: Mapping[str, int | None]) -> int | None:
     """The column of true labels, which must not be used for anything else; the default column does not count if it is."""
     name = reading.label or TRUE_LABEL
-    others = {what: table.names[index] for what in ("split", "group") if (index := indices[what]) is not None}
+    others = {what: table.names[index] for what in ("split", "group", "site") if (index := indices[what]) is not None}
+    others |= {what: column for what in ("excluded", "possible") if (column := getattr(reading, what)) in table.names}
     if sets is not None and name in [table.names[index] for index in sets.indices]:
         others["class-column" if reading.class_columns else "probability-column" if reading.probability_columns else "candidates"] = name
     if reading.label is None and name in others.values():
@@ -297,7 +390,7 @@ def _label_column(table: Table, reading: Reading, sets: SetColumn | ClassColumns
     return reading.find(table, "label")
 
 
-def _names(table: Table, columns: Mapping[str, TextColumn]) -> dict[str, str]:
+def _names(table: Table, columns: Mapping[str, TextColumn | SetColumn]) -> dict[str, str]:
     return {what: table.names[column.index] for what, column in columns.items()}
 
 
@@ -317,7 +410,7 @@ def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetCo
     if reading.probability_columns:
         return ProbabilityColumns(table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass)
     index = table.column(reading.candidates) if needs_candidates else reading.find(table, "candidates")
-    return None if index is None else SetColumn(table, index, reading.separator)
+    return None if index is None else SetColumn(table, index, reading.separator, reading.classes)
 
 
 def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -433,6 +526,8 @@ def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> Lab
     """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
     if reading.class_columns or reading.probability_columns or reading.annotators or reading.group is not None:
         raise InputError(f"{path} holds arrays, not columns: omit class_columns, probability_columns, annotators and group.")
+    if reading.changed_set_rules():
+        raise InputError(f"{path} holds arrays, not cells with names: omit {reading.changed_set_rules()[0]}.")
     found = read_mat(path, needs_candidates=needs_candidates)
     names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
     features, chosen = found.features, tuple(names)

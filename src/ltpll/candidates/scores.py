@@ -1,0 +1,110 @@
+"""Scores: which classes a model's scores make candidates, and how the scores weight them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from ltpll.candidates.cells import FlatSets
+from ltpll.candidates.parsing import check_shape
+from ltpll.errors import InputError, shown
+from ltpll.validation import whole_number
+
+SCORES = ("weights", "none")  # what the scores of candidates are used for
+DEFAULT_SCORES = "weights"
+ROUNDING = 1e-6  # error of single precision in sums of probabilities
+POWER = 0.25  # of scores that become weights: models are overconfident, and their scores contain their own class prior
+VALUES_PER_PASS = 1 << 20  # limits the memory that ranking takes
+
+
+class ScoredSets(NamedTuple):
+    """Sets, and the score of each of their labels."""
+
+    sets: FlatSets
+    scores: npt.NDArray[np.float64]
+
+
+def check_selection(top_k: int | None, mass: float | None, n_classes: int | None = None) -> None:
+    """Refuse impossible values of the two rules by which scores become sets."""
+    if top_k is not None:
+        whole_number(top_k, 1, "top_k")
+        if n_classes is not None and top_k > n_classes:
+            raise InputError(f"top_k is {top_k}, but there are scores of only {n_classes} classes: lower it.")
+    if mass is not None and not 0 < mass <= 1:
+        raise InputError(f"mass is {mass}: it must be above 0 and at most 1.")
+
+
+def chosen_by_scores(scores: npt.NDArray[Any], top_k: int | None, mass: float | None) -> npt.NDArray[np.bool_]:
+    """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the share `mass` of all.
+
+    Args:
+        scores: (N, C), not negative. A score of zero never makes a candidate, and of equal scores the first counts as higher.
+        top_k: The number of candidates, or None.
+        mass: The share of the row's sum, or None.
+
+    Returns:
+        (N, C) booleans.
+    """
+    order = np.argsort(-scores, axis=1, kind="stable")
+    if top_k is not None:
+        first = np.broadcast_to(np.arange(scores.shape[1]) < top_k, scores.shape)
+    else:
+        ranked = np.take_along_axis(scores, order, axis=1).astype(np.float64)
+        total = ranked.sum(1, keepdims=True)
+        first = np.cumsum(ranked, axis=1) - ranked < (float(mass or 0) - ROUNDING) * total
+    chosen = np.zeros(scores.shape, dtype=bool)
+    np.put_along_axis(chosen, order, first, axis=1)
+    result: npt.NDArray[np.bool_] = chosen & (scores > 0)
+    return result
+
+
+def tempered(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The scores of candidates as weights, which training takes for likelihoods."""
+    weights: npt.NDArray[np.float64] = np.asarray(scores, dtype=np.float64) ** POWER
+    return weights
+
+
+def read_scores(matrix: Any, top_k: int | None, mass: float | None, classes: Sequence[Hashable] | None) -> ScoredSets:
+    """Read an N × C matrix of scores, which may be sparse."""
+    if (top_k is None) == (mass is None):
+        raise InputError("Scores become sets by top_k (the k highest) or by mass (the fewest that reach it): give one of the two.")
+    if isinstance(matrix, Tensor):
+        matrix = matrix.detach().cpu().to_dense().double().numpy()
+    elif hasattr(matrix, "tocsr"):
+        matrix = matrix.tocsr()
+    else:
+        matrix = np.asarray(matrix)
+    names = check_shape(matrix, classes, None)
+    check_selection(top_k, mass, matrix.shape[1])
+    if matrix.dtype.kind not in "biuf":
+        raise InputError("The scores are not numbers: give one number per row and class.")
+    sizes, numbers, scores = [np.zeros(1, dtype=np.int64)], [], []
+    for first, block in _dense_blocks(matrix):
+        wrong = np.argwhere(~(np.isfinite(block) & (block >= 0)))
+        if len(wrong):
+            i, label = wrong[0].tolist()
+            name = shown(label if names is None else names[label])
+            raise InputError(
+                f"Row {first + i} has the score {block[i, label]} for {name}: scores must be finite and not negative; "
+                "turn logits into probabilities first, for example with a softmax."
+            )
+        chosen = chosen_by_scores(block, top_k, mass)
+        sizes.append(chosen.sum(1))
+        numbers.append(np.nonzero(chosen)[1])
+        scores.append(block[chosen].astype(np.float64))
+    indptr = np.cumsum(np.concatenate(sizes))
+    if not numbers:  # `Candidates.from_flat` refuses what has no rows
+        return ScoredSets(FlatSets(indptr, np.zeros(0, dtype=np.int64), matrix.shape[1], names), np.zeros(0))
+    return ScoredSets(FlatSets(indptr, np.concatenate(numbers), matrix.shape[1], names), np.concatenate(scores))
+
+
+def _dense_blocks(matrix: Any) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Consecutive rows as dense arrays, each with the number of its first row."""
+    step = max(1, VALUES_PER_PASS // max(matrix.shape[1], 1))
+    for first in range(0, matrix.shape[0], step):
+        block = matrix[first : first + step]
+        yield first, np.asarray(block.toarray() if hasattr(block, "toarray") else block)

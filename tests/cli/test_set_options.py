@@ -1,0 +1,99 @@
+"""The options for exclusions, groups, scores and possible classes, from `train` to `predict`, as a user would give them."""
+
+import csv
+import json
+
+import pytest
+
+from support.commands import ltpll_here as ltpll
+from support.user_tables import feature_rows, write_csv
+
+QUICK = ["--epochs", "1", "--folds", "0", "--device", "cpu", "--rebalancer", "none"]
+TREE = "first\n  a\n  b\nc\n"
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on a table with groups, exclusions, empty cells and sites, whose options leave c out in the south."""
+    folder = tmp_path_factory.mktemp("sets")
+    cells = ["first", "!c", "", "*", "a|b|!b", "c"]
+    rows = [
+        [row[0], cells[i % 6], "c" if i % 12 == 2 else "", "north" if i % 6 == 5 else "south", *row[2:]]
+        for i, row in enumerate(feature_rows(36))
+    ]
+    write_csv(folder / "t.csv", ["id", "candidates", "excluded", "place", "u", "v"], rows)
+    (folder / "tree.txt").write_text(TREE)
+    (folder / "sites.csv").write_text("site,class\nsouth,first\n")
+    options = ["--taxonomy", folder / "tree.txt", "--empty", "all", "--site", "place", "--possible-at", folder / "sites.csv"]
+    printed = ltpll("train", folder / "t.csv", *options, *QUICK, "--out", folder / "run")
+    assert "3 classes" in printed
+    assert "excluded 'excluded'" in printed
+    assert "site 'place'" in printed
+    return folder, options
+
+
+def test_describe_reads_the_sets_that_train_was_given(run):
+    folder, options = run
+    table, trained = (
+        json.loads(ltpll("data", "describe", *source, "--json")) for source in ([folder / "t.csv", *options], [folder / "run"])
+    )
+    expected = {"1": 12, "2": 24}  # a and c alone; all others are a or b, since c is not possible in the south
+    assert table["size_counts"] == trained["size_counts"] == expected
+
+
+def test_predict_needs_neither_the_columns_nor_the_files(run, tmp_path):
+    folder, _ = run
+    out = tmp_path / "p.csv"
+    write_csv(tmp_path / "new.csv", ["u", "v"], [["0.1", "0.1"]])
+    ltpll("predict", folder / "run", tmp_path / "new.csv", "--out", out)
+    assert "in_set" not in rows_of(out)[0]
+    write_csv(tmp_path / "sets.csv", ["u", "v", "candidates"], [["0.1", "0.1", "first|!a"], ["0.1", "0.1", ""]])
+    ltpll("predict", folder / "run", tmp_path / "sets.csv", "--out", out)
+    assert rows_of(out)[0]["label_in_set"] == "b"
+    (folder / "tree.txt").rename(folder / "moved.txt")
+    ltpll("predict", folder / "run", tmp_path / "new.csv", "--out", out)
+    message = ltpll("predict", folder / "run", tmp_path / "sets.csv", "--out", out, status=2)
+    (folder / "moved.txt").rename(folder / "tree.txt")
+    assert "tree.txt of the run is gone" in message
+
+
+def test_runs_without_the_new_fields_predict_as_before(run, tmp_path):
+    from ltpll.cleaning.prediction import source_for_new_table
+    from ltpll.runs.run import Run
+    from ltpll.runs.schema import Kind
+
+    folder, _ = run
+    record = Run.open(folder / "run", Kind.TABLE).result()
+    for name in ("scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at"):
+        del record["source"]["reading"][name]
+    write_csv(tmp_path / "new.csv", ["u", "v"], [["0.1", "0.1"]])
+    reading = source_for_new_table(folder / "run", record, tmp_path / "new.csv", None, None, "stop").reading
+    assert (reading.taxonomy, reading.empty, reading.site) == (None, "stop", None)
+
+
+def test_train_says_that_scores_were_read_and_can_ignore_them(tmp_path):
+    rows = [[row[0], f"{row[1].split('|')[0]}:0.9|b:0.1", *row[2:]] for row in feature_rows(24)]
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
+    said = "Scores were read"
+    assert said in ltpll("train", table, *QUICK, "--out", tmp_path / "run")
+    assert said not in ltpll("train", table, *QUICK, "--scores", "none", "--out", tmp_path / "none")
+    assert said in ltpll("data", "describe", table)
+
+
+def test_wrong_options_are_refused_before_anything_is_written(run, tmp_path):
+    folder, _ = run
+    wrong = {
+        ("--empty", "some"): "empty is 'some'",
+        ("--taxonomy", tmp_path / "nothing.csv"): "There is no file",
+        ("--site", "place"): "need the file possible_at",
+        ("--from-annotators", "union", "--empty", "all"): "empty is for candidate sets",
+        (): "--empty all",
+    }
+    for options, words in wrong.items():
+        assert words in ltpll("train", folder / "t.csv", *options, *QUICK, "--out", tmp_path / "run", status=2)
+    assert not (tmp_path / "run").exists()
