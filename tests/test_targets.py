@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 import ltpll.candidates.storage
 from ltpll.candidates import Candidates
+from ltpll.candidates.open_sets import OpenSets
+from ltpll.interfaces import Outputs
+from ltpll.methods.proden import PRODEN
 from ltpll.targets import CandidateTargets, ClassTargets, initial_targets, restricted_softmax, transduce
 
 LAYOUTS = {"candidates": CandidateTargets, "classes": ClassTargets}
@@ -277,3 +280,62 @@ def test_targets_start_from_the_weights_of_the_candidates():
     np.testing.assert_allclose(initial_targets(candidates, "classes")[torch.arange(3)].numpy(), on_classes, atol=1e-7)
     for layout in LAYOUTS:
         assert initial_targets(candidates, layout).labels().tolist() == [0, 1, 3]
+
+
+# ---- sets that may lack the true label ---------------------------------------------------------------------------------
+
+
+def open_problem(n=40, n_classes=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.rand(n, n_classes, generator=generator) < 0.4
+    mask[torch.arange(n), torch.randint(0, n_classes, (n,), generator=generator)] = True
+    return mask, torch.randn(n, n_classes, generator=generator) * 2, OpenSets(Candidates.from_matrix(mask), 0.3)
+
+
+@pytest.mark.parametrize("targets_on", ["candidates", "classes"])
+def test_targets_of_open_sets_are_probabilities_times_the_weight_of_candidates_and_guests(targets_on):
+    mask, logits, sets = open_problem()
+    targets, index = initial_targets(sets, targets_on), torch.arange(len(sets))
+    assert torch.equal(targets.labels(), initial_targets(Candidates.from_matrix(mask), targets_on).labels())
+    sets.invite(index, logits)
+    targets[index] = PRODEN().disambiguate(Outputs((logits,), ()).weighted(sets.log_weights(index)), targets[index], sets[index])
+    stored, labels, mean = targets[index], targets.labels(), torch.zeros(6)
+    for i in range(len(sets)):
+        k, p = int(mask[i].sum()), torch.softmax(logits[i], 0)
+        weight = torch.where(mask[i], 1.0, 0.0)
+        if k < 6:
+            weight[int(torch.where(mask[i], -torch.inf, logits[i]).argmax())] = 0.3 / 0.7 * k / (6 - k)
+        expected = p * weight / (p * weight).sum()
+        torch.testing.assert_close(stored[i], expected)
+        assert int(labels[i]) == int(expected.argmax())
+        mean += expected / len(sets)
+    torch.testing.assert_close(targets.mean(), mean)
+    assert any(not mask[i, labels[i]] for i in range(len(sets)))
+    found = transduce(targets, sets)
+    assert found.labels.tolist() == labels.tolist()
+    torch.testing.assert_close(torch.from_numpy(found.confidence), stored.max(1).values)
+    second = stored.scatter(1, labels[:, None], -1).max(1)
+    torch.testing.assert_close(torch.from_numpy(found.margin), stored.max(1).values - second.values.clamp_min(0))
+
+
+@pytest.mark.parametrize("targets_on", ["candidates", "classes"])
+def test_one_tensor_restores_targets_and_guests(targets_on):
+    _, logits, sets = open_problem()
+    targets, index = initial_targets(sets, targets_on), torch.arange(len(sets))
+    sets.invite(index, logits)
+    targets[index] = torch.softmax(logits, 1)
+    fresh = open_problem()[2]
+    other = initial_targets(fresh, targets_on)
+    other.values.copy_(targets.values)
+    assert torch.equal(fresh.guests, sets.guests)
+    assert torch.equal(other[index], targets[index])
+
+
+def test_what_belongs_to_an_earlier_guest_goes_to_the_others():
+    sets = OpenSets(Candidates.of([[0, 1]], n_classes=4), 0.1)
+    targets, index = initial_targets(sets), torch.tensor([0])
+    sets.invite(index, torch.tensor([[0.0, 0.0, 5.0, 0.0]]))
+    targets[index] = torch.tensor([[0.25, 0.25, 0.5, 0.0]])
+    sets.invite(index, torch.tensor([[0.0, 0.0, 0.0, 5.0]]))
+    targets[index] = torch.tensor([[0.2, 0.1, 0.4, 0.3]])
+    torch.testing.assert_close(targets[index], torch.tensor([[1 / 3, 1 / 6, 0.0, 1 / 2]]))

@@ -142,6 +142,9 @@ class Method(Configurable, nn.Module, ABC):
     """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for all classes."""
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
+    open_after: ClassVar[float] = 0.03
+    """The share of the epochs after which targets may leave sets that may lack the true label: early, before the network has memorised
+    the sets, but not before it can tell classes apart."""
     variants: tuple[str, ...] = ()
     """Names of alternative ways to predict with the same trained network."""
 

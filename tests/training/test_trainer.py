@@ -576,3 +576,70 @@ def test_a_training_with_several_learning_rates_resumes_within_an_epoch(tmp_path
     first.save(tmp_path / "checkpoint")
     second = trainer(model=slow(0.2)).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert_same(everything(second), everything(whole))
+
+
+# ---- sets that lack the true label ------------------------------------------------------------------------------------
+
+
+def lacking(seed=0, share=0.3):
+    """Balanced squares, the true label of some of which is not a candidate, and which these are."""
+    x, y = four_squares((80,) * 4, seed=seed)
+    rng = np.random.default_rng(seed)
+    sets = rng.random((len(y), 4)) < 0.2
+    lacks = rng.random(len(y)) < share
+    sets[np.arange(len(y)), y] = ~lacks
+    empty = ~sets.any(1)
+    sets[empty, (y[empty] + rng.integers(1, 4, int(empty.sum()))) % 4] = True
+    return x, torch.from_numpy(y), Candidates.from_matrix(sets), torch.from_numpy(lacks)
+
+
+def open_trainer(method, **options):
+    model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(32,))
+    return trainer(method, model=model, **{"epochs": 30, "batch_size": 32, "lr": 0.05, **options})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_every_method_labels_leave_sets_that_lack_the_true_label(method):
+    x, y, sets, lacks = lacking()
+    closed = open_trainer(method).fit(x, sets).targets.labels()
+    found = open_trainer(method, truth_missing=0.3).fit(x, sets)
+    labels = found.targets.labels()
+    assert bool(sets.contains(closed).all())
+    assert (closed[lacks] == y[lacks]).float().mean() == 0
+    assert (labels[lacks] == y[lacks]).float().mean() > 0.3
+    assert (labels == y).float().mean() > (closed == y).float().mean()
+    torch.testing.assert_close(found.targets.mean().sum(), torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("rebalancer", ["records", "anchor", "auto", "mean-target"])
+def test_open_sets_work_with_rebalancers_and_extras(rebalancer):
+    x, y, sets, lacks = lacking()
+    made = open_trainer(
+        "corr", rebalancer=REBALANCERS[rebalancer](), extras=[EXTRAS["mixup"](), EXTRAS["balanced-head"]()], truth_missing=0.3
+    )
+    labels = made.fit(x, sets).targets.labels()
+    assert (labels[lacks] == y[lacks]).float().mean() > 0.3
+
+
+@pytest.mark.parametrize("method", ["corr", "lw", "htc"])
+def test_a_training_with_open_sets_resumes_bit_for_bit(method, tmp_path):
+    x, _, sets, _ = lacking()
+
+    def made():
+        return open_trainer(method, epochs=6, truth_missing=[0.3, 0.3, 0.2, 0.1, 0.0])
+
+    whole = made().fit(x, sets)
+
+    def stop(record):
+        if record["epoch"] == 5:
+            raise KeyboardInterrupt  # the checkpoint of the fourth epoch is there
+
+    with pytest.raises(KeyboardInterrupt):
+        made().fit(x, sets, [Checkpoint(tmp_path / "c"), OnEpoch(stop)])
+    rest = made().fit(x, sets, [Checkpoint(tmp_path / "c")])
+    assert_same(everything(rest), everything(whole))
+
+
+def test_without_missing_labels_nothing_changes():
+    x, _, sets = toy()
+    assert_same(everything(trainer("corr", truth_missing=[0.0] * 5).fit(x, sets)), everything(trainer("corr").fit(x, sets)))

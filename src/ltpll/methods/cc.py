@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ltpll.interfaces import Method, Outputs
+from ltpll.interfaces import Method, Outputs, Step
 from ltpll.targets import restricted_softmax
 
 
 class CC(Method):
-    """CC (Feng et al., NeurIPS 2020): the loss −log Σ_{j∈S} p_j, which does not depend on the targets.
+    """CC (Feng et al., NeurIPS 2020): the loss −log Σ_{j∈S} p_j, which does not depend on the targets; with weights, −log Σ_{j∈S} m_j p_j.
 
     Targets are still refined, for the cleaned labels. A rebalancer therefore affects predictions and cleaned labels, but not training.
 
@@ -20,10 +20,20 @@ class CC(Method):
 
     name = "cc"
 
+    def step_loss(self, step: Step) -> Tensor:
+        # Candidates that are less probable before training count less.
+        if step.batch.log_weights is None:
+            return super().step_loss(step)
+        logits, weighted = step.outputs.logits[0], step.outputs.weighted(step.batch.log_weights).logits[0]
+        return (torch.logsumexp(logits, dim=1) - _inside(weighted, step.batch.candidates)).mean()
+
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         logits = outputs.logits[0]
-        inside = torch.logsumexp(logits.masked_fill(~candidates, torch.finfo(logits.dtype).min), dim=1)
-        return (torch.logsumexp(logits, dim=1) - inside).mean()
+        return (torch.logsumexp(logits, dim=1) - _inside(logits, candidates)).mean()
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         return restricted_softmax(outputs.logits[0], candidates)
+
+
+def _inside(logits: Tensor, candidates: Tensor) -> Tensor:
+    return torch.logsumexp(logits.masked_fill(~candidates, torch.finfo(logits.dtype).min), dim=1)

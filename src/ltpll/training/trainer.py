@@ -40,7 +40,7 @@ from ltpll.training.sync_batch_norm import synchronise_batch_norm
 from ltpll.validation import as_inputs, chosen_device, in_range, whole_number
 from ltpll.views import Views, ViewSource
 
-OPEN_AFTER, OPEN_RAMP = 0.03, 0.03  # shares of the epochs after which targets may leave their sets, and in which λ rises to its full value
+OPEN_RAMP = 0.03  # share of the epochs in which the weight of classes outside the sets rises to its full value
 
 
 class PartialLabelTrainer:
@@ -123,7 +123,7 @@ class PartialLabelTrainer:
         self.batch_size = whole_number(batch_size, 1, "batch_size")
         self.warmup_epochs = whole_number(warmup_epochs, 0, "warmup_epochs")
         self.truth_missing = truth_missing
-        self._open_from = max(self.warmup_epochs, round(OPEN_AFTER * self.epochs))
+        self._open_from = max(self.warmup_epochs, round(method.open_after * self.epochs))
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
         self.lr = in_range(lr, "lr", 0, above=True)
         self.final_lr_factor = in_range(final_lr_factor, "final_lr_factor", 0, 1)
