@@ -92,7 +92,8 @@ class Examples:
         digest = hashlib.sha256(repr((self.x.shape, self.x.dtype.str, self.candidates.classes)).encode())
         sets = self.candidates
         groups, weights = (None if part is None else part.numpy() for part in (sets.groups, sets.weights))
-        for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), self.table.labels, groups, weights):
+        known = (self.table.labels, groups, weights, self.table.reviewed)
+        for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), *known):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]

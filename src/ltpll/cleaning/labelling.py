@@ -56,7 +56,9 @@ def label_rows(
             labels[trained[surer]] = likeliest.label[trained][surer]
         inside = seen.inside_sets(labels[rows], judgement.temperature)
         suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
-        confidence[rows] = (1 - judgement.suspicion) * inside.share
+        if examples.table.reviewed is not None:
+            suspicion[examples.table.reviewed] = 0  # a person's answer is not doubted
+        confidence[rows] = (1 - suspicion[rows]) * inside.share
         runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
     if not out_of_fold:
         confidence[trained], runner_up[trained], margin[trained] = transduced[1:]

@@ -120,6 +120,7 @@ class CleanedTable:
     votes: StoredVotes | None
     pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
     groups: npt.NDArray[np.object_] | None = None
+    reviewed: Flags | None = None  # whether the candidates are a person's answer; None if nobody was asked
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -220,7 +221,8 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`, `margin`, `set_size`, `issue`,
-        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them.
+        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them, and
+        `reviewed` if answers were given.
 
     Example:
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
@@ -247,6 +249,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
         "suspicion": rounded_column(cleaned.suspicion),
         "judged": cleaned.judged,
         "judged_by": cleaned.judged_by,
+        **({} if table.reviewed is None else {"reviewed": table.reviewed}),
     }
     if any(label is not None for label in table.true.tolist()):
         columns["true_label"] = [None if label is None else names[label] for label in table.true.tolist()]

@@ -42,6 +42,7 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         "candidates": pa.ListArray.from_arrays(offsets, labels),
         "true": [None] * n if table.labels is None else [None if label < 0 else int(label) for label in table.labels.tolist()],
         **({} if table.groups is None else {"group": table.groups}),
+        **({} if table.reviewed is None else {"reviewed": table.reviewed}),
         **{name: getattr(cleaned, name) for name in STORED},
     }
     write_table(folder / EXAMPLES, columns)
@@ -117,6 +118,7 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
             groups=column("group") if "group" in found.column_names else None,
+            reviewed=found.column("reviewed").to_numpy(zero_copy_only=False) if "reviewed" in found.column_names else None,
         )
         _check(table)
     except InputError:
@@ -143,6 +145,7 @@ def _check(table: CleanedTable) -> None:
     n, n_classes, cleaned = len(table.ids), len(table.record["classes"]), table.labels
     columns = [table.true, *(getattr(cleaned, name) for name in STORED)]
     optional = [column for column in (table.paths, table.splits, table.groups) if column is not None]
+    columns += [] if table.reviewed is None else [table.reviewed]
     if n == 0 or any(column.shape != (n,) for column in columns) or any(len(column) != n for column in optional):
         raise ValueError("its columns have different lengths")
     offsets = table.offsets
@@ -155,8 +158,8 @@ def _check(table: CleanedTable) -> None:
         shares = getattr(cleaned, name)
         if shares.dtype.kind != "f" or not np.isfinite(shares).all():
             raise ValueError(f"its column {name} does not hold finite numbers")
-    if cleaned.judged.dtype.kind != "b":
-        raise ValueError("its column judged does not hold truth values")
+    if any(column.dtype.kind != "b" for column in (cleaned.judged, table.reviewed) if column is not None):
+        raise ValueError("its column judged or reviewed does not hold truth values")
     if not all(isinstance(text, str) for column in (table.ids, cleaned.judged_by) for text in column.tolist()):
         raise ValueError("some examples have no id")
     if not all(text is None or isinstance(text, str) for column in optional for text in column.tolist()):
