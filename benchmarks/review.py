@@ -3,10 +3,10 @@
     python benchmarks/review.py PACK --out results/review
 
 The tables are scikit-learn's digits (long-tailed, with and without sets that lack the true label) and those of PACK (see
-benchmarks/tabular.py). A run with five folds labels the table, some rows are answered with the truth, and the table is trained on again: from
-scratch, and from the first run's labels (`ltpll train --from`) with different trust in them. Accuracies are those of held-out rows,
-for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones included, whose label is right. Each draw has
-a record; existing ones are kept.
+benchmarks/tabular.py). A run with five folds labels the table, some rows are answered with the truth, and the table is trained on again:
+from scratch, and from the first run's labels (`ltpll train --from`) with different trust in them. Accuracies are those of held-out rows,
+for the goals "accuracy" and "balanced"; recovery is the share of training rows, answered ones included, whose label is right. Each draw
+has a record; existing ones are kept.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from cleaning import remove_truth
 
+from cleaning import remove_truth
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.earlier_run import starting_from
@@ -57,7 +57,11 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     with np.load(options.pack) as tables:
         names = [*DIGITS, *sorted(key.removesuffix("_X") for key in tables.files if key.endswith("_X"))]
-    draws = {(name, seed): options.out / f"{name.split(' %')[0].replace(', ', '-')}-{seed}.json" for seed in range(options.seeds) for name in names}
+    draws = {
+        (name, seed): options.out / f"{name.split(' %')[0].replace(', ', '-')}-{seed}.json"
+        for seed in range(options.seeds)
+        for name in names
+    }
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measure, options.pack, *draw): path for draw, path in draws.items() if not path.exists()}
         for done in as_completed(waiting):

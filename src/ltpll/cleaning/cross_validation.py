@@ -189,7 +189,12 @@ def _train_in_processes(
             progress.update(done)
 
     try:
-        in_processes(_train_elsewhere, [(folder, make, x, _as_arrays(sets), scores, k, *splits[k], reports[k]) for k in missing], stage.workers, report)
+        in_processes(
+            _train_elsewhere,
+            [(folder, make, x, _as_arrays(sets), scores, k, *splits[k], reports[k]) for k in missing],
+            stage.workers,
+            report,
+        )
         report()
     finally:
         for path in reports.values():
@@ -204,8 +209,8 @@ def _as_arrays(sets: Candidates) -> tuple[Any, ...]:
 
 def _from_arrays(flat: tuple[Any, ...]) -> Candidates:
     *arrays, n_classes, classes, observed = flat
-    offsets, labels, groups, weights = (None if part is None else torch.from_numpy(part) for part in arrays)
-    assert offsets is not None and labels is not None
+    tensors: list[Any] = [None if part is None else torch.from_numpy(part) for part in arrays]
+    offsets, labels, groups, weights = tensors
     return Candidates(offsets, labels, n_classes, classes, groups, weights, None if observed is None else _from_arrays(observed))
 
 

@@ -55,7 +55,8 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     rows = np.asarray([place.get(name, -1) for name in examples.table.ids.tolist()])
     if (rows < 0).all():
         raise InputError(
-            f"The earlier run (--from) has none of the {counted(len(rows), 'example')} of the table: give a run on this table, or leave --from out."
+            f"The earlier run (--from) has none of the {counted(len(rows), 'example')} of the table: give a run on this table, or leave "
+            "--from out."
         )
     if examples.table.reviewed is not None:
         rows[examples.table.reviewed] = -1

@@ -21,7 +21,7 @@ from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.labelling import judgement_record, label_rows
 from ltpll.cleaning.set_predictions import SetPredictions, predict_sets
-from ltpll.cleaning.stored_tables import store_pictures, store_tables
+from ltpll.cleaning.stored_tables import store_pictures, store_probabilities, store_tables
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
@@ -283,6 +283,8 @@ def train_table_run(
             classifier.temperature_ = judgement.temperature
             classifier.save(run.folder / CLASSIFIER)
         store_tables(run.folder, examples.table, cleaned)
+        if judgement is not None and (cleaned.judged_by != "own").all():
+            store_probabilities(run.folder, predictions.probabilities(judgement.temperature))
         if source.images is not None:
             store_pictures(run.folder, source.images, examples.table, cleaned)
         if source.backbone is not None:

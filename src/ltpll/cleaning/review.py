@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from ltpll.formatting import counted
 
 QUEUE = 100  # rows
 PAIR_SHARE = 0.1  # of the queue that may ask about the same two classes, unless there are no other rows
-RARE = 20  # examples of a class that is called rare
+RARE = 20  # examples, at most, of a class that is called rare; it also has less than half as many as others on average
 DOUBTFUL = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
 
 
@@ -22,7 +21,7 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
 
     A row is as urgent as its label is doubtful: 1 − confidence, which counts both another candidate and a set that lacks the true label.
     Rows about the same two classes, and further rows of the same group, come after the others once there are too many of them. Rows that
-    were reviewed before, and held-out rows, are left out.
+    were reviewed before, rows without any doubt, and held-out rows are left out.
 
     Args:
         table: A finished run on a table, from `read_cleaned`.
@@ -40,7 +39,7 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
 
 def spread_out(urgency: npt.NDArray[np.float64], table: CleanedTable, n: int) -> Numbers:
     """The most urgent rows that may be asked about, few of them about the same two classes or the same group."""
-    may_ask = table.labels.judged_by != "held out"
+    may_ask = (table.labels.judged_by != "held out") & (urgency > 0)
     if table.reviewed is not None:
         may_ask &= ~table.reviewed
     order = np.argsort(-urgency, kind="stable")
@@ -76,3 +75,55 @@ def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
 def alternatives(table: CleanedTable) -> Numbers:
     """The likeliest label beside the chosen one: the runner-up, or a class outside the set; the label itself if there is none."""
     return np.where(asks_about_set(table), table.labels.outside, table.labels.runner_up)
+
+
+def review_columns(table: CleanedTable, rows: Numbers, separator: str = "|") -> Columns:
+    """The queue as a table: what is known about each row, why it is asked about, and an empty column for the answer.
+
+    Args:
+        table: A finished run on a table, from `read_cleaned`.
+        rows: The rows to ask about, from `review_rows`.
+        separator: The text between the candidates of a set.
+
+    Returns:
+        Columns by name: `rank`, `id`, `path` if the table has paths, `candidates`, `label`, `confidence`, `runner_up`, `suggestion` (the
+        likeliest class outside the set, if the set may lack the true label), `why`, and `answer`, which is empty.
+
+    Example:
+        >>> table = read_cleaned("ltpll-runs/birds")
+        >>> write_table(Path("queue.csv"), review_columns(table, review_rows(table)))
+    """
+    names, cleaned = table.classes, table.labels
+    of_set, sets = (asks_about_set(table) | cleaned.issue)[rows], table.sets(separator)
+    several = cleaned.runner_up[rows] != cleaned.label[rows]
+    return {
+        "rank": np.arange(1, len(rows) + 1),
+        "id": table.ids[rows],
+        **({} if table.paths is None else {"path": table.paths[rows]}),
+        "candidates": [sets[i] for i in rows],
+        "label": names[cleaned.label[rows]],
+        "confidence": rounded_column(cleaned.confidence[rows]),
+        "runner_up": [names[cleaned.runner_up[i]] if other else None for i, other in zip(rows, several, strict=True)],
+        "suggestion": [names[cleaned.outside[i]] if outside else None for i, outside in zip(rows, of_set, strict=True)],
+        "why": reasons(table, rows),
+        "answer": [""] * len(rows),
+    }
+
+
+def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
+    """Why each row is asked about, in a few words."""
+    names, label, other, of_set = table.classes, table.labels.label, alternatives(table), asks_about_set(table)
+    sizes = np.bincount(label, minlength=len(names))
+    rare = (sizes <= RARE) & (2 * sizes < sizes.sum() / max(int((sizes > 0).sum()), 1))
+    found = []
+    for i in rows.tolist():
+        mine, instead = label[i], other[i]
+        if of_set[i]:
+            words = f"set may lack the true label: {names[instead]}?"
+        elif instead != mine:
+            words = f"doubtful between {names[mine]} and {names[instead]}"
+        else:
+            words = f"unsure of {names[mine]}"
+        rarest = min((mine, instead), key=lambda c: sizes[c])
+        found.append(f"{words}; rare class {names[rarest]}, {counted(int(sizes[rarest]), 'example')}" if rare[rarest] else words)
+    return found

@@ -14,6 +14,7 @@ from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.data.writers import write_table
 from ltpll.errors import InputError, first_line
+from ltpll.files import write_atomically
 from ltpll.runs.checksums import checksums, read_checked, unreadable_run
 from ltpll.runs.run import Run
 from ltpll.runs.schema import Kind, is_whole_number
@@ -21,8 +22,9 @@ from ltpll.runs.schema import Kind, is_whole_number
 if TYPE_CHECKING:
     from ltpll.data.readers.tables import LabelTable
 
-EXAMPLES, VOTES, PICTURES = "examples.parquet", "votes.parquet", "pictures.parquet"
+EXAMPLES, VOTES, PICTURES, PROBABILITIES = "examples.parquet", "votes.parquet", "pictures.parquet", "probabilities.npy"
 PICTURE_SIDE = 160
+DOUBTFUL_PICTURES = 40
 
 
 # ---- writing ----------------------------------------------------------------------------------------------------------
@@ -52,13 +54,22 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         write_table(folder / VOTES, {"row": votes.rows, "annotator": names[votes.annotators], "label": votes.labels})
 
 
+def store_probabilities(folder: Path, probabilities: npt.NDArray[np.float16] | None) -> None:
+    """Write the probability of every class for every row, (rows, classes), unless they are too many."""
+    if probabilities is not None:
+        stream = io.BytesIO()
+        np.save(stream, probabilities, allow_pickle=False)
+        write_atomically(folder / PROBABILITIES, stream.getvalue())
+
+
 def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
     """Write small copies of the pictures that a report shows; the originals may be gone by then."""
     from PIL import Image
 
     from ltpll.data.readers.pictures import read_pictures
 
-    rows = np.unique(np.concatenate(list(cleaned.noteworthy().values())))
+    doubtful = np.argsort(cleaned.confidence, kind="stable")[:DOUBTFUL_PICTURES]  # for the rows to review
+    rows = np.unique(np.concatenate([*cleaned.noteworthy().values(), doubtful]))
     paths = table.ids if table.paths is None else table.paths
     if not len(rows):
         return
@@ -126,6 +137,37 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
     except Exception as error:  # pyarrow's about a damaged file, or those of columns with the wrong type
         raise unreadable_run(folder, f"it is damaged: {first_line(error)}", "train it again with --fresh") from None
     return table
+
+
+def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
+    """Read the probability of every class, by classifiers that were not trained on the row, for a tool that needs all of them.
+
+    Args:
+        folder: The run folder.
+        table: What `read_cleaned` returns for it.
+
+    Returns:
+        (rows, classes); each row sums to one, up to the rounding of the stored numbers.
+
+    Raises:
+        InputError: The run has not stored them, or the file is damaged.
+    """
+    if PROBABILITIES not in checksums(folder):
+        if (table.labels.judged_by == "own").any():
+            raise InputError(f"Rows of {folder} were predicted by a classifier that was trained on them: train with --folds 5.")
+        size = f"{len(table.ids):,} rows × {len(table.classes):,} classes"
+        raise InputError(
+            f"{folder} holds no probabilities of all classes, because it is of an older version or they are too many ({size}): "
+            "train it again with --fresh, or write the plain table instead."
+        )
+    content = read_checked(folder / PROBABILITIES)
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:
+        raise unreadable_run(folder, f"{PROBABILITIES} is damaged: {first_line(error)}", "train it again with --fresh") from None
+    if found.shape != (len(table.ids), len(table.classes)) or found.dtype.kind != "f":
+        raise unreadable_run(folder, f"{PROBABILITIES} does not match its examples", "train it again with --fresh")
+    return np.asarray(found, dtype=np.float32)
 
 
 def _read_parquet(path: Path) -> Any:

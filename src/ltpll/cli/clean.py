@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import FalseDiscoveries, OwnRun, output_option
 from ltpll.cli.tables import MOST_SHOWN, check_outputs
-from ltpll.errors import printable
+from ltpll.errors import InputError, printable, shown
 from ltpll.formatting import counted
 
 
@@ -17,6 +17,10 @@ def clean(
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
     separator: Annotated[str, output_option(help="Separates the candidates in the written table.")] = "|",
     false_discoveries: FalseDiscoveries = None,
+    tool: Annotated[
+        str | None,
+        output_option("--for", help="Write what another tool reads: cleanlab (its columns, and pred_probs).", metavar="cleanlab"),
+    ] = None,
 ) -> None:
     """Write the cleaned label of every example, its confidence, and whether its candidate set seems to lack the true label.
 
@@ -26,8 +30,13 @@ def clean(
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.writers import check_output_table, write_table
 
+    if tool not in (None, "cleanlab"):
+        raise InputError(f"There is no format for {shown(tool)}: --for takes cleanlab.")
     check_output_table(out)
     cleaned = read_cleaned(run, false_discoveries)
+    if tool is not None:
+        _write_for_cleanlab(run, cleaned, out, separator)
+        return
     beside = {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("classes", "annotators")}
     check_outputs([out, *beside.values()], {"the table of the run": Path(cleaned.record["source"]["table"])})
     classes = class_columns(cleaned)
@@ -40,6 +49,31 @@ def clean(
     _print_classes(classes)
     for path in tables:
         print_line(f"Wrote {path}")
+
+
+def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str) -> None:
+    import io
+
+    import numpy as np
+
+    from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, pred_probs
+    from ltpll.cleaning.stored_tables import read_probabilities
+    from ltpll.data.writers import write_table
+    from ltpll.files import write_atomically
+
+    matrix, names = out.with_name(f"{out.stem}.pred_probs.npy"), out.with_name(f"{out.stem}.pred_probs{out.suffix}")
+    check_outputs([out, matrix, names], {"the table of the run": Path(cleaned.record["source"]["table"])})
+    probabilities = read_probabilities(run, cleaned)
+    classes = datalab_classes(cleaned, as_text=out.suffix.lower() == ".parquet")
+    write_table(out, cleanlab_columns(cleaned, probabilities, separator))
+    stream = io.BytesIO()
+    np.save(stream, pred_probs(probabilities, classes), allow_pickle=False)
+    write_atomically(matrix, stream.getvalue())
+    write_table(names, {"class": cleaned.classes[classes]})
+    left_out = len(cleaned.classes) - len(classes)
+    if left_out:
+        print_line(f"{counted(left_out, 'class is', 'classes are')} the label of no row, and left out of pred_probs, as Datalab expects.")
+    print_line(f"Wrote {out}, {matrix} (columns: the classes in {names.name})")
 
 
 def _print_summary(cleaned: Any) -> None:

@@ -13,7 +13,7 @@ from ltpll.data.readers.columns import TextColumn
 from ltpll.data.readers.streaming import open_table
 from ltpll.data.readers.tables import LabelTable
 from ltpll.errors import InputError, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import are, counted, format_names
 
 ANSWER = ("answer", "label")
 NO_ANSWER = ("", "?", "skip", "none", "unknown")
@@ -21,9 +21,7 @@ Answers = dict[str, tuple[int, ...]]
 """For each id, the class numbers that were answered."""
 
 
-def read_answers(
-    paths: Iterable[Path], table: LabelTable, *, id_column: str | None = None, separator: str = SEPARATOR
-) -> Mapping[str, tuple[int, ...]]:
+def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | None = None, separator: str = SEPARATOR) -> Answers:
     """Read the answers for some examples of a table, such as a filled-in queue of `ltpll review`.
 
     A file has a column `id` and a column `answer` (or else `label`) with one class, or several as in `fox|jackal`. Answers that are
@@ -47,8 +45,10 @@ def read_answers(
     """
     assert table.candidates is not None
     classes = [str(name) for name in table.candidates.classes]
-    number, known, answers = {name: i for i, name in enumerate(classes)}, set(table.ids.tolist()), {}
-    for path in paths:
+    number, known = {name: i for i, name in enumerate(classes)}, set(table.ids.tolist())
+    answers: Answers = {}
+    files = list(paths)
+    for path in files:
         file = open_table(path)
         ids = "id" if "id" in file.names or id_column is None else id_column
         answer = next((name for name in ANSWER if name in file.names), ANSWER[0])
@@ -58,14 +58,20 @@ def read_answers(
                 column.add(batch)
         given = [_as_written(str(name), known) for name in columns[0].values()]
         unknown = [name for name in given if name not in known]
+        if unknown and len(unknown) == len(given):
+            raise InputError(f"None of the ids of {path} is in the table: give answers for this table.")
         if unknown:
-            few = f"{len(unknown)} of {counted(len(given), 'id')} of {path} {'is' if len(unknown) == 1 else 'are'} not in the table"
-            raise InputError(f"{few} ({format_names([shown(name) for name in unknown], 3)}): give the answers for this very table.")
+            few = f"{len(unknown)} of {counted(len(given), 'id')} of {path} {are(len(unknown))} not in the table"
+            raise InputError(f"{few} ({format_names([shown(name) for name in unknown], 3)}): correct or remove these rows.")
         for i, (name, cell) in enumerate(zip(given, columns[1].values(), strict=True)):
-            found = _classes(str(cell), number, separator, lambda row: f"{file.row(row)}", i)
+            found = _classes(str(cell), number, separator, file.row, i)
             if found and answers.setdefault(name, found) != found:
                 first, second = (SEPARATOR.join(classes[c] for c in one) for one in (answers[name], found))
-                raise InputError(f"{file.row(i)} answers {shown(second)} for {shown(name)}, and {shown(first)} was answered before: keep one.")
+                raise InputError(
+                    f"{file.row(i)} answers {shown(second)} for {shown(name)}, and {shown(first)} was answered before: keep one."
+                )
+    if not answers:
+        raise InputError(f"There are no answers in {format_names([str(path) for path in files])}: fill in the column answer.")
     return answers
 
 
