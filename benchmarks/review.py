@@ -43,8 +43,8 @@ DIGITS = {"digits": 0.0, "digits, 10 % lack it": 0.1}
 IMBALANCE, AMBIGUITY = 20.0, 0.5
 HELD_OUT = 0.3  # of the rows of other tables
 ANSWERED = 0.05  # of the training rows
-TRUST = (0.0, 0.5, 0.8)
-QUEUES = ("none", "random", "least confident", "queue", "rare")
+FRESH, FROM = (0.0,), (0.0, 0.5, 0.9)  # trust in the first run's labels; with 0, training starts from scratch
+QUEUES = {"none": FROM, "random": FRESH, "least confident": FRESH, "queue": FROM, "rare": FRESH}
 
 
 def main() -> None:
@@ -106,10 +106,10 @@ def measure(pack: Path, name: str, seed: int) -> dict[str, Any]:
         first = train(Path(folder) / "first", examples, name, seed, folds=5)
         cleaned = read_cleaned(Path(folder) / "first")
         chosen = queues(cleaned, n, seed)
-        for queue in QUEUES:
+        for queue, trusts in QUEUES.items():
             answers = {str(examples.table.ids[i]): (int(y[i]),) for i in chosen[queue]}
             answered = replace(examples, table=with_answers(examples.table, answers)) if answers else examples
-            for trust in TRUST:
+            for trust in trusts:
                 again = answered if not trust else starting_from(answered, cleaned, trust)
                 record = first if again is examples else train(Path(folder) / f"{queue}-{trust}", again, name, seed, folds=0)
                 known = np.bincount(y[training & (cleaned.labels.label == y)], minlength=len(cleaned.classes))

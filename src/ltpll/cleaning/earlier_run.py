@@ -1,4 +1,4 @@
-"""Earlier run: the labels of a finished run on the same table, as weights from which another training starts."""
+"""Earlier run: the labels of a finished run on the same table, as targets from which another training starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ltpll.cleaning.results import CleanedTable, Shares
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 
-TRUST = 0.5  # in the earlier run: with two candidates, one that it was sure of weighs three times as much as the other
+TRUST = 0.5  # in the earlier run: of two candidates, one that it was sure of starts with three times the target of the other
 
 
 def candidate_shares(run: CleanedTable) -> Shares:
@@ -28,19 +28,19 @@ def candidate_shares(run: CleanedTable) -> Shares:
 
 
 def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -> Examples:
-    """Weight the candidates by the labels of an earlier run on the same table.
+    """Let training start from the labels of an earlier run on the same table.
 
-    The weights are a mixture of the ones that the examples have, with the share `1 - trust`, and those of the earlier run, so that no
-    candidate loses more than that: evidence in the new training can still overrule the earlier label. Reviewed rows, and rows that the
-    earlier run does not have, keep their weights.
+    The first targets are a mixture of the candidates' weights, with the share `1 - trust`, and of the earlier run's shares. They are not
+    evidence, which would count in every refinement, so that training can still overrule an earlier label. Reviewed rows, and rows that the
+    earlier run does not have, start from their weights. Folds start from scratch, so that no row is judged by what was learned from it.
 
     Args:
         examples: The examples to train on.
         run: The earlier run, from `read_cleaned`.
-        trust: The share of the earlier run in the weights, from 0 to below 1.
+        trust: The share of the earlier run in the targets, from 0 to below 1.
 
     Returns:
-        The examples with weighted candidates.
+        The examples with `start`.
 
     Raises:
         InputError: The run has none of the examples, or other classes.
@@ -71,4 +71,4 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     total = np.bincount(owners, weights=shares, minlength=len(sets))[owners]
     part = np.where((rows[owners] >= 0) & (total > 0), trust, 0.0)
     mixed = (1 - part) * given + part * shares / np.maximum(total, 1e-12)
-    return replace(examples, table=replace(examples.table, candidates=sets.with_weights(mixed)))
+    return replace(examples, start=mixed.astype(np.float32))

@@ -38,6 +38,7 @@ from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.registry import named_parameters
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, round_floats, train_logged, training_conditions
 from ltpll.runs.run import Record, Run
+from ltpll.targets import initial_targets
 from ltpll.training.callbacks import Callback, Progress
 from ltpll.training.compatibility import check_data
 from ltpll.training.job import Part, Stage
@@ -255,7 +256,13 @@ def train_table_run(
             evaluation,
             checkpoint_every=1,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            callbacks=[progress.start(training), _SayChoice(on_choice), _KeepScores(run.folder / COMPARISON, scores), *callbacks],
+            callbacks=[
+                progress.start(training),
+                _SayChoice(on_choice),
+                _KeepScores(run.folder / COMPARISON, scores),
+                *([] if examples.start is None else [_StartFrom(examples.candidates.with_weights(examples.start).select(trained))]),
+                *callbacks,
+            ],
         )
         classifier.finish(trainer)
         if trainer.world.first:
@@ -354,6 +361,17 @@ class _KeepScores(Callback):
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.scores is not None and trainer.world.first:
             write_atomically(self.path, json.dumps(self.scores).encode())
+
+
+class _StartFrom(Callback):
+    """Starts from targets that are the weights of these candidates, which training itself does not know; a checkpoint is loaded later."""
+
+    def __init__(self, weighted: Candidates) -> None:
+        self.weighted = weighted
+
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        values = trainer.targets.values
+        values.copy_(initial_targets(self.weighted.to(values.device), trainer.method.targets_on, values.dtype).values)
 
 
 class _SayChoice(Callback):

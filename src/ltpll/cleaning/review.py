@@ -125,5 +125,6 @@ def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
         else:
             words = f"unsure of {names[mine]}"
         rarest = min((mine, instead), key=lambda c: sizes[c])
-        found.append(f"{words}; rare class {names[rarest]}, {counted(int(sizes[rarest]), 'example')}" if rare[rarest] else words)
+        size = counted(int(sizes[rarest]), "example") if sizes[rarest] else "no example yet"
+        found.append(f"{words}; rare class {names[rarest]}, {size}" if rare[rarest] else words)
     return found

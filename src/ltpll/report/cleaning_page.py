@@ -35,7 +35,7 @@ from ltpll.report import templates
 
 MOST_EXAMPLES = 4000  # on one page: about a megabyte of text
 CONFUSED_CLASSES = 20  # rows and columns of a confusion table
-REVIEWED_FIRST = 12  # rows of the review queue
+REVIEWED_FIRST = 10  # rows of the review queue
 NAMED_CLASSES = 5  # that the model cannot judge; the table of classes has all of them
 WIDTH, HEIGHT, LEFT, BOTTOM = 560, 220, 44, 24  # of a plot and the margins for its axes
 
