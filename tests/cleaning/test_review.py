@@ -59,7 +59,8 @@ def test_columns_say_what_is_doubted_and_why():
         assert (columns["rank"][k], columns["id"][k], columns["label"][k]) == (k + 1, f"e{i}", label)
         assert columns["runner_up"][k] == (second if second != label else None)
         if columns["suggestion"][k] is None:
-            assert columns["why"][k].startswith(f"doubtful between {label} and {second}")
+            expected = f"doubtful between {label} and {second}" if second != label else f"unsure of {label}"
+            assert columns["why"][k].startswith(expected)
         else:
             assert columns["suggestion"][k] == outside
             assert columns["why"][k].startswith(f"set may lack the true label: {outside}?")
