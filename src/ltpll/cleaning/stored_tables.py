@@ -200,8 +200,9 @@ def _check(table: CleanedTable) -> None:
         shares = getattr(cleaned, name)
         if shares.dtype.kind != "f" or not np.isfinite(shares).all():
             raise ValueError(f"its column {name} does not hold finite numbers")
-    if any(column.dtype.kind != "b" for column in (cleaned.judged, table.reviewed) if column is not None):
-        raise ValueError("its column judged or reviewed does not hold truth values")
+    for name, column in (("judged", cleaned.judged), ("reviewed", table.reviewed)):
+        if column is not None and column.dtype.kind != "b":
+            raise ValueError(f"its column {name} does not hold truth values")
     if not all(isinstance(text, str) for column in (table.ids, cleaned.judged_by) for text in column.tolist()):
         raise ValueError("some examples have no id")
     if not all(text is None or isinstance(text, str) for column in optional for text in column.tolist()):
