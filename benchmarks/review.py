@@ -28,10 +28,10 @@ import torch
 from cleaning import remove_truth
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples, TableSource
-from ltpll.cleaning.earlier_run import starting_from
+from ltpll.cleaning.earlier_run import TRUST, starting_from
 from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.cleaning.results import CleanedTable
-from ltpll.cleaning.review import alternatives, review_rows, spread_out
+from ltpll.cleaning.review import alternatives, doubts, review_rows, spread_out
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.data.readers.reviewed import with_answers
 from ltpll.data.readers.tables import LabelTable
@@ -43,7 +43,7 @@ DIGITS = {"digits": 0.0, "digits, 10 % lack it": 0.1}
 IMBALANCE, AMBIGUITY = 20.0, 0.5
 HELD_OUT = 0.3  # of the rows of other tables
 ANSWERED = 0.05  # of the training rows
-FRESH, FROM = (0.0,), (0.0, 0.5, 0.9)  # trust in the first run's labels; with 0, training starts from scratch
+FRESH, FROM = (0.0,), (0.0, TRUST)  # trust in the first run's labels; with 0, training starts from scratch
 QUEUES = {"none": FROM, "random": FRESH, "least confident": FRESH, "queue": FROM, "rare": FRESH}
 
 
@@ -57,10 +57,11 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     with np.load(options.pack) as tables:
         names = [*DIGITS, *sorted(key.removesuffix("_X") for key in tables.files if key.endswith("_X"))]
+    names = sorted(names, key=lambda name: "lack" in name)
     draws = {
         (name, seed): options.out / f"{name.split(' %')[0].replace(', ', '-')}-{seed}.json"
-        for seed in range(options.seeds)
         for name in names
+        for seed in range(options.seeds)
     }
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measure, options.pack, *draw): path for draw, path in draws.items() if not path.exists()}
@@ -165,7 +166,7 @@ def queues(cleaned: CleanedTable, n: int, seed: int) -> dict[str, Any]:
         "random": np.random.default_rng(seed).permutation(trained)[:n],
         "least confident": trained[np.argsort(confidence[trained], kind="stable")][:n],
         "queue": review_rows(cleaned, n),
-        "rare": spread_out((1 - confidence) * expected, cleaned, n),
+        "rare": spread_out(doubts(cleaned) * expected, cleaned, n),
     }
 
 

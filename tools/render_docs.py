@@ -298,7 +298,6 @@ REVIEW_ROWS = {
     ("queue", 0.0): "**queue**",
     ("none", 0.5): "no answers, `--from`",
     ("queue", 0.5): "queue, `--from`",
-    ("queue", 0.9): "queue, `--from` with trust 0.9",
 }
 
 

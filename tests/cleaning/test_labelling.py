@@ -111,3 +111,19 @@ def test_an_answer_is_not_doubted():
     shares = SetPredictions.of(probabilities, chosen).inside_sets(found.label, judgement.temperature).share
     assert found.confidence[5] == shares[5] < 1
     assert (found.suspicion[~reviewed] > 0).any() == (before.suspicion > 0).any()
+
+
+def test_the_share_of_each_label_in_the_final_targets_is_kept():
+    examples, predictions, trained, transduced = made_up()
+    other = np.asarray([(label + 1) % 3 for label in transduced.labels])
+    transduced = transduced._replace(runner_up=other, margin=transduced.confidence / 2)
+    found, _ = label_rows(predictions, examples, trained, transduced, out_of_fold=True)
+    for i in range(len(examples)):
+        if i >= len(trained):
+            expected = found.confidence[i]
+        elif found.label[i] == transduced.labels[i]:
+            expected = transduced.confidence[i]
+        else:
+            expected = transduced.confidence[i] / 2 if found.label[i] == other[i] else 0
+        assert found.target[i] == expected
+    assert len(set(found.label[trained] - transduced.labels)) == 5  # the labels of the targets, the runners-up and others all occur

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ltpll.cleaning.review import PAIR_SHARE, occurrences, review_columns, review_rows
+from ltpll.cleaning.review import PAIR_SHARE, doubts, occurrences, review_columns, review_rows
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv
@@ -16,6 +16,15 @@ def test_occurrences_are_counted_as_by_a_loop():
     values = np.random.default_rng(0).integers(0, 5, 50)
     assert occurrences(values).tolist() == [values[:i].tolist().count(value) for i, value in enumerate(values)]
     assert occurrences(values[:0]).tolist() == []
+
+
+def test_the_share_in_the_final_targets_counts_as_much_as_the_confidence():
+    table = cleaned_table(n=3)
+    table.labels.confidence[:] = 0.9, 0.5, 0.6
+    assert doubts(table) == pytest.approx([0.1, 0.5, 0.4])
+    table = replace(table, labels=replace(table.labels, target=np.asarray([0.1, 0.7, 1.0], dtype=np.float32)))
+    assert doubts(table) == pytest.approx([0.5, 0.4, 0.2])
+    assert review_rows(table).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("grouped", [False, True])

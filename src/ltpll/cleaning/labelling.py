@@ -62,9 +62,17 @@ def label_rows(
         runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
     if not out_of_fold:
         confidence[trained], runner_up[trained], margin[trained] = transduced[1:]
-    return CleanedLabels(
-        labels, confidence, runner_up, margin, predictions.inside, predictions.outside, suspicion, can_judge, judged_by
-    ), judgement
+    target = confidence.copy()
+    target[trained] = _target_shares(labels[trained], *transduced)
+    found = (labels, confidence, runner_up, margin, predictions.inside, predictions.outside, suspicion, can_judge, judged_by)
+    return CleanedLabels(*found, target=target), judgement
+
+
+def _target_shares(
+    labels: npt.NDArray[np.int64], first: npt.NDArray[Any], share: npt.NDArray[Any], second: npt.NDArray[Any], margin: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """The share of each label in the final targets, of which the two largest are known; 0 for others."""
+    return np.where(labels == first, share, np.where(labels == second, share - margin, 0))
 
 
 def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:

@@ -42,6 +42,7 @@ class CleanedLabels:
     judged: Flags  # whether this classifier knows all candidates well enough to judge the set
     judged_by: npt.NDArray[np.object_]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
     false_discoveries: float = FALSE_DISCOVERIES
+    target: Shares | None = None  # the label's share in the final targets of the training, or the confidence of held-out rows
 
     @cached_property
     def issue(self) -> Flags:
@@ -58,7 +59,7 @@ class CleanedLabels:
         }
 
 
-STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
+STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name not in ("false_discoveries", "target"))
 
 
 def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discoveries: float = FALSE_DISCOVERIES) -> Flags:
