@@ -1,6 +1,7 @@
 """Tables for cleanlab: its column names, and probabilities in the order of the classes that its Datalab finds in them."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from ltpll.cleaning import set_predictions
 from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, pred_probs
+from ltpll.data.writers import write_table
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv
@@ -24,15 +26,17 @@ def test_columns_are_those_of_datalab():
     np.testing.assert_allclose(columns["label_score"], table.labels.confidence, atol=1e-4)
 
 
-@pytest.mark.parametrize("as_text", [False, True])
-def test_classes_are_sorted_as_pandas_reads_them_and_only_those_that_occur(as_text, tmp_path):
+@pytest.mark.parametrize("names", ["10 9 -1 2.5 100 7", "10 9 1 2 100 7", "10 9 1 two 100 7", "nan 9 1 2 100 7"])
+def test_classes_are_sorted_as_pandas_reads_them_from_either_format_and_only_those_that_occur(names, tmp_path):
     table = cleaned_table()
-    table = replace(table, record={**table.record, "classes": ["10", "9", "-1", "2.5", "100", "7"]})
-    order = table.classes[datalab_classes(table, as_text=as_text)].tolist()
-    written = pd.DataFrame({"label": table.classes[table.labels.label]})
-    written.to_csv(tmp_path / "t.csv", index=False)
-    labels = written["label"] if as_text else pd.read_csv(tmp_path / "t.csv")["label"]
-    assert [str(name) for name in sorted(set(labels))] == [name if as_text else str(float(name)) for name in order]
+    table = replace(table, record={**table.record, "classes": names.split()})
+    columns, order = cleanlab_columns(table, np.eye(6, dtype=np.float32)[table.labels.label]), datalab_classes(table)
+    for path, read in ((tmp_path / "t.csv", partial(pd.read_csv, keep_default_na=False)), (tmp_path / "t.parquet", pd.read_parquet)):
+        write_table(path, columns)
+        labels = read(path)["given_label"]
+        found = sorted(set(labels.astype(str) if "nan" in names else labels))
+        assert found == sorted(set(columns["given_label"].tolist()))
+        assert [names.split()[c] for c in order] == [f"{name:g}" if isinstance(name, float) else str(name) for name in found]
     assert len(order) == len(set(table.labels.label.tolist())) == 5
 
 

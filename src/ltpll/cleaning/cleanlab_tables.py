@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,30 +28,32 @@ def cleanlab_columns(table: CleanedTable, probabilities: Shares, separator: str 
     Example:
         >>> cleanlab_columns(table, read_probabilities(folder, table))["given_label"]
     """
+    names = names_as_read(table)
     return {
         "id": table.ids,
         "candidates": table.sets(separator),
-        "given_label": table.classes[table.labels.label],
-        "predicted_label": table.classes[probabilities.argmax(1)],
+        "given_label": names[table.labels.label],
+        "predicted_label": names[probabilities.argmax(1)],
         "is_label_issue": table.labels.issue,
         "label_score": rounded_column(table.labels.confidence),
     }
 
 
-def datalab_classes(table: CleanedTable, *, as_text: bool) -> Numbers:
-    """The classes in the order in which Datalab expects the columns of `pred_probs`: sorted, without classes that no row is given.
+def datalab_classes(table: CleanedTable) -> Numbers:
+    """The classes in the order in which Datalab expects the columns of `pred_probs`: sorted, without classes that no row is given."""
+    given, names = np.unique(table.labels.label), names_as_read(table)
+    return np.asarray(sorted(given.tolist(), key=lambda c: names[c]), dtype=np.int64)
 
-    Args:
-        table: A finished run on a table.
-        as_text: Whether the reader of the table keeps names of numbers as text, as in Parquet; pandas reads those of a CSV file as numbers.
-    """
-    given = np.unique(table.labels.label)
-    names = [str(table.classes[c]) for c in given]
+
+def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
+    """The names of the classes as pandas reads them from a text file, numbers if all of them are, so that all formats sort alike."""
     try:
-        keys: list[float] | list[str] = names if as_text else [float(name) for name in names]
+        numbers = np.asarray([float(name) for name in table.classes])
     except ValueError:
-        keys = names
-    return given[sorted(range(len(given)), key=lambda k: keys[k])]
+        return table.classes
+    if not np.isfinite(numbers).all() or len(np.unique(numbers)) < len(numbers):
+        return table.classes
+    return numbers.astype(np.int64) if (numbers == numbers.round()).all() else numbers
 
 
 def pred_probs(probabilities: Shares, classes: Numbers) -> npt.NDArray[np.float32]:

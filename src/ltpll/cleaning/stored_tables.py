@@ -69,7 +69,8 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 
     from ltpll.data.readers.pictures import read_pictures
 
-    doubtful = np.argsort(cleaned.confidence, kind="stable")[:DOUBTFUL_PICTURES]  # for the rows to review
+    target = cleaned.confidence if cleaned.target is None else cleaned.target
+    doubtful = np.argsort(cleaned.confidence + target, kind="stable")[:DOUBTFUL_PICTURES]  # for the rows to review
     rows = np.unique(np.concatenate([*cleaned.noteworthy().values(), doubtful]))
     paths = table.ids if table.paths is None else table.paths
     if not len(rows):

@@ -56,7 +56,7 @@ def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str) -> N
 
     import numpy as np
 
-    from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, pred_probs
+    from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, names_as_read, pred_probs
     from ltpll.cleaning.stored_tables import read_probabilities
     from ltpll.data.writers import write_table
     from ltpll.files import write_atomically
@@ -64,12 +64,12 @@ def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str) -> N
     matrix, names = out.with_name(f"{out.stem}.pred_probs.npy"), out.with_name(f"{out.stem}.pred_probs{out.suffix}")
     check_outputs([out, matrix, names], {"the table of the run": Path(cleaned.record["source"]["table"])})
     probabilities = read_probabilities(run, cleaned)
-    classes = datalab_classes(cleaned, as_text=out.suffix.lower() == ".parquet")
+    classes = datalab_classes(cleaned)
     write_table(out, cleanlab_columns(cleaned, probabilities, separator))
     stream = io.BytesIO()
     np.save(stream, pred_probs(probabilities, classes), allow_pickle=False)
     write_atomically(matrix, stream.getvalue())
-    write_table(names, {"class": cleaned.classes[classes]})
+    write_table(names, {"class": names_as_read(cleaned)[classes]})
     left_out = len(cleaned.classes) - len(classes)
     if left_out:
         print_line(f"{counted(left_out, 'class is', 'classes are')} the label of no row, and left out of pred_probs, as Datalab expects.")
