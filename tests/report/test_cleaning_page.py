@@ -170,6 +170,7 @@ def test_the_page_asks_about_the_first_rows_of_the_queue():
     rows = review_rows(run)[:10]
     assert [one.id for one, _ in contents_of(run).review] == run.ids[rows].tolist()
     assert [why for _, why in contents_of(run).review] == reasons(run, rows)
+    assert ("reviewed", "3") in contents_of(replace(run, reviewed=np.arange(200) < 3)).facts
 
 
 def test_the_top_says_how_far_labels_can_be_trusted():

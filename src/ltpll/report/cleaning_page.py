@@ -243,6 +243,8 @@ def _facts(run: CleanedTable) -> list[tuple[str, str]]:
     known, true = known_truth(run)
     if len(known):
         facts.append(("labels that are right", f"{(cleaned.label[known] == true).mean():.1%} of {len(known):,} with a known true label"))
+    if run.reviewed is not None:
+        facts.append(("reviewed", f"{int(run.reviewed.sum()):,}"))
     if record["skipped"]:
         facts.append(("pictures skipped", f"{len(record['skipped']):,}"))
     return facts
