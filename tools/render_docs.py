@@ -290,6 +290,44 @@ def headline_table() -> str:
     return "\n".join(lines)
 
 
+REVIEW_ROWS = {
+    ("none", 0.0): "no answers",
+    ("random", 0.0): "random rows",
+    ("rare", 0.0): "queue, rare classes first",
+    ("least confident", 0.0): "least confident rows",
+    ("queue", 0.0): "**queue**",
+    ("none", 0.5): "no answers, `--from`",
+    ("queue", 0.5): "queue, `--from`",
+}
+
+
+def review_table() -> str:
+    """What answers for 5 % of the rows achieve, by how the rows were chosen, from `benchmarks/review.py`."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "review").glob("*.json"))]
+    by_table: dict[str, list[Record]] = {}
+    for record in records:
+        by_table.setdefault(record["table"], []).append(record)
+
+    def cell(table: str, key: tuple[str, float], figure: str) -> str:
+        rows = [(r, row) for r in by_table[table] for row in r["rows"] if (row["queue"], row["trust"]) == key]
+        return over_folds([row[figure] / r["answers"] if figure == "wrong" else row[figure] for r, row in rows])
+
+    lines = []
+    for figure, title in (
+        ("accuracy", "Accuracy (%)"),
+        ("balanced_accuracy", "Balanced accuracy (%)"),
+        ("recovery", "Recovered labels (%)"),
+        ("wrong", "Answered labels that were wrong (%)"),
+    ):
+        keys = [key for key in REVIEW_ROWS if figure != "wrong" or (key[0] != "none" and key[1] == 0)]
+        lines += [f"| {title} | {' | '.join(by_table)} |", "|---|" + "---:|" * len(by_table)]
+        lines += [f"| {REVIEW_ROWS[key]} | {' | '.join(cell(table, key, figure) for table in by_table)} |" for key in keys]
+        lines.append("")
+    sizes = [f"{table}: {mine[0]['answers']} of about {mine[0]['n']:,} rows" for table, mine in by_table.items()]
+    note = f"*Answers: {'; '.join(sizes)}. Mean and standard deviation over {min(map(len, by_table.values()))} draws.*"
+    return "\n".join([*lines, note, "", measured_on(records)])
+
+
 def origins_table() -> str:
     """Rebalancers on real features with sets of many origins, from `benchmarks/origins.py`."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "origins").glob("*.json"))]
@@ -1070,6 +1108,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "confidence": confidence_table,
     "crowds": crowds_table,
     "scores": scores_table,
+    "review": review_table,
     "image-runs": image_runs_table,
     "drift": drift_table,
     "audit": audit_summary,

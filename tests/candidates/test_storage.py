@@ -622,3 +622,34 @@ def test_no_weight_is_zero_however_small_it_was():
 def test_weights_that_do_not_fit_are_refused(weights, message):
     with pytest.raises(InputError, match=message):
         Candidates.of(["a|b", "c"]).with_weights(weights)
+
+
+@settings(max_examples=40)
+@given(sets_of_labels(), st.randoms(use_true_random=False), st.booleans())
+def test_replaced_sets_are_the_new_ones_and_all_others_stay(problem, random, weighted):
+    rows, n_classes = problem
+    before = Candidates.of([sorted(one) for one in rows], n_classes=n_classes).with_groups(range(len(rows)))
+    if weighted:
+        before = before.with_weights([random.uniform(0.1, 1) for _ in before.labels])
+    chosen = random.sample(range(len(rows)), random.randint(0, len(rows)))
+    sets = [[random.randrange(n_classes) for _ in range(random.randint(1, 3))] for _ in chosen]
+    found = before.replaced(chosen, sets)
+    for i in range(len(rows)):
+        expected = sorted(set(sets[chosen.index(i)])) if i in chosen else before.row(i)
+        assert found.row(i) == expected
+        if weighted:
+            mine = found.weights[found.offsets[i] : found.offsets[i + 1]].tolist()
+            old = before.weights[before.offsets[i] : before.offsets[i + 1]].tolist()
+            assert mine == pytest.approx([1 / len(expected)] * len(expected) if i in chosen else old, rel=1e-5)
+    assert found.groups.tolist() == before.groups.tolist()
+    for again in (found, found.replaced(chosen, sets)):
+        assert [again.observed.row(i) for i in range(len(rows))] == [before.row(i) for i in range(len(rows))]
+    half = list(range(0, len(rows), 2))
+    assert [found.select(half).observed.row(k) for k in range(len(half))] == [before.row(i) for i in half]
+    assert found.with_weights(None).with_groups(None).to("cpu").observed.groups is None
+
+
+def test_a_replaced_set_must_hold_a_class():
+    candidates = Candidates.of(["cat|dog", "cat"])
+    assert "Row 1" in refusal(lambda: candidates.replaced([1], [[]]))
+    assert "Row 0" in refusal(lambda: candidates.replaced([0], [[7]]))

@@ -214,3 +214,15 @@ def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(module, "INPUT_BYTES", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
     assert module._parallel_folds(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2
+
+
+def test_candidates_reach_other_processes_whole():
+    before = Candidates.of(["a|b", "b|c", "c"]).with_groups([0, 0, 1]).with_weights([1, 2, 1, 3, 1])
+    sent = module._from_arrays(module._as_arrays(before.replaced([1], [[0]])))
+    assert [sent.row(i) for i in range(3)] == [[0, 1], [0], [2]]
+    assert sent.classes == ("a", "b", "c")
+    assert sent.groups.tolist() == sent.observed.groups.tolist() == [0, 0, 1]
+    assert [sent.observed.row(i) for i in range(3)] == [[0, 1], [1, 2], [2]]
+    assert sent.observed.weights.tolist() == before.weights.tolist()
+    assert sent.weights.tolist() == pytest.approx([1 / 3, 2 / 3, 1, 1])
+    assert module._from_arrays(module._as_arrays(before)).observed is None

@@ -1,5 +1,7 @@
 """Labels of rows: whose opinion counts, against what each of them says, row by row."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -90,3 +92,38 @@ def test_the_record_compares_confidences_with_true_labels_where_they_are_known()
     assert record["calibration"]["ambiguous"]["rows"] == ambiguous.sum() == record["ambiguous"]["rows"]
     assert abs(record["ambiguous"]["guess"] - np.mean(1 / examples.candidates.sizes.numpy()[ambiguous])) < 1e-5
     assert judgement_record(None, cleaned, examples) is None
+
+
+def test_an_answer_is_not_doubted():
+    examples, predictions, trained, transduced = made_up()
+    reviewed = np.zeros(len(examples), dtype=bool)
+    reviewed[[3, 5]] = True
+    chosen = examples.candidates.replaced([3, 5], [[0], [1, 2]])
+    before, _ = label_rows(predictions, examples, trained, transduced, out_of_fold=True)
+    probabilities = torch.softmax(torch.from_numpy(predictions.log_probability.astype(np.float32)), dim=1)
+    answered = replace(examples, table=replace(examples.table, candidates=chosen, reviewed=reviewed))
+    first = transduced.labels.copy()
+    first[[3, 5]] = 0, 1
+    found, judgement = label_rows(SetPredictions.of(probabilities, chosen), answered, trained, transduced._replace(labels=first), True)
+    assert (found.suspicion[[3, 5]] == 0).all()
+    assert not found.issue[[3, 5]].any()
+    assert found.confidence[3] == 1
+    shares = SetPredictions.of(probabilities, chosen).inside_sets(found.label, judgement.temperature).share
+    assert found.confidence[5] == shares[5] < 1
+    assert (found.suspicion[~reviewed] > 0).any() == (before.suspicion > 0).any()
+
+
+def test_the_share_of_each_label_in_the_final_targets_is_kept():
+    examples, predictions, trained, transduced = made_up()
+    other = np.asarray([(label + 1) % 3 for label in transduced.labels])
+    transduced = transduced._replace(runner_up=other, margin=transduced.confidence / 2)
+    found, _ = label_rows(predictions, examples, trained, transduced, out_of_fold=True)
+    for i in range(len(examples)):
+        if i >= len(trained):
+            expected = found.confidence[i]
+        elif found.label[i] == transduced.labels[i]:
+            expected = transduced.confidence[i]
+        else:
+            expected = transduced.confidence[i] / 2 if found.label[i] == other[i] else 0
+        assert found.target[i] == expected
+    assert len(set(found.label[trained] - transduced.labels)) == 5  # the labels of the targets, the runners-up and others all occur

@@ -2,18 +2,20 @@
 
 import inspect
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+import torch
 
 import ltpll.cleaning.pipeline as module
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.pipeline import COMPARISON, TrainingSettings, table_run, train_table_run
 from ltpll.data.synthetic import neighbour_candidates
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.training.callbacks import Progress
+from ltpll.training.callbacks import Callback, Progress
 from support.refusals import refusal
+from support.user_tables import feature_rows, write_csv
 
 SHARES = {"cat": 0.75, "dog": [0.2, 0.3]}
 
@@ -98,3 +100,27 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         assert any(f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines), name
     assert f"{stored['average']:.1%}" in run.result()["choice"]
     assert run.result()["prior"]["regime"] == "unclear"
+
+
+@pytest.mark.parametrize("method", ["proden", "lw"])
+def test_training_starts_from_the_targets_that_are_given_and_takes_them_for_no_evidence(tmp_path, method):
+    rows = [[*row, "test" if i % 5 == 4 else "train"] for i, row in enumerate(feature_rows(30))]
+    source = TableSource(write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "split"], rows))
+    examples, settings = read_examples(source), TrainingSettings(method=method, rebalancer="none", epochs=1, folds=0)
+    weighted = examples.candidates.with_weights(np.random.default_rng(0).uniform(0.1, 1, len(examples.candidates.labels)))
+    seen = []
+
+    class Look(Callback):
+        def on_train_begin(self, trainer):
+            seen.append((trainer.targets.on_candidates(torch.arange(24)).clone(), trainer.candidates.weights))
+
+    started = replace(examples, start=weighted.weights.numpy())
+    assert started.fingerprint() != examples.fingerprint()
+    train_table_run(table_run(tmp_path / "run", settings, started), source, started, settings, device="cpu", callbacks=[Look()])
+    targets, evidence = seen[0]
+    assert evidence is None
+    trained = np.flatnonzero(examples.training())
+    for k, i in enumerate(trained.tolist()):
+        mine = weighted.weights[weighted.offsets[i] : weighted.offsets[i + 1]]
+        found = targets[k][: len(mine)]
+        np.testing.assert_allclose(found / found.sum(), mine, rtol=1e-5)

@@ -74,3 +74,19 @@ def test_rows_are_put_and_selected_in_any_order_and_stored_as_tensors():
     empty.put(np.asarray([0, 2]), whole.select(np.asarray([0, 2])))
     for name, values in whole.tensors().items():
         assert torch.equal(empty.tensors()[name], values), name
+
+
+def test_probabilities_of_all_classes_are_kept_if_they_are_few_and_come_back_calibrated(monkeypatch):
+    rng = np.random.default_rng(1)
+    sets, shares = Candidates.of(rng.random((20, 4)) < 2), rng.dirichlet(np.full(4, 0.2), 20).astype(np.float32)
+    found = SetPredictions.of(torch.from_numpy(shares), sets)
+    np.testing.assert_allclose(found.probabilities().astype(np.float32), shares, atol=2e-3)
+    powers = np.maximum(shares, 1e-38).astype(np.float64) ** (1 / 3)
+    np.testing.assert_allclose(found.probabilities(3.0), powers / powers.sum(1, keepdims=True), atol=2e-3)
+    again = SetPredictions.from_tensors(found.tensors())
+    assert (again.select(np.array([3, 1])).log_probability == found.log_probability[[3, 1]]).all()
+    monkeypatch.setattr(module, "PROBABILITIES_STORED", 79)
+    whole = SetPredictions.empty(sets)
+    whole.put(np.arange(20), found)
+    assert whole.probabilities() is None
+    assert SetPredictions.from_tensors(whole.tensors()).log_probability is None

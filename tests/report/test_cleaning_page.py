@@ -17,6 +17,7 @@ from PIL import Image
 from sklearn.metrics import confusion_matrix
 
 from ltpll.cleaning.results import CalibrationInterval
+from ltpll.cleaning.review import reasons, review_rows
 from ltpll.errors import InputError
 from ltpll.report import cleaning_page
 from ltpll.report.cleaning_page import (
@@ -116,6 +117,7 @@ def contents(name="bee", n=30):
             ],
         ),
         judged_by_own=False,
+        review=[(examples[0], f"doubtful between {name} and cat")],
     )
 
 
@@ -151,6 +153,24 @@ def test_the_page_holds_the_numbers_that_it_was_given():
 
 def top(text):
     return text.partition("<header>")[2].partition("</header>")[0]
+
+
+def test_the_rows_to_review_are_shown_with_their_reasons_and_pictures():
+    text = render_cleaning_page(contents())
+    section = re.search(r'<section aria-labelledby="review">(.*?)</section>', text, flags=re.DOTALL)[1]
+    assert '<p class="why">Doubtful between bee and cat</p>' in section
+    assert section.count('<div class="card">') == section.count('<img src="data:image/jpeg;base64,') == 1
+    assert '<span class="chip outside">cat?</span>' in section
+    assert '<span class="chip chosen">' in section
+    assert 'aria-labelledby="review"' not in render_cleaning_page(replace(contents(), review=()))
+
+
+def test_the_page_asks_about_the_first_rows_of_the_queue():
+    run = cleaned_table()
+    rows = review_rows(run)[:10]
+    assert [one.id for one, _ in contents_of(run).review] == run.ids[rows].tolist()
+    assert [why for _, why in contents_of(run).review] == reasons(run, rows)
+    assert ("reviewed", "3") in contents_of(replace(run, reviewed=np.arange(200) < 3)).facts
 
 
 def test_the_top_says_how_far_labels_can_be_trusted():
@@ -360,11 +380,13 @@ def test_hostile_text_is_shown_as_text():
     page = replace(page, verdicts=[HOSTILE], findings=[HOSTILE])
     page = replace(page, prior={**page.prior, "regime": HOSTILE, "because": HOSTILE})
     page = replace(page, annotators={**page.annotators, "annotator": [HOSTILE, "w2"]}, examples=[replace(page.examples[0], id=HOSTILE)])
+    page = replace(page, review=[(replace(page.examples[0], picture=None), HOSTILE)])
     text = render_cleaning_page(page)
     assert "<img" not in text
     assert data_of(text)["classes"][1] == data_of(text)["examples"][0][0] == HOSTILE
     tags = re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
-    plain = render_cleaning_page(replace(contents(), examples=[contents().examples[0]]))
+    first = contents().examples[0]
+    plain = render_cleaning_page(replace(contents(), examples=[first], review=[(replace(first, picture=None), "")]))
     assert tags == re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>", "", plain, flags=re.DOTALL))
     assert html.escape(HOSTILE, quote=False)[:20] in text
 
@@ -389,8 +411,8 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     path = tmp_path / "page.html"
     steps = """
     const seen = [];
-    const count = () => document.querySelectorAll(".card").length;
-    const look = () => seen.push([count(), document.getElementById("found").textContent, document.querySelectorAll(".card img").length]);
+    const count = () => document.querySelectorAll("#cards .card").length;
+    const look = () => seen.push([count(), document.getElementById("found").textContent, document.querySelectorAll("#cards img").length]);
     look();
     const kind = document.getElementById("kind"), text = document.getElementById("text");
     kind.value = "all"; kind.dispatchEvent(new Event("change")); look();
@@ -417,7 +439,7 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
         [5, "5 of 5 shown", 0],
         [0, "No example matches.", 0],
     ]
-    cards = re.findall(r'<article class="card">(.*?)</article>', shown, flags=re.DOTALL)
+    cards = re.findall(r'<article class="card">(.*?)</article>', shown[shown.index('id="cards"') :], flags=re.DOTALL)
     assert len(cards) == 5
     assert html.escape(HOSTILE, quote=False) in cards[0]
     assert sum(card.count("<img") for card in cards) == 3
@@ -432,4 +454,4 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
     assert shown.count('<article class="card">') == 5
-    assert shown.count('src="data:image/jpeg;base64,') == 3
+    assert shown.count('src="data:image/jpeg;base64,') == 3 + 1  # of flagged sets, and of the row to review

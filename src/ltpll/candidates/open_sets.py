@@ -47,7 +47,7 @@ class OpenSets(Candidates):
     """
 
     def __init__(self, sets: Candidates, shares: float | Sequence[float]) -> None:
-        super().__init__(sets.offsets, sets.labels, sets.n_classes, sets.classes, sets.groups, sets.weights)
+        super().__init__(sets.offsets, sets.labels, sets.n_classes, sets.classes, sets.groups, sets.weights, sets.observed)
         self.sets = sets
         self.max_size, self._even = sets.max_size + 1, False
         sizes = sets.sizes.float()
@@ -57,6 +57,9 @@ class OpenSets(Candidates):
         self._log_odds = (share / (1 - share) * sizes / (sets.n_classes - sizes).clamp_min(1)).clamp_min(LEAST_ODDS).log()
         self.strength = torch.ones((), device=sets.device)
         self.guests = torch.full((len(sets),), -1, device=sets.device)
+        parts, observed = self.parts(sets.n_classes), sets.observed
+        # A person's answer stays as it is.
+        self._answered = None if observed is None else torch.cat([(sets[part] != observed[part]).any(1) for part in parts])
 
     @property
     def n_slots(self) -> int:
@@ -74,7 +77,8 @@ class OpenSets(Candidates):
         """
         mask = self.sets[index]
         guests = logits.masked_fill(mask, -torch.inf).argmax(1)
-        self.guests.index_copy_(0, index, torch.where(mask.all(1), -1, guests).to(self.guests.dtype))
+        closed = mask.all(1) if self._answered is None else mask.all(1) | self._answered[index]
+        self.guests.index_copy_(0, index, torch.where(closed, -1, guests).to(self.guests.dtype))
 
     def rows(self, index: Tensor) -> Rows:
         """The candidates of some rows, and their guests in the last column; rows without a guest repeat their last candidate."""

@@ -51,6 +51,7 @@ class Candidates:
         classes: Their names; by default 0, 1, ….
         groups: (N,) int64 numbers of the picture or scene that each row belongs to, if known.
         weights: (L,) float32, the evidence for each entry of `labels` that is known before training; it sums to one in each row.
+        observed: The sets before a person's answers replaced some of them; they say how the sets arose, and how frequent classes are.
 
     Example:
         >>> candidates = Candidates.of(["cat|fox", "dog"])
@@ -66,7 +67,9 @@ class Candidates:
         classes: Sequence[Hashable] | None = None,
         groups: Tensor | None = None,
         weights: Tensor | None = None,
+        observed: Candidates | None = None,
     ) -> None:
+        self.observed = observed
         self.offsets = offsets
         self.labels = labels
         self.n_classes = n_classes
@@ -425,7 +428,8 @@ class Candidates:
 
     def to(self, device: torch.device | str) -> Candidates:
         groups, weights = (None if part is None else part.to(device) for part in (self.groups, self.weights))
-        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes, groups, weights)
+        observed = None if self.observed is None else self.observed.to(device)
+        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes, groups, weights, observed)
 
     def with_groups(self, groups: Iterable[Hashable] | None) -> Candidates:
         """Say which rows belong to the same picture or scene.
@@ -444,7 +448,8 @@ class Candidates:
             tensor([0, 0, 1])
         """
         numbers = None if groups is None else torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
-        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, numbers, self.weights)
+        observed = None if self.observed is None else self.observed.with_groups(groups)
+        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, numbers, self.weights, observed)
 
     def with_weights(self, weights: npt.ArrayLike | Tensor | None) -> Candidates:
         """Say how much speaks for each candidate before training, such as the votes of annotators.
@@ -466,7 +471,7 @@ class Candidates:
             tensor([0.6667, 0.3333, 1.0000])
         """
         shares = None if weights is None else torch.from_numpy(self._normalised(weights)).to(self.device)
-        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, self.groups, shares)
+        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, self.groups, shares, self.observed)
 
     def _normalised(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
         """One weight per candidate; those of a row sum to one."""
@@ -501,7 +506,41 @@ class Candidates:
         chosen_offsets, chosen_labels = torch.from_numpy(indptr.astype(offsets.dtype)), torch.from_numpy(labels[where])
         groups = None if self.groups is None else torch.from_numpy(self.groups.cpu().numpy()[chosen])
         weights = None if self.weights is None else torch.from_numpy(self.weights.cpu().numpy()[where])
-        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes, groups, weights).to(self.device)
+        observed = None if self.observed is None else self.observed.select(rows)
+        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes, groups, weights, observed).to(self.device)
+
+    def replaced(self, rows: npt.ArrayLike, sets: Sequence[Iterable[int]]) -> Candidates:
+        """The candidates with other sets for some rows, such as the answers of a person who looked at them.
+
+        Args:
+            rows: The numbers of these rows, each at most once.
+            sets: Their new candidates, as class numbers.
+
+        Returns:
+            A copy. The candidates of the given rows weigh the same; other rows keep their weights. The class prior is still estimated
+            from the sets as they were (`observed`), because people are asked about special rows.
+
+        Raises:
+            InputError: A new set is empty, or has a number that is not a class.
+
+        Example:
+            >>> Candidates.of(["cat|dog", "cat|fox"]).replaced([1], [[1]]).row(1)
+            [1]
+        """
+        chosen, given = np.asarray(rows, dtype=np.int64), [np.asarray(list(one), dtype=np.int64) for one in sets]
+        owners = np.repeat(np.arange(len(self)), self.sizes.cpu().numpy())
+        kept = ~np.isin(owners, chosen)
+        owners = np.concatenate([owners[kept], np.repeat(chosen, [len(one) for one in given])])
+        labels = np.concatenate([self.labels.cpu().numpy()[kept].astype(np.int64), *given])
+        order = np.lexsort((labels, owners))
+        indptr = np.searchsorted(owners[order], np.arange(len(self) + 1))
+        found = Candidates.from_flat(indptr, labels[order], self.n_classes, self.classes)
+        if self.weights is not None:
+            weights = np.append(self.weights.cpu().numpy()[kept], np.ones(len(labels) - kept.sum(), dtype=np.float32))
+            distinct = np.unique(owners * self.n_classes + labels, return_index=True)[1]
+            found = found.with_weights(weights[distinct])
+        observed = self if self.observed is None else self.observed
+        return Candidates(found.offsets, found.labels, self.n_classes, self.classes, self.groups, found.weights, observed).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
         """Whether the label given for each row is one of its candidates, (N,) bool."""

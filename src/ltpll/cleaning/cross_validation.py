@@ -188,15 +188,30 @@ def _train_in_processes(
         if done:
             progress.update(done)
 
-    # As plain arrays: tensors are passed as open files, and there may be too many.
-    groups, weights = (None if part is None else part.cpu().numpy() for part in (sets.groups, sets.weights))
-    flat = (sets.offsets.cpu().numpy(), sets.labels.cpu().numpy(), sets.n_classes, sets.classes, groups, weights)
     try:
-        in_processes(_train_elsewhere, [(folder, make, x, flat, scores, k, *splits[k], reports[k]) for k in missing], stage.workers, report)
+        in_processes(
+            _train_elsewhere,
+            [(folder, make, x, _as_arrays(sets), scores, k, *splits[k], reports[k]) for k in missing],
+            stage.workers,
+            report,
+        )
         report()
     finally:
         for path in reports.values():
             path.unlink(missing_ok=True)
+
+
+def _as_arrays(sets: Candidates) -> tuple[Any, ...]:
+    """The candidates as plain arrays: tensors are passed as open files, and there may be too many."""
+    arrays = (None if part is None else part.cpu().numpy() for part in (sets.offsets, sets.labels, sets.groups, sets.weights))
+    return (*arrays, sets.n_classes, sets.classes, None if sets.observed is None else _as_arrays(sets.observed))
+
+
+def _from_arrays(flat: tuple[Any, ...]) -> Candidates:
+    *arrays, n_classes, classes, observed = flat
+    tensors: list[Any] = [None if part is None else torch.from_numpy(part) for part in arrays]
+    offsets, labels, groups, weights = tensors
+    return Candidates(offsets, labels, n_classes, classes, groups, weights, None if observed is None else _from_arrays(observed))
 
 
 def _train_elsewhere(
@@ -211,11 +226,8 @@ def _train_elsewhere(
     report: Path,
 ) -> None:
     """Train one fold in a separate process."""
-    offsets, labels, n_classes, classes, *known = flat
-    groups, weights = (None if part is None else torch.from_numpy(part) for part in known)
-    sets = Candidates(torch.from_numpy(offsets), torch.from_numpy(labels), n_classes, classes, groups, weights)
     with report.open("wb", buffering=0) as file:
-        _train(folder, make().set_params(threads=1), x, sets, scores, k, others, rows, _Report(file))
+        _train(folder, make().set_params(threads=1), x, _from_arrays(flat), scores, k, others, rows, _Report(file))
 
 
 class _Report(Callback):

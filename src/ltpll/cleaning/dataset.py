@@ -56,11 +56,16 @@ class TableSource:
 
 @dataclass(frozen=True)
 class Examples:
-    """The examples of a table: row i of `table` and of `x` belong together; `problems` lists the skipped pictures, each with the reason."""
+    """The examples of a table: row i of `table` and of `x` belong together.
+
+    `problems` lists the skipped pictures, each with the reason. `start` has the target of each candidate from which training starts, if it
+    does not start from the candidates' weights.
+    """
 
     table: LabelTable
     x: npt.NDArray[Any]  # float32 (N, d), or uint8 (N, side, side, 3)
     problems: list[tuple[str, str]]
+    start: npt.NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -93,7 +98,8 @@ class Examples:
         digest = hashlib.sha256(repr((self.x.shape, self.x.dtype.str, self.candidates.classes)).encode())
         sets = self.candidates
         groups, weights = (None if part is None else part.numpy() for part in (sets.groups, sets.weights))
-        for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), self.table.labels, groups, weights):
+        known = (self.table.labels, groups, weights, self.table.reviewed, self.start)
+        for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), *known):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]

@@ -54,25 +54,34 @@ def label_rows(
         seen = predictions.select(rows)
         judgement = judge(seen, n_classes, _agreement(examples.table.votes, n)[rows], by_size=truth_missing)
         suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
+        if examples.table.reviewed is not None:
+            suspicion[examples.table.reviewed] = 0  # a person's answer is not doubted
         if out_of_fold:
             likeliest = predictions.inside_sets(temperature=judgement.temperature)
             surer = likeliest.share[trained] * (1 - truth_missing * suspicion[trained]) > transduced[1]
             labels[trained[surer]] = likeliest.label[trained][surer]
         inside = seen.inside_sets(labels[rows], judgement.temperature)
-        confidence[rows] = (1 - judgement.suspicion) * inside.share
+        confidence[rows] = (1 - suspicion[rows]) * inside.share
         runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
         if truth_missing:
             outside = seen.outside_shares(judgement.temperature)
-            share = np.where(labels[rows] == seen.outside, outside, 1 - outside) * judgement.suspicion
+            share = np.where(labels[rows] == seen.outside, outside, 1 - outside) * suspicion[rows]
             left = labels[rows] != inside.label
-            best = (1 - judgement.suspicion) * inside.share
-            confidence[rows[left]], margin[rows[left]] = share[left], (share - best)[left]
+            confidence[rows[left]], margin[rows[left]] = share[left], (share - confidence[rows])[left]
             runner_up[rows[left]] = inside.label[left]
     if not out_of_fold:
         confidence[trained], runner_up[trained], margin[trained] = transduced[1:]
-    return CleanedLabels(
-        labels, confidence, runner_up, margin, predictions.inside, predictions.outside, suspicion, can_judge, judged_by
-    ), judgement
+    target = confidence.copy()
+    target[trained] = _target_shares(labels[trained], *transduced)
+    found = (labels, confidence, runner_up, margin, predictions.inside, predictions.outside, suspicion, can_judge, judged_by)
+    return CleanedLabels(*found, target=target), judgement
+
+
+def _target_shares(
+    labels: npt.NDArray[np.int64], first: npt.NDArray[Any], share: npt.NDArray[Any], second: npt.NDArray[Any], margin: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """The share of each label in the final targets, of which the two largest are known; 0 for others."""
+    return np.where(labels == first, share, np.where(labels == second, share - margin, 0))
 
 
 def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:

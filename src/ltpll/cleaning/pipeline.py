@@ -20,7 +20,7 @@ from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.labelling import judgement_record, label_rows
-from ltpll.cleaning.stored_tables import store_pictures, store_tables
+from ltpll.cleaning.stored_tables import store_pictures, store_probabilities, store_tables
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
@@ -39,6 +39,7 @@ from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.registry import named_parameters
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, round_floats, train_logged, training_conditions
 from ltpll.runs.run import Record, Run
+from ltpll.targets import initial_targets
 from ltpll.training.callbacks import Callback, Progress
 from ltpll.training.compatibility import check_data
 from ltpll.training.job import Part, Stage
@@ -275,6 +276,7 @@ def train_table_run(
                 _SayChoice(on_choice),
                 _Keep(run.folder / COMPARISON, scores),
                 _Keep(run.folder / MISSING, shares),
+                *([] if examples.start is None else [_StartFrom(examples.candidates.with_weights(examples.start).select(trained))]),
                 *callbacks,
             ],
         )
@@ -307,6 +309,8 @@ def train_table_run(
             classifier.temperature_ = judgement.temperature
             classifier.save(run.folder / CLASSIFIER)
         store_tables(run.folder, examples.table, cleaned)
+        if judgement is not None and (cleaned.judged_by != "own").all():
+            store_probabilities(run.folder, predictions.probabilities(judgement.temperature))
         if source.images is not None:
             store_pictures(run.folder, source.images, examples.table, cleaned)
         if source.backbone is not None:
@@ -405,6 +409,18 @@ class _Keep(Callback):
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.values is not None and trainer.world.first:
             write_atomically(self.path, json.dumps(self.values).encode())
+
+
+class _StartFrom(Callback):
+    """Starts from targets that are the weights of these candidates, which training itself does not know; a checkpoint is loaded later."""
+
+    def __init__(self, weighted: Candidates) -> None:
+        self.weighted = weighted
+
+    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
+        start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
+        for index in self.weighted.parts(self.weighted.n_classes):
+            trainer.targets[index.to(trainer.device)] = start[index.to(trainer.device)]
 
 
 class _SayChoice(Callback):

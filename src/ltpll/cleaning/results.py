@@ -42,6 +42,7 @@ class CleanedLabels:
     judged: Flags  # whether this classifier knows all candidates well enough to judge the set
     judged_by: npt.NDArray[np.object_]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
     false_discoveries: float = FALSE_DISCOVERIES
+    target: Shares | None = None  # the label's share in the final targets of the training, or the confidence of held-out rows
 
     @cached_property
     def issue(self) -> Flags:
@@ -58,7 +59,7 @@ class CleanedLabels:
         }
 
 
-STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
+STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name not in ("false_discoveries", "target"))
 
 
 def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discoveries: float = FALSE_DISCOVERIES) -> Flags:
@@ -121,6 +122,7 @@ class CleanedTable:
     pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
     groups: npt.NDArray[np.object_] | None = None
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
+    reviewed: Flags | None = None  # whether the candidates are a person's answer; None if nobody was asked
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -230,7 +232,8 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`, `margin`, `set_size`, `issue`,
-        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them.
+        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them, and
+        `reviewed` if answers were given.
 
     Example:
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
@@ -257,6 +260,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
         "suspicion": rounded_column(cleaned.suspicion),
         "judged": cleaned.judged,
         "judged_by": cleaned.judged_by,
+        **({} if table.reviewed is None else {"reviewed": table.reviewed}),
     }
     if any(label is not None for label in table.true.tolist()):
         columns["true_label"] = [None if label is None else names[label] for label in table.true.tolist()]

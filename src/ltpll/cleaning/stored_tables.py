@@ -14,6 +14,7 @@ from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.data.writers import write_table
 from ltpll.errors import InputError, first_line
+from ltpll.files import write_atomically
 from ltpll.runs.checksums import checksums, read_checked, unreadable_run
 from ltpll.runs.run import Run
 from ltpll.runs.schema import Kind, is_whole_number
@@ -21,8 +22,9 @@ from ltpll.runs.schema import Kind, is_whole_number
 if TYPE_CHECKING:
     from ltpll.data.readers.tables import LabelTable
 
-EXAMPLES, VOTES, PICTURES = "examples.parquet", "votes.parquet", "pictures.parquet"
+EXAMPLES, VOTES, PICTURES, PROBABILITIES = "examples.parquet", "votes.parquet", "pictures.parquet", "probabilities.npy"
 PICTURE_SIDE = 160
+DOUBTFUL_PICTURES = 40
 
 
 # ---- writing ----------------------------------------------------------------------------------------------------------
@@ -43,7 +45,9 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         "true": [None] * n if table.labels is None else [None if label < 0 else int(label) for label in table.labels.tolist()],
         **({} if table.groups is None else {"group": table.groups}),
         **({} if table.urls is None else {"url": table.urls}),
+        **({} if table.reviewed is None else {"reviewed": table.reviewed}),
         **{name: getattr(cleaned, name) for name in STORED},
+        **({} if cleaned.target is None else {"target": cleaned.target}),
     }
     write_table(folder / EXAMPLES, columns)
     if table.votes is not None:
@@ -52,13 +56,23 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         write_table(folder / VOTES, {"row": votes.rows, "annotator": names[votes.annotators], "label": votes.labels})
 
 
+def store_probabilities(folder: Path, probabilities: npt.NDArray[np.float16] | None) -> None:
+    """Write the probability of every class for every row, (rows, classes), unless they are too many."""
+    if probabilities is not None:
+        stream = io.BytesIO()
+        np.save(stream, probabilities, allow_pickle=False)
+        write_atomically(folder / PROBABILITIES, stream.getvalue())
+
+
 def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
     """Write small copies of the pictures that a report shows; the originals may be gone by then."""
     from PIL import Image
 
     from ltpll.data.readers.pictures import read_pictures
 
-    rows = np.unique(np.concatenate(list(cleaned.noteworthy().values())))
+    target = cleaned.confidence if cleaned.target is None else cleaned.target
+    doubtful = np.argsort(cleaned.confidence + target, kind="stable")[:DOUBTFUL_PICTURES]  # for the rows to review
+    rows = np.unique(np.concatenate([*cleaned.noteworthy().values(), doubtful]))
     paths = table.ids if table.paths is None else table.paths
     if not len(rows):
         return
@@ -114,11 +128,16 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             offsets=np.asarray(lists.offsets).astype(np.int64),
             candidates=lists.values.to_numpy().astype(np.int64),
             true=np.asarray(found.column("true").to_pylist(), dtype=object),
-            labels=CleanedLabels(**{name: column(name) for name in STORED}, false_discoveries=target),
+            labels=CleanedLabels(
+                **{name: column(name) for name in STORED},
+                false_discoveries=target,
+                target=column("target") if "target" in found.column_names else None,
+            ),
             votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
             groups=column("group") if "group" in found.column_names else None,
             urls=column("url") if "url" in found.column_names else None,
+            reviewed=found.column("reviewed").to_numpy(zero_copy_only=False) if "reviewed" in found.column_names else None,
         )
         _check(table)
     except InputError:
@@ -126,6 +145,37 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
     except Exception as error:  # pyarrow's about a damaged file, or those of columns with the wrong type
         raise unreadable_run(folder, f"it is damaged: {first_line(error)}", "train it again with --fresh") from None
     return table
+
+
+def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.float32]:
+    """Read the probability of every class, by classifiers that were not trained on the row, for a tool that needs all of them.
+
+    Args:
+        folder: The run folder.
+        table: What `read_cleaned` returns for it.
+
+    Returns:
+        (rows, classes); each row sums to one, up to the rounding of the stored numbers.
+
+    Raises:
+        InputError: The run has not stored them, or the file is damaged.
+    """
+    if PROBABILITIES not in checksums(folder):
+        if (table.labels.judged_by == "own").any():
+            raise InputError(f"Rows of {folder} were predicted by a classifier that was trained on them: train with --folds 5.")
+        size = f"{len(table.ids):,} rows × {len(table.classes):,} classes"
+        raise InputError(
+            f"{folder} holds no probabilities of all classes, because it is of an older version or they are too many ({size}): "
+            "train it again with --fresh, or write the plain table instead."
+        )
+    content = read_checked(folder / PROBABILITIES)
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:
+        raise unreadable_run(folder, f"{PROBABILITIES} is damaged: {first_line(error)}", "train it again with --fresh") from None
+    if found.shape != (len(table.ids), len(table.classes)) or found.dtype.kind != "f":
+        raise unreadable_run(folder, f"{PROBABILITIES} does not match its examples", "train it again with --fresh")
+    return np.asarray(found, dtype=np.float32)
 
 
 def _read_parquet(path: Path) -> Any:
@@ -145,6 +195,7 @@ def _check(table: CleanedTable) -> None:
     n, n_classes, cleaned = len(table.ids), len(table.record["classes"]), table.labels
     columns = [table.true, *(getattr(cleaned, name) for name in STORED)]
     optional = [column for column in (table.paths, table.splits, table.groups, table.urls) if column is not None]
+    columns += [column for column in (table.reviewed, cleaned.target) if column is not None]
     if n == 0 or any(column.shape != (n,) for column in columns) or any(len(column) != n for column in optional):
         raise ValueError("its columns have different lengths")
     offsets = table.offsets
@@ -153,12 +204,13 @@ def _check(table: CleanedTable) -> None:
     _check_range(table.candidates, 0, n_classes, "candidates")
     for name in ("label", "runner_up", "inside", "outside"):
         _check_range(getattr(cleaned, name), -1 if name == "outside" else 0, n_classes, name)
-    for name in ("confidence", "margin", "suspicion"):
+    for name in ("confidence", "margin", "suspicion", *(() if cleaned.target is None else ("target",))):
         shares = getattr(cleaned, name)
         if shares.dtype.kind != "f" or not np.isfinite(shares).all():
             raise ValueError(f"its column {name} does not hold finite numbers")
-    if cleaned.judged.dtype.kind != "b":
-        raise ValueError("its column judged does not hold truth values")
+    for name, column in (("judged", cleaned.judged), ("reviewed", table.reviewed)):
+        if column is not None and column.dtype.kind != "b":
+            raise ValueError(f"its column {name} does not hold truth values")
     if not all(isinstance(text, str) for column in (table.ids, cleaned.judged_by) for text in column.tolist()):
         raise ValueError("some examples have no id")
     if not all(text is None or isinstance(text, str) for column in optional for text in column.tolist()):

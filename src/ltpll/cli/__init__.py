@@ -25,6 +25,7 @@ from ltpll.cli.predict import predict
 from ltpll.cli.probe import probe, tsne
 from ltpll.cli.report import report
 from ltpll.cli.reproduce import reproduce
+from ltpll.cli.review import review
 from ltpll.cli.toy import toy
 from ltpll.cli.train import TrainCommand, train
 from ltpll.errors import InputError, InputWarning
@@ -41,6 +42,7 @@ app.command(rich_help_panel=START)(demo)
 app.command("list", rich_help_panel=START)(list_parts)
 app.command(rich_help_panel=OWN, cls=TrainCommand)(train)
 app.command(rich_help_panel=OWN)(clean)
+app.command(rich_help_panel=OWN)(review)
 app.command(rich_help_panel=OWN)(predict)
 app.command(rich_help_panel=OWN)(export)
 app.command(rich_help_panel=OWN)(embed)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import FalseDiscoveries, OwnRun, output_option
 from ltpll.cli.tables import MOST_SHOWN, check_outputs
-from ltpll.errors import InputError, printable
+from ltpll.errors import InputError, printable, shown
 from ltpll.formatting import counted
 
 
@@ -25,6 +25,10 @@ def clean(
             show_default="as imported, or choice:image",
         ),
     ] = None,
+    tool: Annotated[
+        str | None,
+        output_option("--for", help="Write what another tool reads: cleanlab (its columns, and pred_probs).", metavar="cleanlab"),
+    ] = None,
 ) -> None:
     """Write the cleaned label of every example, its confidence, and whether its candidate set seems to lack the true label.
 
@@ -34,11 +38,16 @@ def clean(
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.writers import check_output_table, write_table
 
-    check_output_table(out, ".json")
+    if tool not in (None, "cleanlab"):
+        raise InputError(f"There is no format for {shown(tool)}: --for takes cleanlab.")
+    check_output_table(out, *([".json"] if tool is None else []))
     as_tasks = out.suffix.lower() == ".json"
     if control is not None and not as_tasks:
         raise InputError(f"--control is for pre-annotations of Label Studio, but {out} is a table: leave it out, or write to a .json file.")
     cleaned = read_cleaned(run, false_discoveries)
+    if tool is not None:
+        _write_for_cleanlab(run, cleaned, out, separator)
+        return
     suffix = ".csv" if as_tasks else out.suffix
     beside = {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in ("classes", "annotators")}
     check_outputs([out, *beside.values()], {"the table of the run": Path(cleaned.record["source"]["table"])})
@@ -69,6 +78,31 @@ def _write_tasks(out: Path, run: Path, cleaned: Any, control: str | None) -> Non
     labels, scores = cleaned.classes[cleaned.labels.label].tolist(), rounded_column(cleaned.labels.confidence).tolist()
     model = f"ltpll {__version__} {run.resolve().name}"
     write_pre_annotations(out, task_data(cleaned), labels, scores, control=names, model_version=model)
+
+
+def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str) -> None:
+    import io
+
+    import numpy as np
+
+    from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, names_as_read, pred_probs
+    from ltpll.cleaning.stored_tables import read_probabilities
+    from ltpll.data.writers import write_table
+    from ltpll.files import write_atomically
+
+    matrix, names = out.with_name(f"{out.stem}.pred_probs.npy"), out.with_name(f"{out.stem}.pred_probs{out.suffix}")
+    check_outputs([out, matrix, names], {"the table of the run": Path(cleaned.record["source"]["table"])})
+    probabilities = read_probabilities(run, cleaned)
+    classes = datalab_classes(cleaned)
+    write_table(out, cleanlab_columns(cleaned, probabilities, separator))
+    stream = io.BytesIO()
+    np.save(stream, pred_probs(probabilities, classes), allow_pickle=False)
+    write_atomically(matrix, stream.getvalue())
+    write_table(names, {"class": names_as_read(cleaned)[classes]})
+    left_out = len(cleaned.classes) - len(classes)
+    if left_out:
+        print_line(f"{counted(left_out, 'class is', 'classes are')} the label of no row, and left out of pred_probs, as Datalab expects.")
+    print_line(f"Wrote {out}, {matrix} (columns: the classes in {names.name})")
 
 
 def _print_summary(cleaned: Any) -> None:

@@ -60,6 +60,13 @@ def train(
         ),
     ] = None,
     on_error: opt.OnError = None,
+    reviewed: Annotated[
+        list[Path] | None,
+        opt.data_option(help="Answers that replace candidate sets: a table of id and answer, such as a filled-in queue. May be repeated."),
+    ] = None,
+    earlier: Annotated[
+        Path | None, opt.data_option("--from", help="Finished run on this table; training starts from its labels.", metavar="RUN")
+    ] = None,
     candidates: Annotated[str | None, opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list.")] = None,
     separator: opt.Separator = None,
     class_column: opt.ClassColumn = None,
@@ -170,10 +177,12 @@ def train(
         path, Reading.of(reading), images, features, **_how_pictures_are_read(settings, images, side), **given(on_error=on_error)
     )
     out = out or Path("ltpll-runs") / path.stem
+    if earlier is not None and earlier.resolve() == out.resolve():
+        raise InputError(f"--from and --out are the same run, {out}: write the new run to another folder.")
     with torchrun_processes(device) as (world, own_device):
         if source.backbone is not None and not world.alone:
             raise InputError("Several processes would all compute the same features: run `ltpll embed` first, then train with --features.")
-        examples = read_source(source, device=device)
+        examples = _with_earlier_work(read_source(source, device=device), source, reviewed or [], earlier)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         world.wait()  # every process has to check the folder before the first one writes to it
@@ -191,6 +200,21 @@ def train(
             world.leave()
             world.wait()
         _print_result(run.result(), out)
+
+
+def _with_earlier_work(examples: Examples, source: TableSource, reviewed: list[Path], earlier: Path | None) -> Examples:
+    """The examples with people's answers as their sets, and with the labels of an earlier run as their weights."""
+    from dataclasses import replace
+
+    from ltpll.cleaning.earlier_run import starting_from
+    from ltpll.cleaning.stored_tables import read_cleaned
+    from ltpll.data.readers.reviewed import read_answers, with_answers
+
+    if reviewed:
+        columns, separator = examples.table.columns, source.reading.separator
+        answers = read_answers(reviewed, examples.table, id_column=columns.get("task") or columns.get("id"), separator=separator)
+        examples = replace(examples, table=with_answers(examples.table, answers))
+    return examples if earlier is None else starting_from(examples, read_cleaned(earlier))
 
 
 def _how_pictures_are_read(settings: TrainingSettings, images: Path | None, side: int | None) -> dict[str, Any]:
@@ -251,6 +275,8 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
     ]
     if training < len(examples):
         facts.append(f"{training:,} to train on")
+    if examples.table.reviewed is not None:
+        facts.append(f"{int(examples.table.reviewed.sum()):,} reviewed")
     if examples.table.votes is not None:
         facts.append(counted(len(examples.table.votes.names), "annotator"))
     print_line(", ".join(facts) + ".")
@@ -283,7 +309,8 @@ def _print_result(result: Record, out: Path) -> None:
         print_line(f"{held_out}: predictions inside their sets {test['covering_rate']:.1%}.")
     if "target_recovery" in last:
         print_line(f"On training rows: true label recovered for {last['target_recovery']:.1%}.")
-    print_line(f"Next: ltpll clean {out} --out cleaned.csv; ltpll report {out}; ltpll predict {out} NEW.csv --out predictions.csv")
+    commands = ("clean {} --out cleaned.csv", "review {} --out queue.csv", "report {}", "predict {} NEW.csv --out predictions.csv")
+    print_line(f"Next: {'; '.join(f'ltpll {command.format(out)}' for command in commands)}")
 
 
 def _accuracies(figures: Record) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ltpll.candidates import Candidates
 
 PROBABILITIES_AT_ONCE = 1 << 23  # examples × classes: 32 MB
+PROBABILITIES_STORED = 1 << 24  # examples × classes, at most: 32 MB as float16
 TEMPERATURES = tuple(float(2 ** (k / 4)) for k in range(-8, 21))  # from 1/4 to 32; calibration chooses one of them
 TINY = float(np.finfo(np.float32).tiny)
 BY_ROW = ("set_probability", "outside_probability", "inside", "outside", "supported")
@@ -32,7 +33,7 @@ class InsideSets(NamedTuple):
 
 @dataclass(frozen=True)
 class SetPredictions:
-    """A classifier's predictions for examples with candidate sets; the full matrix of probabilities is never stored."""
+    """A classifier's predictions for examples with candidate sets; the probabilities of all classes are kept only if they are few."""
 
     offsets: Numbers  # the candidates of row i are entries offsets[i] to offsets[i + 1] of `candidates`
     candidates: Numbers
@@ -43,6 +44,7 @@ class SetPredictions:
     inside: Numbers  # the likeliest candidate
     outside: Numbers  # the likeliest class that is not a candidate; −1 where every class is one
     supported: npt.NDArray[np.bool_]  # whether the likeliest class of all is a candidate
+    log_probability: npt.NDArray[np.float16] | None = None  # of every class, (rows, classes); None if they would be too many
 
     @classmethod
     def empty(cls, sets: Candidates) -> SetPredictions:
@@ -52,7 +54,9 @@ class SetPredictions:
         inside, outside = np.zeros((2, n), dtype=np.int64)
         of_set, of_outside = np.zeros((2, n, len(TEMPERATURES)), dtype=np.float32)
         weights = np.ones(flat, dtype=np.float32) if sets.weights is None else sets.weights.cpu().numpy().astype(np.float32)
-        return cls(offsets, labels, weights, np.zeros(flat, dtype=np.float32), of_set, of_outside, inside, outside, np.zeros(n, dtype=bool))
+        log_probability = np.zeros((n, sets.n_classes), dtype=np.float16) if n * sets.n_classes <= PROBABILITIES_STORED else None
+        candidate, supported = np.zeros(flat, dtype=np.float32), np.zeros(n, dtype=bool)
+        return cls(offsets, labels, weights, candidate, of_set, of_outside, inside, outside, supported, log_probability)
 
     @classmethod
     def of(cls, probabilities: Tensor, sets: Candidates) -> SetPredictions:
@@ -61,6 +65,8 @@ class SetPredictions:
         mask = sets[torch.arange(len(sets))]
         found.candidate_probability[:] = probabilities[mask].numpy()
         logs = probabilities.clamp_min(TINY).log()
+        if found.log_probability is not None:
+            found.log_probability[:] = logs.numpy()
         inside, best = probabilities.masked_fill(~mask, -1.0).max(dim=1)
         other, outside = probabilities.masked_fill(mask, -1.0).max(dim=1)
         for t, temperature in enumerate(TEMPERATURES):
@@ -75,12 +81,16 @@ class SetPredictions:
         """Replace the predictions for some rows, whose sets must be the same."""
         for name in BY_ROW:
             getattr(self, name)[rows] = getattr(other, name)
+        if self.log_probability is not None:
+            assert other.log_probability is not None  # a part is never larger than the whole
+            self.log_probability[rows] = other.log_probability
         self.candidate_probability[self._places(rows)] = other.candidate_probability
 
     def select(self, rows: npt.NDArray[Any]) -> SetPredictions:
         """The predictions for some rows."""
         places, sizes = self._places(rows), np.diff(self.offsets)[rows]
         by_row = {name: getattr(self, name)[rows] for name in BY_ROW}
+        by_row["log_probability"] = None if self.log_probability is None else self.log_probability[rows]
         flat = (self.candidates[places], self.weights[places], self.candidate_probability[places])
         return SetPredictions(np.append(0, np.cumsum(sizes)), *flat, **by_row)
 
@@ -123,12 +133,27 @@ class SetPredictions:
         weights = self.weights * np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
         return np.asarray(weights / np.repeat(np.add.reduceat(weights, starts), sizes), dtype=np.float32)
 
+    def probabilities(self, temperature: float = 1.0) -> npt.NDArray[np.float16] | None:
+        """The probability of every class, (rows, classes), a few rows at a time; None if they were not kept."""
+        if self.log_probability is None:
+            return None
+        found = np.empty_like(self.log_probability)
+        for rows in np.array_split(np.arange(len(found)), max(1, found.size // PROBABILITIES_AT_ONCE)):
+            logs = self.log_probability[rows].astype(np.float32) / temperature
+            shares = np.exp(logs - logs.max(1, keepdims=True))
+            found[rows] = shares / shares.sum(1, keepdims=True)
+        return found
+
     def tensors(self) -> dict[str, Tensor]:
-        return {column.name: torch.from_numpy(np.ascontiguousarray(getattr(self, column.name))) for column in fields(self)}
+        kept = {column.name: getattr(self, column.name) for column in fields(self)}
+        if self.log_probability is None:
+            kept["log_probability"] = np.zeros((0, 0), dtype=np.float16)
+        return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in kept.items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> SetPredictions:
-        return cls(**{column.name: tensors[column.name].numpy() for column in fields(cls)})
+        columns: dict[str, Any] = {column.name: tensors[column.name].numpy() for column in fields(cls)}
+        return cls(**{**columns, "log_probability": columns["log_probability"] if columns["log_probability"].size else None})
 
 
 def predict_sets(predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt.NDArray[Any], sets: Candidates) -> SetPredictions:

@@ -124,7 +124,8 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
     """Estimate the class prior from candidate sets alone.
 
     Args:
-        candidates: The candidate sets; if they have `groups`, these help to tell how the sets arose.
+        candidates: The candidate sets; if they have `groups`, these help to tell how the sets arose. If answers have replaced some of
+            the sets, the estimate is that of the sets before.
         how: `"sets"` for the most likely prior if wrong labels join independently (EM), `"average"` for the mean of uniform targets,
             which is nearly unbiased if sets hold what occurs together, `"auto"` to decide by tests.
         width: The width of the bounds in standard deviations.
@@ -144,6 +145,7 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
     if not 0 <= width < math.inf:
         raise InputError(f"The width is {width}: it is a number of standard deviations, so it must be finite and at least 0.")
+    candidates = candidates.observed or candidates
     sets = distinct_sets(candidates)
     decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())
     em, gap = em_prior(sets)

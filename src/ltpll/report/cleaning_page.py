@@ -28,12 +28,14 @@ from ltpll.cleaning.results import (
     true_shares,
     verdicts,
 )
+from ltpll.cleaning.review import reasons, review_rows
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.formatting import are, counted
 from ltpll.report import templates
 
 MOST_EXAMPLES = 4000  # on one page: about a megabyte of text
 CONFUSED_CLASSES = 20  # rows and columns of a confusion table
+REVIEWED_FIRST = 10  # rows of the review queue
 NAMED_CLASSES = 5  # that the model cannot judge; the table of classes has all of them
 WIDTH, HEIGHT, LEFT, BOTTOM = 560, 220, 44, 24  # of a plot and the margins for its axes
 
@@ -96,6 +98,7 @@ class PageContents:
     true_shares: Sequence[float] | None
     truth: Truth | None
     judged_by_own: bool  # whether rows were judged by a classifier that was trained on them
+    review: Sequence[tuple[Example, str]] = ()  # the rows to review first, and why
 
 
 # ---- from a run folder to the contents of its page -------------------------------------------------------------------
@@ -108,8 +111,8 @@ def page_contents(folder: Path, title: str | None = None, false_discoveries: flo
 
 def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
     """Collect what the page of a finished run on a table shows."""
-    rows = _rows_shown(run)
-    votes = _votes(run, rows)
+    rows, first = _rows_shown(run), review_rows(run)[:REVIEWED_FIRST]
+    votes = _votes(run, np.union1d(rows, first))
     return PageContents(
         title=title or f"Labels of {Path(run.record['source']['table']).name}",
         verdicts=verdicts(run),
@@ -130,6 +133,7 @@ def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
         true_shares=true_shares(run),
         truth=_truth(run),
         judged_by_own=bool((run.labels.judged_by == "own").any()),
+        review=[(_example(run, int(i), votes), why) for i, why in zip(first, reasons(run, first), strict=True)],
     )
 
 
@@ -239,6 +243,8 @@ def _facts(run: CleanedTable) -> list[tuple[str, str]]:
     known, true = known_truth(run)
     if len(known):
         facts.append(("labels that are right", f"{(cleaned.label[known] == true).mean():.1%} of {len(known):,} with a known true label"))
+    if run.reviewed is not None:
+        facts.append(("reviewed", f"{int(run.reviewed.sum()):,}"))
     if record["skipped"]:
         facts.append(("pictures skipped", f"{len(record['skipped']):,}"))
     return facts
@@ -258,6 +264,7 @@ def render_cleaning_page(contents: PageContents) -> str:
         styles=[templates.read_asset("page.css"), templates.read_asset("cleaning.css")],
         scripts=[templates.read_asset("cleaning.js")],
         contents=contents,
+        review=[_review_card(contents, one, why) for one, why in contents.review],
         lines=_class_lines(contents),
         frequencies=_frequencies(contents),
         confusion=_confusion(contents),
@@ -291,12 +298,25 @@ def _data(contents: PageContents) -> dict[str, Any]:
             ]
             for i, one in enumerate(contents.examples)
         ],
-        "pictures": {
-            i: "data:image/jpeg;base64," + base64.b64encode(one.picture).decode()
-            for i, one in enumerate(contents.examples)
-            if one.picture is not None
-        },
+        "pictures": {i: _as_url(one.picture) for i, one in enumerate(contents.examples) if one.picture is not None},
     }
+
+
+def _review_card(contents: PageContents, one: Example, why: str) -> dict[str, Any]:
+    """What the page shows of a row to review."""
+    names = contents.class_names
+    return {
+        "id": one.id,
+        "why": why[:1].upper() + why[1:],
+        "candidates": [(names[c], c == one.label) for c in one.candidates],
+        "suggestion": None if one.suggestion is None else names[one.suggestion],
+        "confidence": f"{one.confidence:.0%}",
+        "picture": None if one.picture is None else _as_url(one.picture),
+    }
+
+
+def _as_url(picture: bytes) -> str:
+    return "data:image/jpeg;base64," + base64.b64encode(picture).decode()
 
 
 def _short(value: float) -> float:

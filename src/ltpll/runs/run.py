@@ -32,6 +32,7 @@ RUN_FILES = (
     "metrics.jsonl",
     "checkpoint*.safetensors",
     "fold-*.safetensors",
+    "probabilities.npy",
     ".progress-of-fold-*",
     "classifier.safetensors",
     "backbone.safetensors",
@@ -44,7 +45,7 @@ RUN_FILES = (
 # The files of a finished run that are read again; checkpoints and folds carry their own checksums.
 CHECKED = (
     *("config.json", "result.json", "metrics.jsonl", "classifier.safetensors", "backbone.safetensors"),
-    *("examples.parquet", "votes.parquet", "pictures.parquet"),
+    *("examples.parquet", "votes.parquet", "pictures.parquet", "probabilities.npy"),
 )
 CRC = "crc32"  # of the rest of a line of the log
 

@@ -65,13 +65,14 @@ class LabelTable:
     columns: Mapping[str, str] = field(default_factory=dict)  # the column that was taken for each field of `Reading` that names one
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
     notes: tuple[str, ...] = ()  # sentences about what was skipped
+    reviewed: npt.NDArray[np.bool_] | None = None  # whether the candidates are a person's answer; None if nobody was asked
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
         """Some of the examples in the given order, each at most once."""
-        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups", "urls")}
+        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups", "urls", "reviewed")}
         return replace(
             self,
             **{name: array[rows] for name, array in arrays.items() if array is not None},

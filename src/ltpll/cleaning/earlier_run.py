@@ -1,0 +1,74 @@
+"""Earlier run: the labels of a finished run on the same table, as targets from which another training starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ltpll.cleaning.dataset import Examples
+from ltpll.cleaning.results import CleanedTable, Shares
+from ltpll.errors import InputError
+from ltpll.formatting import counted
+
+TRUST = 0.5  # in the earlier run: of two candidates, one that it was sure of starts with three times the target of the other
+
+
+def candidate_shares(run: CleanedTable) -> Shares:
+    """The share of each candidate in the probability of its set, in the order of `run.candidates`.
+
+    A run stores the shares of each row's label and runner-up; what remains is divided equally among its other candidates.
+    """
+    found, owners, sizes = run.labels, run.owners, run.sizes
+    label = np.clip(found.confidence / np.maximum(1 - found.suspicion, 1e-6), 0, 1)
+    runner_up = np.where(found.runner_up == found.label, 0, np.clip(label - found.margin, 0, 1 - label))
+    rest = np.clip(1 - label - runner_up, 0, 1) / np.maximum(sizes - 2, 1)
+    is_label, is_runner_up = run.candidates == found.label[owners], run.candidates == found.runner_up[owners]
+    return np.where(is_label, label[owners], np.where(is_runner_up, runner_up[owners], rest[owners])).astype(np.float32)
+
+
+def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -> Examples:
+    """Let training start from the labels of an earlier run on the same table.
+
+    The first targets are a mixture of the candidates' weights, with the share `1 - trust`, and of the earlier run's shares. They are not
+    evidence, which would count in every refinement, so that training can still overrule an earlier label. Reviewed rows, and rows that the
+    earlier run does not have, start from their weights. Folds start from scratch, so that no row is judged by what was learned from it.
+
+    Args:
+        examples: The examples to train on.
+        run: The earlier run, from `read_cleaned`.
+        trust: The share of the earlier run in the targets, from 0 to below 1.
+
+    Returns:
+        The examples with `start`.
+
+    Raises:
+        InputError: The run has none of the examples, or other classes.
+
+    Example:
+        >>> examples = starting_from(read_examples(source), read_cleaned("ltpll-runs/birds"))
+    """
+    sets = examples.candidates
+    if [str(name) for name in sets.classes] != run.record["classes"]:
+        raise InputError("The earlier run (--from) has other classes than the table: give a run on this table, or leave --from out.")
+    place = {name: i for i, name in enumerate(run.ids.tolist())}
+    rows = np.asarray([place.get(name, -1) for name in examples.table.ids.tolist()])
+    if (rows < 0).all():
+        raise InputError(
+            f"The earlier run (--from) has none of the {counted(len(rows), 'example')} of the table: give a run on this table, or leave "
+            "--from out."
+        )
+    if examples.table.reviewed is not None:
+        rows[examples.table.reviewed] = -1
+    n, owners, labels = len(run.classes), np.repeat(np.arange(len(sets)), sets.sizes.numpy()), sets.labels.numpy().astype(np.int64)
+    # Candidates are found by row and class in the sorted ones of the earlier run; a new candidate has no share there.
+    known = run.owners * n + run.candidates
+    order = np.argsort(known)
+    sought = rows[owners] * n + labels
+    at = order[np.minimum(np.searchsorted(known[order], sought), len(order) - 1)]
+    shares = np.where(known[at] == sought, candidate_shares(run)[at], 0)
+    given = 1 / sets.sizes.numpy()[owners] if sets.weights is None else sets.weights.numpy()
+    total = np.bincount(owners, weights=shares, minlength=len(sets))[owners]
+    part = np.where((rows[owners] >= 0) & (total > 0), trust, 0.0)
+    mixed = (1 - part) * given + part * shares / np.maximum(total, 1e-12)
+    return replace(examples, start=mixed.astype(np.float32))

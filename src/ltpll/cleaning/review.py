@@ -1,0 +1,137 @@
+"""Review: which rows of a cleaned table to show to a person, who answers what their label is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.cleaning.results import CleanedTable, Columns, Numbers, rounded_column
+from ltpll.formatting import counted
+
+QUEUE = 100  # rows
+PAIR_SHARE = 0.1  # of the queue that may ask about the same two classes, unless there are no other rows
+RARE = 20  # examples, at most, of a class that is called rare; it also has less than half as many as others on average
+DOUBTFUL = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
+
+
+def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
+    """The rows whose labels are most probably wrong, spread over classes and groups.
+
+    A row is as urgent as its label is doubtful. Two opinions count alike: the confidence, by classifiers that were not trained on the row,
+    which also knows sets that lack the true label; and the label's share in the final targets, which all rows together have shaped.
+    Rows about the same two classes, and further rows of the same group, come after the others once there are too many of them. Rows that
+    were reviewed before, rows without any doubt, and held-out rows are left out.
+
+    Args:
+        table: A finished run on a table, from `read_cleaned`.
+        n: How many rows to choose.
+
+    Returns:
+        Row numbers, the most urgent first.
+
+    Example:
+        >>> table = read_cleaned("ltpll-runs/birds")
+        >>> table.ids[review_rows(table, 20)]
+    """
+    return spread_out(doubts(table), table, n)
+
+
+def doubts(table: CleanedTable) -> npt.NDArray[np.float64]:
+    """How doubtful each label is, from 0 to 1; the confidence alone decides in runs of versions that did not store targets."""
+    confidence = table.labels.confidence.astype(np.float64)
+    return 1 - (confidence if table.labels.target is None else (confidence + table.labels.target) / 2)
+
+
+def spread_out(urgency: npt.NDArray[np.float64], table: CleanedTable, n: int) -> Numbers:
+    """The most urgent rows that may be asked about, few of them about the same two classes or the same group."""
+    may_ask = (table.labels.judged_by != "held out") & (urgency > 0)
+    if table.reviewed is not None:
+        may_ask &= ~table.reviewed
+    order = np.argsort(-urgency, kind="stable")
+    order = order[may_ask[order]]
+    label, other = table.labels.label[order], alternatives(table)[order]
+    pairs = np.minimum(label, other) * len(table.classes) + np.maximum(label, other)
+    crowded = occurrences(pairs) >= math.ceil(PAIR_SHARE * n)
+    if table.groups is not None:
+        crowded |= occurrences(np.unique(table.groups[order], return_inverse=True)[1]) > 0
+    return np.asarray(order[np.argsort(crowded, kind="stable")][:n])
+
+
+def occurrences(values: Numbers) -> Numbers:
+    """How often each value has occurred before, in the order given.
+
+    Example:
+        >>> occurrences(np.array([7, 7, 3, 7]))
+        array([0, 1, 0, 2])
+    """
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order], prepend=-1))
+    found = np.empty(len(values), dtype=np.int64)
+    found[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+    return found
+
+
+def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
+    """Whether a row's label is doubted because its set may lack the true label, rather than because of another candidate."""
+    cleaned = table.labels
+    return np.asarray((cleaned.outside >= 0) & (cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence)) & (cleaned.suspicion > 0))
+
+
+def alternatives(table: CleanedTable) -> Numbers:
+    """The likeliest label beside the chosen one: the runner-up, or a class outside the set; the label itself if there is none."""
+    return np.where(asks_about_set(table), table.labels.outside, table.labels.runner_up)
+
+
+def review_columns(table: CleanedTable, rows: Numbers, separator: str = "|") -> Columns:
+    """The queue as a table: what is known about each row, why it is asked about, and an empty column for the answer.
+
+    Args:
+        table: A finished run on a table, from `read_cleaned`.
+        rows: The rows to ask about, from `review_rows`.
+        separator: The text between the candidates of a set.
+
+    Returns:
+        Columns by name: `rank`, `id`, `path` if the table has paths, `candidates`, `label`, `confidence`, `runner_up`, `suggestion` (the
+        likeliest class outside the set, if the set may lack the true label), `why`, and `answer`, which is empty.
+
+    Example:
+        >>> table = read_cleaned("ltpll-runs/birds")
+        >>> write_table(Path("queue.csv"), review_columns(table, review_rows(table)))
+    """
+    names, cleaned = table.classes, table.labels
+    of_set, sets = (asks_about_set(table) | cleaned.issue)[rows], table.sets(separator)
+    several = cleaned.runner_up[rows] != cleaned.label[rows]
+    return {
+        "rank": np.arange(1, len(rows) + 1),
+        "id": table.ids[rows],
+        **({} if table.paths is None else {"path": table.paths[rows]}),
+        "candidates": [sets[i] for i in rows],
+        "label": names[cleaned.label[rows]],
+        "confidence": rounded_column(cleaned.confidence[rows]),
+        "runner_up": [names[cleaned.runner_up[i]] if other else None for i, other in zip(rows, several, strict=True)],
+        "suggestion": [names[cleaned.outside[i]] if outside else None for i, outside in zip(rows, of_set, strict=True)],
+        "why": reasons(table, rows),
+        "answer": [""] * len(rows),
+    }
+
+
+def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
+    """Why each row is asked about, in a few words."""
+    names, label, other, of_set = table.classes, table.labels.label, alternatives(table), asks_about_set(table)
+    sizes = np.bincount(label, minlength=len(names))
+    rare = (sizes <= RARE) & (2 * sizes < sizes.sum() / max(int((sizes > 0).sum()), 1))
+    found = []
+    for i in rows.tolist():
+        mine, instead = label[i], other[i]
+        if of_set[i]:
+            words = f"set may lack the true label: {names[instead]}?"
+        elif instead != mine:
+            words = f"doubtful between {names[mine]} and {names[instead]}"
+        else:
+            words = f"unsure of {names[mine]}"
+        rarest = min((mine, instead), key=lambda c: sizes[c])
+        size = counted(int(sizes[rarest]), "example") if sizes[rarest] else "no example yet"
+        found.append(f"{words}; rare class {names[rarest]}, {size}" if rare[rarest] else words)
+    return found

@@ -1,0 +1,45 @@
+"""The review command: write the rows of a trained run that a person should look at first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ltpll.cli.console import print_line
+from ltpll.cli.options import OwnRun, output_option
+from ltpll.cli.tables import MOST_SHOWN, check_outputs
+from ltpll.formatting import counted
+
+
+def review(
+    run: OwnRun,
+    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
+    n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 100,
+    separator: Annotated[
+        str | None, output_option(help="Separates the candidates in the written table.", show_default="that of the trained table")
+    ] = None,
+) -> None:
+    """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which `ltpll train --reviewed` takes back."""
+    from ltpll.cleaning.review import doubts, review_columns, review_rows
+    from ltpll.cleaning.stored_tables import read_cleaned
+    from ltpll.data.writers import check_output_table, write_table
+    from ltpll.errors import InputError
+
+    check_output_table(out)
+    table = read_cleaned(run)
+    source = table.record["source"]
+    check_outputs([out], {"the table of the run": Path(source["table"])})
+    rows = review_rows(table, n)
+    if not len(rows):
+        raise InputError("There is nothing to review: no row that was trained on has a doubtful label; train with --folds 5 to find some.")
+    columns = review_columns(table, rows, separator or source.get("reading", {}).get("separator", "|"))
+    write_table(out, columns)
+    doubt = doubts(table)
+    asked, trained = float(doubt[rows].sum()), float(doubt[table.labels.judged_by != "held out"].sum())
+    print_line(f"About {asked:.0f} of {counted(len(rows), 'label')} in the queue are expected to be wrong, of {trained:.0f} in the table.")
+    for name, why in list(zip(columns["id"], columns["why"], strict=True))[:MOST_SHOWN]:
+        print_line(f"  {name}: {why}")
+    print_line(f"Wrote {out}")
+    answers = f"--reviewed {out}" if table.reviewed is None else f"--reviewed EARLIER_ANSWERS --reviewed {out}"
+    print_line("Next: fill in the column answer with a class, with several as in a|b, or with ? if no class fits; then")
+    print_line(f"ltpll train {source['table']} {answers} --out NEW_RUN")

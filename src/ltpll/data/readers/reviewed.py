@@ -1,0 +1,116 @@
+"""Reviewed: the answers of people who looked at examples, read from a table and put in the place of the candidate sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ltpll.candidates.cells import SEPARATOR, parse_cell, unknown_class_error
+from ltpll.data.readers.columns import TextColumn
+from ltpll.data.readers.streaming import open_table
+from ltpll.data.readers.tables import LabelTable
+from ltpll.errors import InputError, shown
+from ltpll.formatting import are, counted, format_names
+
+ANSWER = ("answer", "label")
+NO_ANSWER = ("", "?", "skip", "none", "unknown")
+Answers = dict[str, tuple[int, ...]]
+"""For each id, the class numbers that were answered."""
+
+
+def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | None = None, separator: str = SEPARATOR) -> Answers:
+    """Read the answers for some examples of a table, such as a filled-in queue of `ltpll review`.
+
+    A file has a column `id` and a column `answer` (or else `label`) with one class, or several as in `fox|jackal`. Answers that are
+    empty, `?`, `skip`, `none` or `unknown` are ignored, unless a class has that name.
+
+    Args:
+        paths: .csv, .tsv or .parquet files.
+        table: The table that was asked about.
+        id_column: The column of ids, if it has another name than `id`.
+        separator: What separates the classes of an answer.
+
+    Returns:
+        For each answered id, class numbers.
+
+    Raises:
+        InputError: An id is unknown, an answer is not a class, or an id has two different answers.
+
+    Example:
+        >>> read_answers([Path("queue.csv")], table)
+        {'a.jpg': (2,), 'b.jpg': (0, 1)}
+    """
+    assert table.candidates is not None
+    classes = [str(name) for name in table.candidates.classes]
+    number, known = {name: i for i, name in enumerate(classes)}, set(table.ids.tolist())
+    answers: Answers = {}
+    files = list(paths)
+    for path in files:
+        file = open_table(path)
+        ids = "id" if "id" in file.names or id_column is None else id_column
+        answer = next((name for name in ANSWER if name in file.names), ANSWER[0])
+        columns = [TextColumn(file, file.column(name)) for name in (ids, answer)]
+        for batch in file.batches([column.index for column in columns]):
+            for column in columns:
+                column.add(batch)
+        given = [_as_written(str(name), known) for name in columns[0].values()]
+        unknown = [name for name in given if name not in known]
+        if unknown and len(unknown) == len(given):
+            raise InputError(f"None of the ids of {path} is in the table: give answers for this table.")
+        if unknown:
+            few = f"{len(unknown)} of {counted(len(given), 'id')} of {path} {are(len(unknown))} not in the table"
+            raise InputError(f"{few} ({format_names([shown(name) for name in unknown], 3)}): correct or remove these rows.")
+        for i, (name, cell) in enumerate(zip(given, columns[1].values(), strict=True)):
+            found = _classes(str(cell), number, separator, file.row, i)
+            if found and answers.setdefault(name, found) != found:
+                first, second = (SEPARATOR.join(classes[c] for c in one) for one in (answers[name], found))
+                raise InputError(
+                    f"{file.row(i)} answers {shown(second)} for {shown(name)}, and {shown(first)} was answered before: keep one."
+                )
+    if not answers:
+        raise InputError(f"There are no answers in {format_names([str(path) for path in files])}: fill in the column answer.")
+    return answers
+
+
+def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int) -> tuple[int, ...]:
+    """The sorted class numbers of an answer; none if the person did not answer."""
+    cell = _as_written(cell.strip(), number)
+    if cell in number:
+        return (number[cell],)
+    if cell.lower() in NO_ANSWER:
+        return ()
+    names = parse_cell(cell, separator, i, row).entries
+    unknown = next((name for name in names if name not in number), None)
+    if unknown is not None:
+        raise InputError(f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; ? or an empty cell is no answer.")
+    return tuple(sorted({number[name] for name in names}))
+
+
+def _as_written(text: str, known: Container[str]) -> str:
+    """Without the apostrophe that our tables put before a text that a spreadsheet would run as a formula."""
+    return text[1:] if text.startswith("'") and text not in known and text[1:] in known else text
+
+
+def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> LabelTable:
+    """The table with these answers as candidate sets.
+
+    Args:
+        table: A table with candidate sets.
+        answers: For each id, class numbers, from `read_answers`.
+
+    Returns:
+        A copy, whose `reviewed` marks the answered rows.
+
+    Example:
+        >>> with_answers(table, {"a.jpg": (2,)}).candidates.row(0)
+        [2]
+    """
+    assert table.candidates is not None
+    rows = np.asarray([i for i, name in enumerate(table.ids.tolist()) if name in answers], dtype=np.int64)
+    reviewed = np.zeros(len(table), dtype=bool)
+    reviewed[rows] = True
+    candidates = table.candidates.replaced(rows, [answers[table.ids[i]] for i in rows])
+    return replace(table, candidates=candidates, reviewed=reviewed)

@@ -1,0 +1,127 @@
+"""The review queue: its order against a plain loop, its columns, and the loop of asking, answering and training again."""
+
+import csv
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ltpll.cleaning.review import PAIR_SHARE, doubts, occurrences, review_columns, review_rows
+from support.cleaned_tables import cleaned_table
+from support.commands import ltpll_here as ltpll
+from support.user_tables import feature_rows, write_csv
+
+
+def test_occurrences_are_counted_as_by_a_loop():
+    values = np.random.default_rng(0).integers(0, 5, 50)
+    assert occurrences(values).tolist() == [values[:i].tolist().count(value) for i, value in enumerate(values)]
+    assert occurrences(values[:0]).tolist() == []
+
+
+def test_the_share_in_the_final_targets_counts_as_much_as_the_confidence():
+    table = cleaned_table(n=3)
+    table.labels.confidence[:] = 0.9, 0.5, 0.6
+    assert doubts(table) == pytest.approx([0.1, 0.5, 0.4])
+    table = replace(table, labels=replace(table.labels, target=np.asarray([0.1, 0.7, 1.0], dtype=np.float32)))
+    assert doubts(table) == pytest.approx([0.5, 0.4, 0.2])
+    assert review_rows(table).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_least_confident_rows_come_first_spread_over_pairs_and_groups(grouped):
+    table = cleaned_table()
+    if grouped:
+        table = replace(table, groups=np.asarray([f"g{i % 40}" for i in range(200)], dtype=object))
+    n, found = 50, table.labels
+    early, late, pairs, groups = [], [], [], []
+    for i in sorted(range(200), key=lambda i: -(1 - np.float64(found.confidence[i]))):
+        outside = found.suspicion[i] > 0 and found.outside[i] >= 0 and found.suspicion[i] > (1 - found.confidence[i]) / 2
+        pair = {int(found.label[i]), int(found.outside[i] if outside else found.runner_up[i])}
+        crowded = pairs.count(pair) >= PAIR_SHARE * n or (grouped and i % 40 in groups)
+        (late if crowded else early).append(i)
+        pairs.append(pair)
+        groups.append(i % 40)
+    assert review_rows(table, n).tolist() == (early + late)[:n]
+
+
+def test_reviewed_held_out_and_certain_rows_are_not_asked_about():
+    table = cleaned_table(n=30)
+    table.labels.judged_by[:5] = "held out"
+    table.labels.confidence[5:10] = 1
+    table = replace(table, reviewed=np.arange(30) >= 20)
+    assert sorted(review_rows(table).tolist()) == list(range(10, 20))
+
+
+def test_the_queue_is_blind_to_true_labels():
+    table = cleaned_table()
+    assert review_rows(table).tolist() == review_rows(replace(table, true=np.full(200, None))).tolist()
+
+
+def test_columns_say_what_is_doubted_and_why():
+    table = cleaned_table()
+    rows = review_rows(table, 100)
+    columns, found, sizes = review_columns(table, rows), table.labels, np.bincount(table.labels.label, minlength=6)
+    assert list(columns) == ["rank", "id", "candidates", "label", "confidence", "runner_up", "suggestion", "why", "answer"]
+    assert set(columns["answer"]) == {""}
+    for k, i in enumerate(rows.tolist()):
+        label, second, outside = (f"class {name[i]}" for name in (found.label, found.runner_up, found.outside))
+        assert (columns["rank"][k], columns["id"][k], columns["label"][k]) == (k + 1, f"e{i}", label)
+        assert columns["runner_up"][k] == (second if second != label else None)
+        if columns["suggestion"][k] is None:
+            expected = f"doubtful between {label} and {second}" if second != label else f"unsure of {label}"
+            assert columns["why"][k].startswith(expected)
+        else:
+            assert columns["suggestion"][k] == outside
+            assert columns["why"][k].startswith(f"set may lack the true label: {outside}?")
+        named = [int(word.rstrip("?")) for word in columns["why"][k].split(";")[0].split() if word.rstrip("?").isdigit()]
+        rare = any(sizes[c] <= 20 and sizes[c] < 200 / 5 / 2 for c in [*named, found.label[i]])
+        assert ("rare class" in columns["why"][k]) == rare
+    assert sizes[5] == 0
+    assert any("rare class class 5, no example yet" in why for why in columns["why"])
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of two features, and a finished run on it."""
+    folder = tmp_path_factory.mktemp("review")
+    write_csv(folder / "t.csv", ["id", "candidates", "u", "v"], feature_rows(60))
+    ltpll("train", folder / "t.csv", "--out", folder / "run", *QUICK)
+    return folder
+
+
+QUICK = ("--epochs", "6", "--folds", "2", "--device", "cpu", "--rebalancer", "none")
+
+
+def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
+    printed = ltpll("review", folder / "run", "--out", tmp_path / "queue.csv", "--n", "8")
+    queue = read(tmp_path / "queue.csv")
+    assert f"--reviewed {tmp_path / 'queue.csv'}" in printed
+    assert 1 <= len(queue) <= 8
+    queue[0]["answer"], queue[1]["answer"] = "c", "a|b"
+    answered = write_csv(tmp_path / "answered.csv", list(queue[0]), [list(row.values()) for row in queue])
+    again = ("train", folder / "t.csv", "--reviewed", answered, "--from", folder / "run", *QUICK)
+    assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
+    ltpll("clean", tmp_path / "again", "--out", tmp_path / "cleaned.csv")
+    cleaned = {row["id"]: row for row in read(tmp_path / "cleaned.csv")}
+    first, second = (cleaned[queue[k]["id"]] for k in (0, 1))
+    assert (first["candidates"], first["label"], first["confidence"], first["suspicion"], first["reviewed"]) == ("c", "c", "1", "0", "true")
+    assert (second["candidates"], second["suspicion"], second["reviewed"]) == ("a|b", "0", "true")
+    assert sum(row["reviewed"] == "true" for row in cleaned.values()) == 2
+    assert "--reviewed EARLIER_ANSWERS" in ltpll("review", tmp_path / "again", "--out", tmp_path / "next.csv")
+    assert not {queue[0]["id"], queue[1]["id"]} & {row["id"] for row in read(tmp_path / "next.csv")}
+
+
+def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_path):
+    wrong = write_csv(tmp_path / "wrong.csv", ["id", "answer"], [["row1", "a"], ["row1", "b"]])
+    out = tmp_path / "out"
+    assert "was answered before" in ltpll("train", folder / "t.csv", "--reviewed", wrong, "--out", out, status=2)
+    assert "same run" in ltpll("train", folder / "t.csv", "--from", folder / "run", "--out", folder / "run", status=2)
+    other = write_csv(tmp_path / "other.csv", ["id", "candidates", "u"], [["x", "a|b", 1], ["y", "b|c", 2]])
+    assert "none of the 2 examples" in ltpll("train", other, "--from", folder / "run", "--out", out, status=2)
+    assert "overwritten" in ltpll("review", folder / "run", "--out", folder / "t.csv", status=2)
+    assert not out.exists()
