@@ -70,7 +70,7 @@ def main() -> None:
 def measure(given: Problem, seed: int) -> dict[str, Any]:
     started = time.perf_counter()
     pruned = prune_candidates(given.x, given.sets)
-    index = nearest_neighbours(directions(torch.from_numpy(given.x)), NEIGHBOURS).index.numpy()
+    index = nearest_neighbours(directions(torch.from_numpy(given.x)), NEIGHBOURS).rows.numpy()
     plain = relative_votes(index, given.sets, frequency_power=0)
     # Singletons have relative votes of 1, like the best candidates, so a threshold that removes as many labels always exists.
     limit = np.sort(plain)[int(pruned.removed.sum())]

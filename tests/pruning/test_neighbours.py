@@ -27,8 +27,8 @@ def test_neighbours_are_those_of_scikit_learn(monkeypatch, n):
     x[: n // 2] += np.arange(n // 2)[:, None] / 50  # in an order
     found = nearest_neighbours(torch.from_numpy(x), 7)
     distance, index = NearestNeighbors(n_neighbors=7, algorithm="brute").fit(x.astype(np.float64)).kneighbors()
-    np.testing.assert_array_equal(found.index, index)
-    np.testing.assert_allclose(found.distance, distance, rtol=1e-5)
+    np.testing.assert_array_equal(found.rows, index)
+    np.testing.assert_allclose(found.distances, distance, rtol=1e-5)
 
 
 def test_rows_of_the_same_group_are_not_neighbours(monkeypatch):
@@ -38,30 +38,30 @@ def test_rows_of_the_same_group_are_not_neighbours(monkeypatch):
     groups = rng.integers(0, 20, 90)
     x += groups[:, None] * 5  # the nearest rows are those of the own group
     found = nearest_neighbours(torch.from_numpy(x), 5, groups=torch.from_numpy(groups))
-    np.testing.assert_array_equal(found.index, by_loop(x, 5, groups))
+    np.testing.assert_array_equal(found.rows, by_loop(x, 5, groups))
 
 
 def test_of_equal_distances_the_lower_number_comes_first(monkeypatch):
     monkeypatch.setattr(neighbours, "BLOCK", 16)
     x = np.repeat(np.random.default_rng(2).integers(0, 9, size=(30, 4)), 3, axis=0).astype(np.float32)  # each row three times
     found = nearest_neighbours(torch.from_numpy(x), 2)
-    np.testing.assert_array_equal(found.index, [[j for j in range(i - i % 3, i - i % 3 + 3) if j != i] for i in range(90)])
-    np.testing.assert_array_equal(found.distance, 0)
+    np.testing.assert_array_equal(found.rows, [[j for j in range(i - i % 3, i - i % 3 + 3) if j != i] for i in range(90)])
+    np.testing.assert_array_equal(found.distances, 0)
 
 
 def test_if_all_rows_are_equal_every_neighbour_is_another_row(monkeypatch):
     monkeypatch.setattr(neighbours, "BLOCK", 16)
-    found = nearest_neighbours(torch.full((50, 3), 0.1), 4).index
+    found = nearest_neighbours(torch.full((50, 3), 0.1), 4).rows
     assert (found != torch.arange(50)[:, None]).all()
     assert all(len(set(row)) == 4 and min(row) >= 0 for row in found.tolist())
 
 
 def test_with_fewer_rows_than_neighbours_the_rest_is_missing():
     found = nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), 4)
-    assert found.index.tolist() == [[1, 2, -1], [0, 2, -1], [1, 0, -1]]
-    assert found.distance[:, -1].isinf().all()
+    assert found.rows.tolist() == [[1, 2, -1], [0, 2, -1], [1, 0, -1]]
+    assert found.distances[:, -1].isinf().all()
     alone = nearest_neighbours(torch.zeros(3, 2), 1, groups=torch.zeros(3, dtype=torch.int64))
-    assert alone.index.tolist() == [[-1], [-1], [-1]]
+    assert alone.rows.tolist() == [[-1], [-1], [-1]]
 
 
 def test_progress_ends_at_its_total_and_never_falls(monkeypatch):

@@ -27,8 +27,8 @@ class Neighbours(NamedTuple):
     Where a row has fewer than k others, the number is −1 and the distance is infinite.
     """
 
-    index: Tensor
-    distance: Tensor
+    rows: Tensor
+    distances: Tensor
 
 
 def nearest_neighbours(x: Tensor, k: int, *, groups: Tensor | None = None, on_progress: OnProgress | None = None) -> Neighbours:
@@ -45,7 +45,7 @@ def nearest_neighbours(x: Tensor, k: int, *, groups: Tensor | None = None, on_pr
         distance, it is arbitrary, but reproducible, which of them are found.
 
     Example:
-        >>> nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), k=1).index.flatten()
+        >>> nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), k=1).rows.flatten()
         tensor([1, 0, 1])
     """
     n = len(x)

@@ -129,7 +129,7 @@ def prune_candidates(
         )
     if len(x) != len(sets):
         raise InputError(f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}: give one set per row.")
-    index = nearest_neighbours(directions(x.cpu()), neighbours, groups=sets.groups, on_progress=on_progress).index
+    index = nearest_neighbours(directions(x.cpu()), neighbours, groups=sets.groups, on_progress=on_progress).rows
     return without(sets, relative_votes(index.numpy(), sets) < threshold)
 
 
@@ -160,7 +160,8 @@ def relative_votes(index: npt.NDArray[np.int64], sets: Candidates, frequency_pow
         votes[own] = (voters @ given).toarray()[np.repeat(np.arange(len(rows)), sizes[rows]), labels[own]]
     votes /= frequency[labels] ** frequency_power
     best = np.repeat(np.maximum.reduceat(votes, offsets[:-1]), sizes)
-    return np.divide(votes, best, out=np.ones_like(votes), where=best > 0)
+    relative: Array = np.divide(votes, best, out=np.ones_like(votes), where=best > 0)
+    return relative
 
 
 def without(sets: Candidates, removed: npt.NDArray[np.bool_]) -> Pruned:
