@@ -33,6 +33,7 @@ from ltpll.methods import METHODS
 from ltpll.models.finetune import FineTune, Layers
 from ltpll.photos.on_disk import rows_on_disk
 from ltpll.priors import PriorEstimate
+from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.registry import named_parameters
@@ -52,6 +53,7 @@ FINETUNE = (FROZEN, "last", "all")
 COMPARISON = "comparison.json"
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
+NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
 DEFAULTS: dict[str, Any] = {name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()}
 
 
@@ -65,6 +67,7 @@ class TrainingSettings:
         backbone: The pretrained network for pictures, a name or a folder; None for none.
         finetune: Which of its layers are trained as well: "none" (examples are its features), "last" or "all".
         folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by the classifier that was trained on them.
+        prune: Whether the candidate sets were pruned by neighbours before (`prune_examples`), which is recorded in the run's config.
 
     Example:
         >>> TrainingSettings(method="proden", rebalancer="records", folds=10)
@@ -87,6 +90,7 @@ class TrainingSettings:
     precision: str = DEFAULTS["precision"]
     seed: int = DEFAULTS["random_state"]
     folds: int = 5
+    prune: bool = False
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> TrainingSettings:
@@ -143,7 +147,7 @@ class TrainingSettings:
 
     def classifier(self, device: str, on_nan: str, threads: int | str = "auto") -> PartialLabelClassifier:
         """An untrained classifier with these settings."""
-        parameters = {name: value for name, value in asdict(self).items() if name not in ("prior", "backbone", "finetune", "seed", "folds")}
+        parameters = {name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER}
         if self.finetune != FROZEN:
             assert self.backbone is not None
             parameters["model"] = FineTune(Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune))
@@ -160,13 +164,15 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
     """
     settings.check(examples.candidates.classes)
     data = {"fingerprint": examples.fingerprint(), "rows": len(examples), "classes": examples.candidates.n_classes}
-    without = () if settings.backbone else ("backbone", "finetune")  # as in the runs of versions that had none
+    # As in the runs of versions that had none.
+    without = (*(() if settings.backbone else ("backbone", "finetune")), *(() if settings.prune else ("prune",)))
     config = {
         "experiment": "own",
         "data": data,
         **{name: value for name, value in asdict(settings).items() if name not in without},
         "extras": list(settings.extras),
         "options": {k: dict(v) for k, v in settings.options.items()},
+        **({"prune": {"neighbours": NEIGHBOURS, "threshold": THRESHOLD}} if settings.prune else {}),
     }
     folder = Path(out).absolute()
     return Run(folder.parent, config, folder.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,27 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
     """
     check_output_table(path)
     table = _as_arrow(path, columns)
+    _replace(path, lambda file: _write_text(table, file, _delimiter(path)), table)
+
+
+def write_unmodified(path: Path, table: Any) -> None:
+    """Write a pyarrow table of a user's own cells as .csv, .tsv or .parquet; unlike `write_table`, no cell is changed.
+
+    Raises:
+        InputError: The path cannot be written to.
+    """
+    from pyarrow import csv as arrow  # type: ignore[import-untyped]
+
+    check_output_table(path)
+    _replace(path, lambda file: arrow.write_csv(table, file, arrow.WriteOptions(delimiter=_delimiter(path))), table)
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def _replace(path: Path, write_text: Callable[[Any], None], table: Any) -> None:
+    """Write a Parquet file, or a text file with the given function, and then replace `path` by it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -48,7 +69,7 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
 
                 pq.write_table(table, file)
             else:
-                _write_text(table, file, "\t" if path.suffix.lower() == ".tsv" else ",")
+                write_text(file)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
