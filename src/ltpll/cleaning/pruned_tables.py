@@ -13,11 +13,14 @@ import numpy.typing as npt
 
 from ltpll.candidates.cells import SEPARATOR, parse_cell
 from ltpll.cleaning.dataset import Examples, TableSource
+from ltpll.cleaning.pipeline import DEFAULT_PRIOR, TrainingSettings
 from ltpll.data.readers.streaming import whole_table
 from ltpll.data.writers import write_unmodified
 from ltpll.errors import InputError, shown
+from ltpll.methods import METHODS
 from ltpll.pruning.neighbours import OnProgress
 from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD, Lost, Pruned, prune_candidates, without
+from ltpll.rebalancers.auto import Auto, shares_of
 
 COLUMN = "pruned"  # of the removed labels
 NEEDS_FEATURES = "Neighbours are found by features, not by pixels"
@@ -33,6 +36,19 @@ class PrunedExamples(NamedTuple):
     pruned: Pruned
     of_training: Pruned
     lost: Lost | None
+
+    def shares(self) -> dict[str, list[float]] | None:
+        """Bounds of the class shares that "auto" would hold if it saw the sets before pruning, of the classes that are left.
+
+        Pruned sets no longer show how the sets arose, for example that the rows of a picture share theirs.
+        """
+        found = shares_of(self.of_training.given)
+        if found is None:
+            return None
+        counts = self.examples.candidates.counts().tolist()
+        left = {name: found[name] for name, n in zip(found, counts, strict=True) if n}
+        scale = sum(map(sum, found.values())) / sum(map(sum, left.values()))
+        return {name: [scale * low, min(scale * high, 1.0)] for name, (low, high) in left.items()}
 
 
 def prune_examples(
@@ -75,6 +91,13 @@ def prune_examples(
     return PrunedExamples(replace(examples, table=table), pruned, found, lost if lost is not None and lost.rows else None)
 
 
+def settings_after_pruning(settings: TrainingSettings, found: PrunedExamples) -> TrainingSettings:
+    """The settings for training on pruned sets: unless the user says otherwise, class shares follow from the sets before pruning."""
+    chosen = settings.rebalancer == Auto.name and settings.prior == DEFAULT_PRIOR and not METHODS[settings.method].why_no_rebalancer
+    shares = shares_of(found.of_training.given) if chosen else None
+    return settings if shares is None else replace(settings, prior=shares)
+
+
 # ---- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -102,12 +125,12 @@ def write_pruned(out: Path, source: TableSource, found: PrunedExamples) -> None:
     Raises:
         InputError: The table has a column `pruned` already, or cannot be written.
     """
-    import pyarrow as pa  # type: ignore[import-untyped]
-
     if not has_set_column(source):
         # Unmodified, too: an apostrophe before a name that looks like a formula would make another class of it.
-        write_unmodified(out, pa.table(_new_columns(found)))
+        write_unmodified(out, _new_columns(found))
         return
+    import pyarrow as pa  # type: ignore[import-untyped]
+
     table = whole_table(source.table)
     if COLUMN in table.column_names:
         raise InputError(
@@ -141,6 +164,11 @@ def class_table(pruned: Pruned) -> dict[str, list[Any]]:
         "removed": removed,
         "share": [gone / n if n else 0.0 for gone, n in zip(removed, before, strict=True)],
     }
+
+
+def shares_table(shares: dict[str, list[float]]) -> dict[str, list[Any]]:
+    """Class shares as a file for `--prior`."""
+    return {"class": list(shares), "lower": [low for low, _ in shares.values()], "upper": [high for _, high in shares.values()]}
 
 
 def _names(pruned: Pruned, labels: Sequence[int]) -> list[str]:

@@ -69,13 +69,14 @@ def prune(
 ) -> None:
     """Remove candidates that the nearest neighbours' sets vote against, and write the table with what is left.
 
-    The removed labels are in the column `pruned`. A table of classes is written next to it.
+    The removed labels are in the column `pruned`. A table of classes is written next to it, and one of the class shares where the sets
+    before pruning show them.
     """
     from ltpll.backbones import Backbone
     from ltpll.cleaning.dataset import TableSource
-    from ltpll.cleaning.pruned_tables import NEEDS_FEATURES, check_pruned_output, class_table, write_pruned
+    from ltpll.cleaning.pruned_tables import NEEDS_FEATURES, check_pruned_output, class_table, shares_table, write_pruned
     from ltpll.data.readers.tables import Reading
-    from ltpll.data.writers import check_output_table, write_table
+    from ltpll.data.writers import check_output_table, write_unmodified
 
     names = given(candidates=candidates, separator=separator, id=id_column, path=path_column, label=label, split=split, group=group)
     reading = names | given(class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
@@ -87,19 +88,21 @@ def prune(
         raise InputError(f"{NEEDS_FEATURES}: give a pretrained network with --backbone, such as efficientnet-lite0.")
     network = None if backbone is None else Backbone.from_pretrained(backbone)
     source = TableSource(table, Reading.of(reading), images, features, backbone=network, **given(on_error=on_error))
-    classes_out = out.with_name(f"{out.stem}.classes{out.suffix}")
-    for path in (out, classes_out):
-        check_output_table(path)
-    check_outputs([out, classes_out], {"the table": table, "the file of features": features})
+    beside = {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("classes", "shares")}
+    check_output_table(out)
+    check_outputs([out, *beside.values()], {"the table": table, "the file of features": features})
     check_pruned_output(source, out)
     found = prune_read_examples(read_source(source, device=device), neighbours=neighbours, threshold=threshold)
-    classes = class_table(found.of_training)
+    classes, shares = class_table(found.of_training), found.shares()
     write_pruned(out, source, found)
-    write_table(classes_out, classes)
+    tables = {beside["classes"]: classes} | ({} if shares is None else {beside["shares"]: shares_table(shares)})
+    for path, columns in tables.items():
+        write_unmodified(path, columns)
     print_classes(classes)
-    for path in (out, classes_out):
+    for path in (out, *tables):
         print_line(f"Wrote {path}")
-    _print_next(source, found.examples, out, backbone, {**names, "feature-column": feature_column})
+    prior = None if shares is None else beside["shares"]
+    _print_next(source, found.examples, out, {"backbone": backbone, "prior": prior}, {**names, "feature-column": feature_column})
 
 
 def prune_read_examples(examples: Examples, *, neighbours: int | None = None, threshold: float | None = None) -> PrunedExamples:
@@ -119,8 +122,8 @@ def prune_read_examples(examples: Examples, *, neighbours: int | None = None, th
     if found.lost is not None:
         lost = found.lost
         print_line(
-            f"Lost true labels (for evaluation only): {lost.lost:,} of {lost.rows:,} ({lost.lost / lost.rows:.1%}), and in the rarest third "
-            f"of the classes {lost.rare_lost:,} of {lost.rare_rows:,} ({lost.rare_lost / lost.rare_rows:.1%})."
+            f"Lost true labels (for evaluation only): {lost.lost:,} of {lost.rows:,} ({lost.lost / lost.rows:.1%}), and in the rarest "
+            f"third of the classes {lost.rare_lost:,} of {lost.rare_rows:,} ({lost.rare_lost / lost.rare_rows:.1%})."
         )
     return found
 
@@ -145,12 +148,12 @@ def print_classes(columns: dict[str, list[Any]]) -> None:
         print_line(f"and {counted(len(order) - MOST_SHOWN, 'class', 'classes')} of which less was removed")
 
 
-def _print_next(source: TableSource, examples: Examples, out: Path, backbone: str | None, names: dict[str, Any]) -> None:
+def _print_next(source: TableSource, examples: Examples, out: Path, how: dict[str, Any], names: dict[str, Any]) -> None:
     """Print the command that trains on the written table."""
     from ltpll.cleaning.pruned_tables import has_set_column
 
     inside = examples.table.features is not None and source.features is None
-    options: dict[str, Any] = {"images": source.images, "backbone": backbone, "features": source.features}
+    options: dict[str, Any] = {"images": source.images, "features": source.features, **how}
     if has_set_column(source):
         options |= names
     else:

@@ -160,7 +160,10 @@ def train(
             _check_can_prune(source, alone=world.alone)
         examples = read_source(source, device=device)
         if settings.prune:
-            examples = prune_read_examples(examples).examples
+            from ltpll.cleaning.pruned_tables import settings_after_pruning
+
+            pruned = prune_read_examples(examples)
+            examples, settings = pruned.examples, settings_after_pruning(settings, pruned)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         world.wait()  # every process has to check the folder before the first one writes to it

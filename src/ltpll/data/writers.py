@@ -44,7 +44,11 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
 
 
 def write_unmodified(path: Path, table: Any) -> None:
-    """Write a pyarrow table of a user's own cells as .csv, .tsv or .parquet; unlike `write_table`, no cell is changed.
+    """Write a user's own cells as .csv, .tsv or .parquet; unlike `write_table`, no cell is changed, so that the file can be read again.
+
+    Args:
+        path: The file; its suffix determines the format.
+        table: A pyarrow table, or a mapping from names to columns.
 
     Raises:
         InputError: The path cannot be written to.
@@ -52,6 +56,8 @@ def write_unmodified(path: Path, table: Any) -> None:
     from pyarrow import csv as arrow  # type: ignore[import-untyped]
 
     check_output_table(path)
+    if isinstance(table, Mapping):
+        table = _as_arrow(path, table)
     _replace(path, lambda file: arrow.write_csv(table, file, arrow.WriteOptions(delimiter=_delimiter(path))), table)
 
 
