@@ -1,9 +1,9 @@
 """Measures the choices of neighbour pruning: how rows are compared, whether equal sets vote, how many neighbours, which threshold.
 
-    python benchmarks/pruning_choices.py PACK --photos voc=voc.csv:voc.npy cifar10=cifar10-lt.csv:cifar10-lt.npy --out results/bench/pruning-cpu.json
+    python benchmarks/pruning_choices.py PACK --photos voc=voc.csv:voc.npy --out results/bench/pruning-cpu.json
 
-The data are those of benchmarks/pruning.py, with all training rows, and one draw of each kind of digits. Ways of comparing rows are judged by
-the share of wrong labels that is removed at the threshold at which 3 % of the true labels are lost.
+The data are those of benchmarks/pruning.py, with all training rows, and one draw of each kind of digits. Ways of comparing rows are
+judged by the share of wrong labels that is removed at the threshold at which 3 % of the true labels are lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ltpll.pruning.neighbours import nearest_neighbours
 from ltpll.pruning.votes import NEIGHBOURS, directions, relative_votes, without
 from ltpll.runs.environment import environment
 from ltpll.views import FeatureViews
-from pruning import DIGITS, TABLES, shares
+from pruning import DIGITS, TABLES, read_photos, shares
 
 LOST = 0.03
 THRESHOLDS, NUMBERS = (0.1, 0.2, 0.3, 0.4, 0.5), (10, 20, 30)
@@ -70,8 +70,6 @@ def at_equal_loss(votes: Any, sets: Candidates, y: Any) -> float:
 
 def problems(pack: Path, photos: list[str]) -> dict[str, tuple[Any, Any, Candidates]]:
     """Features, true labels and sets of each data set."""
-    from pruning import read_photos
-
     found: dict[str, tuple[Any, Any, Candidates]] = {}
     for name, _, paths in (one.partition("=") for one in photos):
         x, y, matrix, training = read_photos(*map(Path, paths.split(":")))

@@ -1045,6 +1045,29 @@ def pruning_votes_table() -> str:
     return "\n".join([*lines, "", note])
 
 
+def pruning_choices_table() -> str:
+    """How rows are compared and whether equal sets vote, from `benchmarks/pruning_choices.py`; and the grid of thresholds."""
+    found: Record = json.loads((ROOT / "results" / "bench" / "pruning-cpu.json").read_text(encoding="utf-8"))
+    data, made = found["data"], found["environment"]
+    ways = list(next(iter(data.values()))["compared"])
+    lines = [f"| wrong labels removed (%) | {' | '.join(data)} |", "|---|" + "---:|" * len(data)]
+    for way in ways:
+        name = f"**{way}** (default)" if way == "angle, standardised" else f"default, {way}" if way.startswith("without") else way
+        cells = [f"{100 * one['compared'][way]:.0f}" for one in data.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"*At the threshold at which {found['lost']:.0%} of the true labels are lost; {found['neighbours']} neighbours; n = 1.*",
+        "",
+        f"| neighbours, threshold: wrong labels removed / true labels lost (%) | {' | '.join(data)} |",
+        "|---|" + "---:|" * len(data),
+    ]
+    for i, setting in enumerate(next(iter(data.values()))["grid"]):
+        cells = [f"{100 * one['grid'][i]['wrong_removed']:.0f} / {100 * one['grid'][i]['true_lost']:.1f}" for one in data.values()]
+        lines.append(f"| {setting['neighbours']}, {setting['threshold']:g} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"*All training rows, n = 1. {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"])
+
+
 def pruning_training_table() -> str:
     """What pruning does to the default training."""
     figures = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "recovery": "labels recovered"}
@@ -1119,6 +1142,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "photos": photos_table,
     "embedding": embedding_table,
     "pruning-votes": pruning_votes_table,
+    "pruning-choices": pruning_choices_table,
     "pruning-training": pruning_training_table,
     "neighbours": neighbours_table,
     "headline": headline_table,
