@@ -2,8 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from ltpll import estimate_prior
+from ltpll.data.synthetic import grouped_candidates
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv, write_trees
 
@@ -61,3 +64,31 @@ def test_train_refuses_to_prune_by_pixels(tmp_path, monkeypatch):
     write_trees(tmp_path, n=8)
     assert "not by pixels" in ltpll("train", "labels.csv", "--images", "pictures", "--prune", "--out", "run", status=2)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def scenes(tmp_path, monkeypatch):
+    """Rows of pictures, which share their sets, so that these show the class shares before pruning and not afterwards."""
+    monkeypatch.chdir(tmp_path)
+    sets, labels = grouped_candidates(60, [4, 3, 2, 1], seed=0)
+    x = np.eye(4)[labels] * 4 + np.random.default_rng(0).normal(size=(len(labels), 4))
+    rows = [["|".join(f"c{k}" for k in sets.row(i)), *values] for i, values in enumerate(x.round(3).tolist())]
+    write_csv(tmp_path / "s.csv", ["candidates", *"abcd"], rows)
+    return estimate_prior(sets)
+
+
+def test_the_shares_that_the_sets_show_before_pruning_are_kept_for_training(scenes, tmp_path):
+    assert scenes.regime == "co-occurrence"
+    printed = ltpll("data", "prune", "s.csv", "--out", "p.csv")
+    assert "Next: ltpll train p.csv --prior p.shares.csv" in printed
+    quick = ("--epochs", "1", "--folds", "0", "--device", "cpu")
+    ltpll("train", "p.csv", "--prior", "p.shares.csv", "--out", "first", *quick)
+    ltpll("train", "s.csv", "--prune", "--out", "both", *quick)
+    priors = [json.loads((tmp_path / run / "result.json").read_text())["prior"] for run in ("first", "both")]
+    for prior in priors:
+        assert prior["how"] == "given"
+        np.testing.assert_allclose(prior["estimate"], scenes.average, atol=1e-5)
+    chosen = ltpll("train", "s.csv", "--prune", "--prior", "sets", "--out", "chosen", *quick)
+    assert "as requested" in " ".join(chosen.split())
+    ltpll("train", "s.csv", "--prune", "--rebalancer", "none", "--out", "none", *quick)
+    assert json.loads((tmp_path / "none" / "result.json").read_text())["config"]["prior"] == "auto"
