@@ -4,7 +4,7 @@
 
 PACK holds small real tables (see benchmarks/tabular.py). A photo set is a table with the columns candidates, label and split, and the
 features of its pictures from `ltpll embed`, in its order. Each draw has a record; existing figures are kept. Draws differ in the rows:
-80 % of a table are trained on and the rest is held out, and of photos 4,000 training rows, with the table's test rows held out. Sets
+80 % of a table are trained on and the rest is held out, and of photos --photo-rows training rows, with the table's test rows held out. Sets
 called "independent" are drawn anew as well. Plain votes are compared at the threshold at which they remove as many labels. The last way of
 training is that of `ltpll train --prune`, which decides how class shares are held by the sets before pruning.
 """
@@ -36,7 +36,6 @@ from ltpll.runs.environment import environment
 
 TABLES = ("lost", "msrcv2", "birdsong")
 WAYS = ("given", "pruned", "pruned, shares before")
-PHOTO_ROWS = 4000
 DIGITS = ("independent 0.3", "independent 0.5", "crowd")
 
 
@@ -54,6 +53,7 @@ def main() -> None:
     parser.add_argument("--photos", nargs="*", default=[], metavar="NAME=TABLE:FEATURES")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
+    parser.add_argument("--photo-rows", type=int, default=4000)
     parser.add_argument("--only", nargs="*", help="data sets, such as digits")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def main() -> None:
             earlier = json.loads(path.read_text())["trained"] if path.exists() else {}
             if all(way in earlier for way in WAYS):
                 continue
-            record = measure(problem(options.pack, photos, data, origin, seed), seed, earlier)
+            record = measure(problem(options.pack, photos, data, origin, seed, options.photo_rows), seed, earlier)
             path.write_text(json.dumps({"data": data, "origin": origin, "seed": seed, **record}, indent=1) + "\n")
             print(path.stem, record["votes"], record["trained"], f"{record['seconds']:.0f} s", flush=True)
 
@@ -129,13 +129,13 @@ def figures(given: Problem, seed: int, prior: Any) -> dict[str, Any]:
     return {**{name: round(value, 5) for name, value in found.items()}, "choice": model.choice_}
 
 
-def problem(pack: Path, photos: dict[str, list[str]], data: str, origin: str, seed: int) -> Problem:
+def problem(pack: Path, photos: dict[str, list[str]], data: str, origin: str, seed: int, photo_rows: int) -> Problem:
     if data in photos:
         x, y, matrix, training = read_photos(*map(Path, photos[data]))
         # Neighbouring rows with the same set are mostly of the same picture, and stay together.
         starts = np.concatenate([[True], (matrix[1:] != matrix[:-1]).any(axis=1)])
         order = np.random.default_rng(seed).permutation(int(starts.sum()))[np.cumsum(starts) - 1]
-        train = np.flatnonzero(training)[np.argsort(order[training], kind="stable")][:PHOTO_ROWS]
+        train = np.flatnonzero(training)[np.argsort(order[training], kind="stable")][:photo_rows]
         test = np.flatnonzero(~training)
     elif data == "digits":
         x, y = load_digits(return_X_y=True)
