@@ -18,8 +18,8 @@ from ltpll.pruning.neighbours import OnProgress, nearest_neighbours
 from ltpll.validation import as_inputs, in_range, whole_number
 from ltpll.views import FeatureViews
 
-# Chosen on six data sets (docs/own-data.md): the largest threshold of 0.1, 0.2, … at which none of them lost more than 4 % of its true
-# labels, and the number of neighbours, of 10, 20 and 30, at which most wrong labels were removed then.
+# Chosen on eight data sets (benchmarks/pruning_choices.py): the largest threshold of 0.1, 0.2, … at which none of them lost more than 4 % of
+# its true labels, and the number of neighbours, of 10, 20 and 30, at which most wrong labels were removed then.
 NEIGHBOURS, THRESHOLD = 20, 0.3
 FREQUENCY_POWER = 0.5
 VOTES_PER_PASS = 1 << 22  # limits the memory of votes, which are dense: rows × classes
@@ -91,13 +91,13 @@ def prune_candidates(
 
     Each neighbour gives every one of its m candidates 1/m of a vote, or the candidate's weight if candidates have weights. Votes are
     divided by the square root of the label's share of all votes: without it, rare labels lose to frequent ones, and true rare labels
-    are removed about three times as often. A candidate is removed if its votes are less than `threshold` times those of the row's best
+    are removed up to three times as often. A candidate is removed if its votes are less than `threshold` times those of the row's best
     candidate, so no set becomes empty.
 
     Neighbours are nearest by the angle between standardised features. Rows of the same group (`Candidates.groups`) share their set, which
     says nothing about which of its labels is whose, so they are not neighbours of each other. Without groups, such rows do vote: a set
     that equals the row's own gives the same to each of its candidates and makes the result more cautious. Leaving equal sets out
-    removed no more wrong labels for the same number of true ones.
+    removed fewer wrong labels at the same loss of true ones.
 
     Args:
         features: (N, d) numbers; for pictures, the features of a pretrained network (`ltpll.Embedder`).
