@@ -18,8 +18,8 @@ from ltpll.pruning.neighbours import OnProgress, nearest_neighbours
 from ltpll.validation import as_inputs, in_range, whole_number
 from ltpll.views import FeatureViews
 
-# Chosen on eight data sets (benchmarks/pruning_choices.py): the largest threshold of 0.1, 0.2, … at which none of them lost more than 4 % of
-# its true labels, and the number of neighbours, of 10, 20 and 30, at which most wrong labels were removed then.
+# Chosen on eight data sets (benchmarks/pruning_choices.py): the largest threshold of 0.1, 0.2, … at which none of them lost more than
+# 4 % of its true labels, and the number of neighbours, of 10, 20 and 30, at which most wrong labels were removed then.
 NEIGHBOURS, THRESHOLD = 20, 0.3
 FREQUENCY_POWER = 0.5
 VOTES_PER_PASS = 1 << 22  # limits the memory of votes, which are dense: rows × classes
