@@ -45,9 +45,9 @@ def main() -> None:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
                 found[turn].append(pool.submit(measure, *turn).result())
             print(*turn, found[turn][-1], flush=True)
-    rows = [{"how": how, "rows": n, "turns": turns} for (how, n), turns in found.items()]
-    record = {"features": FEATURES, "neighbours": NEIGHBOURS, "rows": rows, "environment": environment("cpu")}
-    options.out.write_text(json.dumps(record, indent=1) + "\n")
+        rows = [{"how": how, "rows": n, "turns": every} for (how, n), every in found.items()]
+        record = {"features": FEATURES, "neighbours": NEIGHBOURS, "rows": rows, "environment": environment("cpu")}
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def measure(how: str, n: int) -> dict[str, float]:
