@@ -251,7 +251,7 @@ def tabular_records() -> dict[tuple[str, str], Record]:
 
 
 def over_folds(values: list[float]) -> str:
-    return f"{100 * statistics.mean(values):.1f} ± {100 * statistics.stdev(values):.1f}"
+    return f"{100 * statistics.mean(values):.1f}" + (f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
 
 def tabular_table() -> str:
