@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ltpll.candidates.cells import SEPARATOR, parse_cell
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.pipeline import DEFAULT_PRIOR, TrainingSettings
-from ltpll.data.readers.streaming import whole_table
+from ltpll.data.readers.streaming import open_table, whole_table
 from ltpll.data.writers import write_unmodified
 from ltpll.errors import InputError, shown
 from ltpll.methods import METHODS
@@ -102,11 +102,21 @@ def settings_after_pruning(settings: TrainingSettings, found: PrunedExamples) ->
 
 
 def check_pruned_output(source: TableSource, out: Path) -> None:
-    """Refuse, before anything is read, an output that the pruned table cannot be written to."""
+    """Refuse, before rows are compared, an output to which the pruned table cannot be written, or a table that was pruned before.
+
+    Raises:
+        InputError: The formats differ, the table has a column `pruned` already, or it cannot be opened.
+    """
+    if not has_set_column(source):
+        return
     parquet = [path.suffix.lower() == ".parquet" for path in (source.table, out)]
-    if has_set_column(source) and parquet[0] != parquet[1]:
+    if parquet[0] != parquet[1]:
         kept = ".parquet" if parquet[0] else ".csv or .tsv"
         raise InputError(f"{out.name} would change the types of the other columns of {source.table.name}: write to {kept}.")
+    if COLUMN in open_table(source.table).names:
+        raise InputError(
+            f"{source.table} has a column {shown(COLUMN)} already: prune the table from which it was made, or rename the column."
+        )
 
 
 def has_set_column(source: TableSource) -> bool:
@@ -123,7 +133,7 @@ def write_pruned(out: Path, source: TableSource, found: PrunedExamples) -> None:
     were skipped are left out.
 
     Raises:
-        InputError: The table has a column `pruned` already, or cannot be written.
+        InputError: The table cannot be written.
     """
     if not has_set_column(source):
         # Unmodified, too: an apostrophe before a name that looks like a formula would make another class of it.
@@ -132,10 +142,6 @@ def write_pruned(out: Path, source: TableSource, found: PrunedExamples) -> None:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     table = whole_table(source.table)
-    if COLUMN in table.column_names:
-        raise InputError(
-            f"{source.table} has a column {shown(COLUMN)} already: prune the table from which it was made, or rename the column."
-        )
     if found.examples.problems:
         table = table.take(_kept_rows(table, found.examples))
     place = table.column_names.index(source.reading.candidates)
