@@ -1035,12 +1035,12 @@ def pruning_votes_table() -> str:
     """Which labels are removed, by plain votes and by votes divided by the square root of the frequency."""
     shares = ("wrong_removed", "true_lost", "rare_lost")
     heads = [f"{way}: {what}" for way in ("plain votes", "divided by √frequency") for what in ("wrong removed", "true lost", "rare lost")]
-    lines = [f"| in % | n | candidates per set | {' | '.join(heads)} |", "|---|---:|---:|" + "---:|" * len(heads)]
+    lines = [f"| in % | rows | n | candidates per set | {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(heads)]
     groups = pruning_records()
     for (data, origin), found in groups.items():
         sizes = " → ".join(f"{statistics.mean(one['set_size'][i] for one in found):.1f}" for i in (0, 1))
         cells = [over_folds([one["votes"][way][name] for one in found]) for way in ("plain", "sqrt") for name in shares]
-        lines.append(f"| {data}, {origin} | {len(found)} | {sizes} | {' | '.join(cells)} |")
+        lines.append(f"| {data}, {origin} | {found[0]['n']:,} | {len(found)} | {sizes} | {' | '.join(cells)} |")
     note = "*Mean and standard deviation over n draws of rows. Rare: the true labels of the rarest third of the classes.*"
     return "\n".join([*lines, "", note])
 
