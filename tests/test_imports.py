@@ -25,7 +25,7 @@ LAYERS = [
     ["methods", "rebalancers", "extras", "models", "views"],
     ["parts", "inference"],
     ["training"],
-    ["evaluation", "analysis", "data"],
+    ["evaluation", "analysis", "data", "pruning"],
     ["comparison", "missing_share", "photos"],
     ["estimator", "runs"],
     ["cleaning", "experiments"],

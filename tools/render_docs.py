@@ -251,7 +251,7 @@ def tabular_records() -> dict[tuple[str, str], Record]:
 
 
 def over_folds(values: list[float]) -> str:
-    return f"{100 * statistics.mean(values):.1f} ± {100 * statistics.stdev(values):.1f}"
+    return f"{100 * statistics.mean(values):.1f}" + (f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else "")
 
 
 def tabular_table() -> str:
@@ -1088,6 +1088,88 @@ def embedding_table() -> str:
     )
 
 
+def pruning_records() -> dict[tuple[str, str], list[Record]]:
+    """Pruning by neighbours, from `benchmarks/pruning.py`, by data set and kind of sets."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "pruning").glob("*.json"))]
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record["data"], record["origin"]), []).append(record)
+    return groups
+
+
+def pruning_votes_table() -> str:
+    """Which labels are removed, by plain votes and by votes divided by the square root of the frequency."""
+    shares = ("wrong_removed", "true_lost", "rare_lost")
+    heads = [f"{way}: {what}" for way in ("plain votes", "divided by √frequency") for what in ("wrong removed", "true lost", "rare lost")]
+    lines = [f"| in % | rows | n | candidates per set | {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(heads)]
+    groups = pruning_records()
+    for (data, origin), found in groups.items():
+        sizes = " → ".join(f"{statistics.mean(one['set_size'][i] for one in found):.1f}" for i in (0, 1))
+        cells = [over_folds([one["votes"][way][name] for one in found]) for way in ("plain", "sqrt") for name in shares]
+        lines.append(f"| {data}, {origin} | {found[0]['n']:,} | {len(found)} | {sizes} | {' | '.join(cells)} |")
+    note = "*Mean and standard deviation over n draws of rows. Rare: the true labels of the rarest third of the classes.*"
+    return "\n".join([*lines, "", note])
+
+
+def pruning_choices_table() -> str:
+    """How rows are compared and whether equal sets vote, from `benchmarks/pruning_choices.py`; and the grid of thresholds."""
+    found: Record = json.loads((ROOT / "results" / "bench" / "pruning-cpu.json").read_text(encoding="utf-8"))
+    data, made = found["data"], found["environment"]
+    ways = list(next(iter(data.values()))["compared"])
+    lines = [f"| wrong labels removed (%) | {' | '.join(data)} |", "|---|" + "---:|" * len(data)]
+    for way in ways:
+        name = f"**{way}** (default)" if way == "angle, standardised" else f"default, {way}" if way.startswith("without") else way
+        cells = [f"{100 * one['compared'][way]:.0f}" for one in data.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"*At the threshold at which {found['lost']:.0%} of the true labels are lost; {found['neighbours']} neighbours; n = 1.*",
+        "",
+        f"| neighbours, threshold: wrong labels removed / true labels lost (%) | {' | '.join(data)} |",
+        "|---|" + "---:|" * len(data),
+    ]
+    for i, setting in enumerate(next(iter(data.values()))["grid"]):
+        cells = [f"{100 * one['grid'][i]['wrong_removed']:.0f} / {100 * one['grid'][i]['true_lost']:.1f}" for one in data.values()]
+        lines.append(f"| {setting['neighbours']}, {setting['threshold']:g} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"*All training rows, n = 1. {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"])
+
+
+def pruning_training_table() -> str:
+    """What pruning does to the default training."""
+    figures = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "recovery": "labels recovered"}
+    ways = {"given": "as given", "pruned": "pruned", "pruned, shares before": "`--prune`"}
+    heads = [f"{name}: {way}" for name in figures.values() for way in ways.values()]
+    lines = [f"| in % | n | {' | '.join(heads)} |", "|---|---:|" + "---:|" * len(heads)]
+    groups = pruning_records()
+    for (data, origin), found in groups.items():
+        cells = [over_folds([one["trained"][way][figure] for one in found]) for figure in figures for way in ways]
+        lines.append(f"| {data}, {origin} | {len(found)} | {' | '.join(cells)} |")
+    records = [one for found in groups.values() for one in found]
+    means = [f"{100 * statistics.mean(one['trained'][way][figure] for one in records):.1f}" for figure in figures for way in ways]
+    note = "*Mean and standard deviation over n draws, on rows that were held out; recovered: of the training rows.*"
+    return "\n".join([*lines, f"| mean | {len(records)} | {' | '.join(means)} |", "", note, "", measured_on(records)])
+
+
+def neighbours_table() -> str:
+    """The time of the exact search for neighbours, from `benchmarks/neighbours.py`."""
+    found: Record = json.loads((ROOT / "results" / "bench" / "neighbours-cpu.json").read_text(encoding="utf-8"))
+    lines = ["| | rows | seconds, median (all) | CPU seconds, median | memory beside the features, MiB |", "|---|---:|---:|---:|---:|"]
+    for row in found["rows"]:
+        clock, processor, memory = (sorted(turn[name] for turn in row["turns"]) for name in ("seconds", "cpu_seconds", "mib"))
+        every = ", ".join(f"{value:.1f}" for value in clock)
+        lines.append(
+            f"| {row['how']} | {row['rows']:,} | {statistics.median(clock):.1f} ({every}) | {statistics.median(processor):.1f} "
+            f"| {statistics.median(memory):,.0f} |"
+        )
+    made, loads = found["environment"], [turn["load"] for row in found["rows"] for turn in row["turns"]]
+    note = (
+        f"*{found['neighbours']} neighbours of every row, {found['features']} features; {made['hardware']}, {made['threads']} threads, "
+        f"torch {made['torch']}, scikit-learn {made['scikit-learn']}, commit {made['commit']}. The machine was shared: load "
+        f"{min(loads):.1f}–{max(loads):.1f} before the turns.*"
+    )
+    return "\n".join([*lines, "", note])
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
     "demo": demo_table,
@@ -1127,6 +1209,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "beyond-tables": origins_table,
     "photos": photos_table,
     "embedding": embedding_table,
+    "pruning-votes": pruning_votes_table,
+    "pruning-choices": pruning_choices_table,
+    "pruning-training": pruning_training_table,
+    "neighbours": neighbours_table,
     "headline": headline_table,
     "toy-cosine": lambda: toy_table(cosine=True),
 }

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ltpll.models.finetune import FineTune as FineTune
     from ltpll.priors import PriorEstimate as PriorEstimate
     from ltpll.priors import estimate_prior as estimate_prior
+    from ltpll.pruning import Pruned as Pruned
+    from ltpll.pruning import prune_candidates as prune_candidates
     from ltpll.rebalancers import REBALANCERS as REBALANCERS
     from ltpll.runs.run import Run as Run
     from ltpll.targets import initial_targets as initial_targets
@@ -72,6 +74,7 @@ _HOMES = {
     "PartialLabelTrainer": "training.trainer",
     "PriorEstimate": "priors",
     "Progress": "training.callbacks",
+    "Pruned": "pruning",
     "REBALANCERS": "rebalancers",
     "Rebalancer": "interfaces",
     "Run": "runs.run",
@@ -86,6 +89,7 @@ _HOMES = {
     "covering_rate": "evaluation.scorers",
     "estimate_prior": "priors",
     "initial_targets": "targets",
+    "prune_candidates": "pruning",
     "split_head": "models",
 }
 

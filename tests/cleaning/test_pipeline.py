@@ -23,7 +23,7 @@ SHARES = {"cat": 0.75, "dog": [0.2, 0.3]}
 def test_a_table_is_trained_with_the_defaults_of_the_estimator():
     defaults = {name: parameter.default for name, parameter in inspect.signature(PartialLabelClassifier).parameters.items()}
     settings = TrainingSettings()
-    same = {one.name for one in fields(TrainingSettings)} - {"options", "prior", "backbone", "finetune", "seed", "folds"}
+    same = {one.name for one in fields(TrainingSettings)} - {"options", "prior", "backbone", "finetune", "seed", "folds", "prune"}
     assert {"method", "rebalancer", "extras", "goal", "lr"} <= same
     assert {name: getattr(settings, name) for name in same} == {name: defaults[name] for name in same}
     assert settings.classifier("cpu", "stop").options in (None, {})

@@ -8,7 +8,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.synthetic import grouped_candidates, neighbour_candidates, uniform_candidates
 from ltpll.models import Classifier
 from ltpll.rebalancers import Auto
-from ltpll.rebalancers.auto import PRECISE
+from ltpll.rebalancers.auto import PRECISE, shares_of
 from ltpll.targets import initial_targets
 from support.problems import BetweenEpochs
 
@@ -81,3 +81,14 @@ def test_what_the_user_says_is_held_whatever_the_sets_say():
     assert average.because == "Class shares are held at the average of the sets, as requested."
     assert "as requested" in started(candidates, Auto(prior="sets")).because
     assert not Auto(prior="average").is_undecided(candidates)
+
+
+def test_the_shares_of_sets_make_auto_hold_the_same_shares_on_other_sets():
+    other = neighbour_candidates(np.repeat(np.arange(5), 155), 5, seed=0)
+    independent = uniform_candidates(LONG_TAIL, 5, 0.6, seed=0)
+    for candidates in (grouped_candidates(300, [5, 4, 3, 2, 1], seed=0)[0], independent):
+        alone, by_shares = started(candidates), started(other, Auto(prior=shares_of(candidates)))
+        np.testing.assert_allclose(by_shares.lower.numpy(), alone.lower.numpy(), rtol=1e-5)
+        np.testing.assert_allclose(by_shares.upper.numpy(), alone.upper.numpy(), rtol=1e-5)
+    assert shares_of(other) is None  # it is unclear how these sets arose
+    assert shares_of(uniform_candidates(LONG_TAIL, 5, 0.1, seed=0)) is None  # many rows have a single label

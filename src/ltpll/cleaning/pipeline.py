@@ -34,6 +34,7 @@ from ltpll.missing_share import AUTO, NEVER, check_truth_missing, estimate_missi
 from ltpll.models.finetune import FineTune, Layers
 from ltpll.photos.on_disk import rows_on_disk
 from ltpll.priors import PriorEstimate
+from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.registry import named_parameters
@@ -55,6 +56,7 @@ COMPARISON = "comparison.json"
 MISSING = "missing.json"
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
+NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
 DEFAULTS: dict[str, Any] = {name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()}
 
 
@@ -68,6 +70,7 @@ class TrainingSettings:
         backbone: The pretrained network for pictures, a name or a folder; None for none.
         finetune: Which of its layers are trained as well: "none" (examples are its features), "last" or "all".
         folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by the classifier that was trained on them.
+        prune: Whether the candidate sets were pruned by neighbours before (`prune_examples`), which is recorded in the run's config.
 
     Example:
         >>> TrainingSettings(method="proden", rebalancer="records", folds=10)
@@ -91,6 +94,7 @@ class TrainingSettings:
     precision: str = DEFAULTS["precision"]
     seed: int = DEFAULTS["random_state"]
     folds: int = 5
+    prune: bool = False
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> TrainingSettings:
@@ -150,7 +154,7 @@ class TrainingSettings:
 
     def classifier(self, device: str, on_nan: str, threads: int | str = "auto", truth_missing: Any = None) -> PartialLabelClassifier:
         """An untrained classifier with these settings; `truth_missing` replaces the setting by shares that were estimated."""
-        parameters = {name: value for name, value in asdict(self).items() if name not in ("prior", "backbone", "finetune", "seed", "folds")}
+        parameters = {name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER}
         if self.finetune != FROZEN:
             assert self.backbone is not None
             parameters["model"] = FineTune(Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune))
@@ -171,6 +175,7 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
     data = {"fingerprint": examples.fingerprint(), "rows": len(examples), "classes": examples.candidates.n_classes}
     # As in the runs of versions that had no such settings.
     without: tuple[str, ...] = () if settings.backbone else ("backbone", "finetune")
+    without += () if settings.prune else ("prune",)
     without += ("truth_missing",) if settings.truth_missing == NEVER else ()
     config = {
         "experiment": "own",
@@ -178,6 +183,7 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
         **{name: value for name, value in asdict(settings).items() if name not in without},
         "extras": list(settings.extras),
         "options": {k: dict(v) for k, v in settings.options.items()},
+        **({"prune": {"neighbours": NEIGHBOURS, "threshold": THRESHOLD}} if settings.prune else {}),
     }
     folder = Path(out).absolute()
     return Run(folder.parent, config, folder.name)

@@ -1,4 +1,4 @@
-"""The `data` commands: prepare image sets from their published archives, list them, and describe candidate sets."""
+"""The `data` commands: prepare image sets from their published archives, list them, and describe or prune candidate sets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import typer
 from ltpll.cli.console import console, print_line
 from ltpll.cli.describe import describe
 from ltpll.cli.options import DataRoot, ExperimentCommand, data_option
+from ltpll.cli.prune import PruneCommand, prune
 
-app = typer.Typer(help="Prepare and list image sets, and describe candidate sets.", no_args_is_help=True)
+app = typer.Typer(help="Prepare and list image sets, and describe or prune candidate sets.", no_args_is_help=True)
 
 
 @app.command()
@@ -85,3 +86,4 @@ def data_list(
 
 
 app.command(cls=ExperimentCommand)(describe)
+app.command(cls=PruneCommand)(prune)

@@ -10,6 +10,7 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
+from ltpll.cli.prune import prune_read_examples
 from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, given_files, prepare_run, torchrun_processes
 from ltpll.errors import InputError, shown
@@ -95,6 +96,9 @@ def train(
     label: opt.Label = None,
     split: Annotated[str | None, opt.column_option(help="Column with train or test; test rows are held out.")] = None,
     group: opt.Group = None,
+    prune: Annotated[
+        bool | None, opt.data_option("--prune", help="First remove candidates that the sets of similar examples vote against.")
+    ] = None,
     method: opt.Method = None,
     rebalancer: opt.Rebalancer = None,
     prior: Annotated[
@@ -169,7 +173,7 @@ def train(
     images, features = (folder and folder.expanduser() for folder in (images, features))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
     options |= given(batch_size=batch_size, lr=lr, seed=seed, precision=precision, folds=folds, prior=prior, goal=goal)
-    options = configured | options | given(backbone=backbone, finetune=finetune, truth_missing=_as_share(truth_missing))
+    options = configured | options | given(backbone=backbone, finetune=finetune, prune=prune, truth_missing=_as_share(truth_missing))
     if isinstance(options.get("prior"), str) and options["prior"] not in PRIORS:
         options["prior"] = read_prior(Path(options["prior"]).expanduser())
     settings = TrainingSettings.from_mapping(options)
@@ -179,10 +183,19 @@ def train(
     out = out or Path("ltpll-runs") / path.stem
     if earlier is not None and earlier.resolve() == out.resolve():
         raise InputError(f"--from and --out are the same run, {out}: write the new run to another folder.")
+    if settings.prune and (reviewed or earlier is not None):
+        raise InputError("Pruning would undo what people answered and what an earlier run learned: leave --prune out.")
     with torchrun_processes(device) as (world, own_device):
         if source.backbone is not None and not world.alone:
             raise InputError("Several processes would all compute the same features: run `ltpll embed` first, then train with --features.")
+        if settings.prune:
+            _check_can_prune(source, alone=world.alone)
         examples = _with_earlier_work(read_source(source, device=device), source, reviewed or [], earlier)
+        if settings.prune:
+            from ltpll.cleaning.pruned_tables import settings_after_pruning
+
+            pruned = prune_read_examples(examples)
+            examples, settings = pruned.examples, settings_after_pruning(settings, pruned)
         run = table_run(out, settings, examples)
         run.check_folder(afresh=fresh)
         world.wait()  # every process has to check the folder before the first one writes to it
@@ -237,6 +250,17 @@ def _as_share(text: str | None) -> float | str | None:
         return None if text is None else float(text)
     except ValueError:
         return text
+
+
+def _check_can_prune(source: TableSource, *, alone: bool) -> None:
+    """Refuse examples whose neighbours cannot be found, before they are read."""
+    from ltpll.cleaning.pruned_tables import NEEDS_FEATURES
+
+    first = "run `ltpll data prune` first, then train on its table without --prune."
+    if not alone:
+        raise InputError(f"Several processes would all look for the same neighbours: {first}")
+    if source.images is not None and source.backbone is None:
+        raise InputError(f"{NEEDS_FEATURES}: give --backbone without --finetune, or {first}")
 
 
 def _table_path(table: Any) -> Path:

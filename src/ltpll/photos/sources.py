@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.data.readers.columns import TextColumn
 from ltpll.data.readers.pictures import list_pictures
-from ltpll.data.readers.streaming import Table, open_table
+from ltpll.data.readers.streaming import Table, open_table, whole_table
+from ltpll.data.writers import write_unmodified
 from ltpll.errors import InputError
-from ltpll.files import cannot_write_error
 from ltpll.formatting import format_names
 
 ID, PATH = "id", "path"
@@ -88,30 +87,8 @@ def _tasks(table: Table, images: Path, tasks: npt.NDArray[np.object_], paths: np
 def write_kept_rows(source: PictureList, kept: Sequence[int], out: Path) -> None:
     """Write the rows of a source's table whose pictures were embedded, with all columns, in the format of the table."""
     import pyarrow as pa  # type: ignore[import-untyped]
-    import pyarrow.csv as pacsv  # type: ignore[import-untyped]
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     assert source.table is not None
     assert source.example_of_row is not None
     mask = pa.array(np.isin(source.example_of_row, np.asarray(kept, dtype=np.int64)))
-    temporary = out.with_name(f".{out.name}.tmp")
-    try:
-        if source.table.suffix.lower() == ".parquet":
-            pq.write_table(pq.read_table(source.table).filter(mask), temporary)
-        else:
-            delimiter = "\t" if source.table.suffix.lower() == ".tsv" else ","
-            pacsv.write_csv(_all_texts(open_table(source.table)).filter(mask), temporary, pacsv.WriteOptions(delimiter=delimiter))
-        temporary.replace(out)
-    except OSError as error:
-        raise cannot_write_error(out, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _all_texts(table: Table) -> Any:
-    """A text file as a table of unmodified texts."""
-    import pyarrow as pa
-
-    columns = range(len(table.names))
-    batches = [[batch.columns[i].cast(pa.string()) for i in columns] for batch in table.batches(list(columns))]
-    return pa.Table.from_arrays([pa.chunked_array([batch[i] for batch in batches]) for i in columns], names=list(table.names))
+    write_unmodified(out, whole_table(source.table).filter(mask))

@@ -101,3 +101,23 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str,
     if prior.expected_error < PRECISE:
         return Choice(centre, f"Class shares are held at the most likely ones, because {prior.because}.")
     return Choice(interval, f"Class shares are held between bounds around the most likely ones, because {prior.because}.")
+
+
+def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
+    """Bounds of the class shares that "auto" would hold during training on these sets, as a `prior` for training on changed ones.
+
+    Args:
+        candidates: The candidate sets, before labels are removed from them: what is left no longer shows how the sets arose.
+
+    Returns:
+        A lower and an upper bound for each class; None where the sets alone do not say enough, or leave targets alone.
+
+    Example:
+        >>> PartialLabelClassifier(rebalancer=Auto(prior=shares_of(sets))).fit(X, prune_candidates(X, sets).candidates)
+    """
+    auto = Auto()
+    prior = auto.estimate(candidates)
+    bounds = choose(prior, auto.bounds_of(prior)).bounds
+    if bounds is None:
+        return None
+    return {str(name): [float(low), float(high)] for name, low, high in zip(candidates.classes, *bounds, strict=True)}

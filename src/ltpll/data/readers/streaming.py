@@ -107,6 +107,20 @@ def open_table(path: Path | Any) -> Table:
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
+def whole_table(path: Path) -> Any:
+    """All rows and columns as a pyarrow table, to be written again: texts are unmodified, and a Parquet file keeps its types."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    table = open_table(path)
+    if isinstance(table, ParquetTable):
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        return pq.read_table(path)
+    columns = range(len(table.names))
+    batches = [[batch.columns[i].cast(pa.string()) for i in columns] for batch in table.batches(list(columns))]
+    return pa.Table.from_arrays([pa.chunked_array([batch[i] for batch in batches]) for i in columns], names=list(table.names))
+
+
 # ---- text -------------------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +141,7 @@ class TextTable(Table):
         return None
 
     def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
-        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow as pa
         from pyarrow import csv as arrow
 
         n_columns = len(self.names)
@@ -336,7 +350,7 @@ def _leaves(kind: Any) -> int:
 def _opened(path: Path) -> Iterator[Any]:
     """Open a Parquet file; pyarrow's exceptions about a damaged one become an InputError."""
     import pyarrow as pa
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:

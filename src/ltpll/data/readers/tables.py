@@ -440,8 +440,9 @@ def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[Fe
         if used is not None:
             raise InputError(f"The column {shown(used)} of {table.path} has another role, so it cannot be a feature: omit it.")
         return (FeatureColumns(table, indices, chosen=True) if indices else None), ()
-    # An index written by pandas would leak the order of the rows; the column of sets is not a feature even if sets are read elsewhere.
-    excluded = [reading.candidates, "", "Unnamed: 0", "__index_level_0__"]
+    # An index written by pandas would leak the order of the rows; the column of sets is not a feature even if sets are read elsewhere, and
+    # neither is the one of the labels that `ltpll data prune` removed, even if classes are numbers.
+    excluded = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
     others = [i for i, name in enumerate(table.names) if i not in taken and name not in excluded]
     indices = numeric_columns(table, others)
     for index in indices:
