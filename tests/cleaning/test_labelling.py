@@ -127,3 +127,34 @@ def test_the_share_of_each_label_in_the_final_targets_is_kept():
             expected = transduced.confidence[i] / 2 if found.label[i] == other[i] else 0
         assert found.target[i] == expected
     assert len(set(found.label[trained] - transduced.labels)) == 5  # the labels of the targets, the runners-up and others all occur
+
+
+def test_labels_that_left_their_sets_have_the_probability_that_the_set_lacks_the_label_and_it_is_this_one():
+    rng = np.random.default_rng(0)
+    n, n_classes = 400, 5
+    y = rng.integers(0, n_classes, n)
+    sets = rng.random((n, n_classes)) < 0.3
+    sets[np.arange(n), y] = rng.random(n) > 0.3
+    sets[~sets.any(1), 0] = True
+    candidates = Candidates.of(sets)
+    probabilities = rng.dirichlet(np.ones(n_classes), n) + 4 * np.eye(n_classes)[y]
+    predictions = SetPredictions.of(torch.from_numpy(probabilities / probabilities.sum(1, keepdims=True)).float(), candidates)
+    ids = np.asarray([str(i) for i in range(n)], dtype=object)
+    examples = Examples(LabelTable(ids, candidates, y, None, None, None, (), None), np.zeros((n, 1), dtype=np.float32), [])
+    share = np.full(n, 0.9, dtype=np.float32)
+    first = np.where(sets[np.arange(n), y], y, predictions.outside)  # the final targets: right, or the likeliest class outside
+    transduced = Transduced(first, share, predictions.inside, share)
+    cleaned, judgement = label_rows(predictions, examples, np.arange(n), transduced, out_of_fold=True, truth_missing=True)
+    likeliest, outside = predictions.inside_sets(temperature=judgement.temperature), predictions.outside_shares(judgement.temperature)
+    left = 0
+    for i in range(n):
+        best = likeliest.share[i] * (1 - judgement.suspicion[i])
+        assert cleaned.label[i] == (likeliest.label[i] if best > 0.9 else first[i])
+        if not sets[i, cleaned.label[i]]:
+            left += 1
+            assert np.isclose(cleaned.confidence[i], judgement.suspicion[i] * outside[i], rtol=1e-5)
+            assert cleaned.runner_up[i] == likeliest.label[i]
+            assert np.isclose(cleaned.margin[i], cleaned.confidence[i] - best, atol=1e-5)
+    assert left > 50
+    right = cleaned.label == y
+    assert abs(cleaned.confidence.mean() - right.mean()) < 0.1

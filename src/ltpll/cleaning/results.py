@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NOTED = 150  # examples of each kind whose pictures are stored for the report
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
 LEAST_SUSPICION = 0.5  # of a flagged set
+MANY_MISSING = 0.05  # estimated share of sets without their label from which another way of training is recommended
 UNEVEN = 2.0  # how many times as often as in all rows together a class's sets may be flagged by mistake, as far as can be foreseen
 Numbers = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float32]
@@ -139,6 +140,18 @@ class CleanedTable:
         """The row of each candidate."""
         return np.repeat(np.arange(len(self.ids)), self.sizes)
 
+    @property
+    def in_set(self) -> Flags:
+        """Whether the label of each row is one of its candidates; all are, unless the training assumed that sets may lack the true label."""
+        found = np.zeros(len(self.ids), dtype=bool)
+        found[self.owners[self.candidates == self.labels.label[self.owners]]] = True
+        return found
+
+    @property
+    def truth_missing(self) -> float:
+        """The share of sets that the training assumed to lack the true label."""
+        return float(self.record.get("truth_missing") or 0.0)
+
     def sets(self, separator: str = "|") -> list[str]:
         """The candidate sets as text."""
         names = self.classes[self.candidates].tolist()
@@ -188,6 +201,17 @@ def verdicts(table: CleanedTable) -> list[str]:
     return sentences
 
 
+def said_of_missing_labels(table: CleanedTable) -> str:
+    """A sentence about labels outside their sets, or about how to train if many sets seem to lack the true label; empty otherwise."""
+    if table.truth_missing:
+        n = int((~table.in_set).sum())
+        return f"The training assumed that {table.truth_missing:.1%} of the sets lack the true label: {n:,} labels lie outside their sets."
+    missing = float((table.record.get("judgement") or {}).get("missing") or 0.0)
+    if missing < MANY_MISSING:
+        return ""
+    return f"About {missing:.0%} of the sets seem to lack the true label: with --truth-missing auto, labels can leave their sets."
+
+
 def _beats(share: float, chance: float, rows: int) -> bool:
     """Whether a share is above chance by more than twice its standard error."""
     return share - chance > 2 * math.sqrt(chance * (1 - chance) / max(rows, 1))
@@ -232,8 +256,8 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`, `margin`, `set_size`, `issue`,
-        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them, and
-        `reviewed` if answers were given.
+        `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them,
+        `reviewed` if answers were given, and `in_set` if labels may lie outside their sets.
 
     Example:
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
@@ -260,6 +284,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
         "suspicion": rounded_column(cleaned.suspicion),
         "judged": cleaned.judged,
         "judged_by": cleaned.judged_by,
+        **({"in_set": table.in_set} if table.truth_missing else {}),
         **({} if table.reviewed is None else {"reviewed": table.reviewed}),
     }
     if any(label is not None for label in table.true.tolist()):
@@ -285,7 +310,7 @@ def class_columns(table: CleanedTable) -> Columns:
             "estimated_prior": rounded_column(np.asarray(table.record["class_prior"])),
             "candidate_in": candidate,
             "label_of": chosen,
-            "distractor_rate": rounded_column(1 - chosen / candidate),
+            "distractor_rate": rounded_column(1 - np.bincount(cleaned.label[table.in_set], minlength=n) / candidate),
             "mean_confidence": rounded_column(confidence / chosen),
             "recovered_out_of_fold": _recovered(table),
             "judged": _judged_classes(table),

@@ -106,7 +106,7 @@ def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str) -> N
 
 
 def _print_summary(cleaned: Any) -> None:
-    from ltpll.cleaning.results import not_judged, verdicts
+    from ltpll.cleaning.results import not_judged, said_of_missing_labels, verdicts
 
     cleaning, n = cleaned.labels, len(cleaned.ids)
     ambiguous, issues = int((cleaned.sizes > 1).sum()), int(cleaning.issue.sum())
@@ -120,6 +120,9 @@ def _print_summary(cleaned: Any) -> None:
         f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%})"
         + (f", {right:.0%} of them probably wrongly flagged: sort by `suspicion`; `suggestion` has the likelier label." if issues else ".")
     )
+    said = said_of_missing_labels(cleaned)
+    if said:
+        print_line(said)
     unknown = not_judged(cleaned)
     if unknown:
         name, examples, recovered = unknown[0]

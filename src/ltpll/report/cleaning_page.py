@@ -24,6 +24,7 @@ from ltpll.cleaning.results import (
     known_truth,
     lack_truth,
     not_judged,
+    said_of_missing_labels,
     true_confusion_pairs,
     true_shares,
     verdicts,
@@ -200,6 +201,9 @@ def _findings(run: CleanedTable) -> list[str]:
     else:
         found = [f"None of {counted(rows, 'set')} is flagged: no set is suspicious enough to say that it lacks the true label."]
     found.append(f"An estimated {judgement['missing']:.1%} of these sets lack the true label; flags name only those that stand out.")
+    said = said_of_missing_labels(run)
+    if said:
+        found.append(said)
     known, lacking = known_truth(run)[0], lack_truth(run)
     if len(known):
         n_lacking, caught, checked = int(lacking.sum()), int(lacking[issue[known]].sum()), int(issue[known].sum())

@@ -216,6 +216,9 @@ def _judgement_problem(record: Record, n_classes: int) -> str | None:
 def _prior_problem(record: Record, n_classes: int) -> str | None:
     """What is wrong with the prior that was read off the sets, and with the sentence about it; older records have neither."""
     prior = record.get("prior")
+    missing = record.get("truth_missing", 0.0)
+    if isinstance(missing, bool) or not isinstance(missing, (int, float)) or not 0 <= missing < 1:
+        return "a share of sets without the true label that is not a share"
     if not isinstance(prior, (dict, type(None))) or not isinstance(record.get("choice", ""), (str, type(None))):
         return "a prior that is not a mapping, or a choice that is not text"
     if prior is None:
