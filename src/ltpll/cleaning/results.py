@@ -142,7 +142,7 @@ class CleanedTable:
 
     @property
     def in_set(self) -> Flags:
-        """Whether the label of each row is one of its candidates; all are, unless the training assumed that sets may lack the true label."""
+        """Whether the label of each row is one of its candidates; it is, unless sets were assumed to lack the true label at times."""
         found = np.zeros(len(self.ids), dtype=bool)
         found[self.owners[self.candidates == self.labels.label[self.owners]]] = True
         return found
