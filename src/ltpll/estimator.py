@@ -250,7 +250,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         trainer, x, candidates = self.begin(X, y, groups)
         if self.truth_missing == AUTO:
             trainer.truth_missing = estimate_missing(self, x.numpy(), candidates)
-        if can_compare(trainer.rebalancer, x, candidates):
+        # The comparison assumes that sets hold the true label.
+        if not np.any(trainer.truth_missing) and can_compare(trainer.rebalancer, x, candidates):
             trainer.rebalancer.scores = held_out_scores(self, trainer.rebalancer, x.numpy(), candidates)
         return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
 

@@ -111,6 +111,10 @@ class Training(Protocol):
     @property
     def targets(self) -> Targets: ...
 
+    @property
+    def truth_missing(self) -> float | Sequence[float]:
+        """The share of candidate sets that lack the true label, or that share for each size of a set."""
+
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """Yield outputs for the training examples without augmentation, with their candidates, in chunks."""
 

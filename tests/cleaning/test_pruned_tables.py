@@ -11,6 +11,7 @@ from ltpll import prune_candidates
 from ltpll.cleaning.dataset import Examples, TableSource, read_examples
 from ltpll.cleaning.pruned_tables import check_pruned_output, class_table, prune_examples, write_pruned
 from ltpll.data.readers.tables import Reading, read_table
+from support.commands import ltpll_here
 from support.refusals import refusal
 from support.user_tables import feature_rows, write_csv, write_trees
 
@@ -156,3 +157,21 @@ def test_a_table_that_was_pruned_before_or_pictures_are_refused(tmp_path):
     write_trees(tmp_path, n=8)
     pictures = TableSource(tmp_path / "labels.csv", images=tmp_path / "pictures")
     assert "give a pretrained network" in refusal(lambda: prune(pictures, tmp_path / "out.csv"))
+
+
+def test_sets_with_scores_and_files_of_other_tools_are_pruned_while_training_only(tmp_path):
+    rows = [(f"{'cat:0.7|dog:0.3' if i % 2 else 'dog:0.9|fox:0.1'}", i % 7, i % 5) for i in range(40)]
+    write_csv(tmp_path / "scored.csv", ["candidates", "a", "b"], rows)
+    message = ltpll_here("data", "prune", tmp_path / "scored.csv", "--out", tmp_path / "out.csv", status=2)
+    assert "ltpll train --prune" in message
+    (tmp_path / "tasks.json").write_text("[]")
+    message = ltpll_here("data", "prune", tmp_path / "tasks.json", "--out", tmp_path / "out.csv", status=2)
+    assert "is not a table" in message
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_pruning_is_not_combined_with_answers(tmp_path):
+    write_csv(tmp_path / "t.csv", ["id", "candidates", "a"], [(i, "cat|dog", i) for i in range(40)])
+    write_csv(tmp_path / "r.csv", ["id", "answer"], [(0, "cat")])
+    message = ltpll_here("train", tmp_path / "t.csv", "--prune", "--reviewed", tmp_path / "r.csv", "--out", tmp_path / "run", status=2)
+    assert "leave --prune out" in message

@@ -266,7 +266,9 @@ def train_table_run(
         if settings.truth_missing == AUTO:
             trainer.truth_missing = shares = _missing_shares(run, classifier, trainer, x, candidates, estimate, progress)
             on_choice(_said_of_missing(overall_share(shares, candidates)))
-        scores = _scores(run, classifier, trainer, x, candidates, comparison, progress)
+        # The comparison assumes that sets hold the true label.
+        opened = bool(np.any(trainer.truth_missing))
+        scores = None if opened else _scores(run, classifier, trainer, x, candidates, comparison, progress)
         if isinstance(trainer.rebalancer, Auto):
             trainer.rebalancer.scores = scores
         train_logged(
@@ -306,7 +308,6 @@ def train_table_run(
             predictions.put(trained, from_folds)
             if len(held_out):
                 predictions.put(held_out, predict_sets(classifier.predict_proba, rest, examples.candidates.select(held_out)))
-        opened = classifier.truth_missing_ > 0
         cleaned, judgement = label_rows(
             predictions, examples, trained, classifier.transduced_, from_folds is not None, truth_missing=opened
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -120,7 +120,9 @@ class PriorEstimate:
         return "\n".join(lines)
 
 
-def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 2.0) -> PriorEstimate:
+def estimate_prior(
+    candidates: Candidates, *, how: How = "auto", width: float = 2.0, missing: float | Sequence[float] = 0.0
+) -> PriorEstimate:
     """Estimate the class prior from candidate sets alone.
 
     Args:
@@ -129,6 +131,8 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
         how: `"sets"` for the most likely prior if wrong labels join independently (EM), `"average"` for the mean of uniform targets,
             which is nearly unbiased if sets hold what occurs together, `"auto"` to decide by tests.
         width: The width of the bounds in standard deviations.
+        missing: The share of sets that lack the true label, or that share for each size of a set, from 0 to the number of classes. If it
+            is above zero, wrong labels are taken to join independently unless rows share their sets in groups.
 
     Returns:
         The estimate, bounds for every class, and the regime with the evidence for it.
@@ -148,9 +152,15 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
     candidates = candidates.observed or candidates
     sets = distinct_sets(candidates)
     decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())
-    em, gap = em_prior(sets)
+    odds: Array | float = 0.0
+    if np.any(missing):
+        odds = _odds(sets, missing)
+        if decision.regime in ("independent", "unclear"):
+            because = "wrong labels are taken to join independently, and some sets to lack the true label"
+            decision = replace(decision, regime="independent", because=because)
+    em, gap = em_prior(sets, odds=odds)
     average = average_prior(sets)
-    em_noise, average_noise = _em_deviation(sets, em), _average_deviation(sets, decision.clusters or single_rows(sets))
+    em_noise, average_noise = _em_deviation(sets, em, odds), _average_deviation(sets, decision.clusters or single_rows(sets))
     rule = how if how != "auto" else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
@@ -163,15 +173,15 @@ def estimate_prior(candidates: Candidates, *, how: How = "auto", width: float = 
     else:
         estimate, deviation = (em, em_noise) if rule == "sets" else (average, average_noise)
         lower, upper = estimate - width * deviation, estimate + width * deviation
-    # A class is true in every row of which it is the only candidate, and only where it is a candidate.
-    certain = sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n
+    # A class is true in every row of which it is the only candidate, and only where it is a candidate, unless sets lack the true label.
     possible = sets.appearances / sets.n
+    least, most = (0.0, 1.0) if np.any(missing) else (sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n, possible)
     return PriorEstimate(
         classes=candidates.classes,
         n=sets.n,
         estimate=estimate,
-        lower=np.clip(lower, certain, possible),
-        upper=np.clip(upper, certain, possible),
+        lower=np.clip(lower, least, most),
+        upper=np.clip(upper, least, most),
         regime=decision.regime,
         because=decision.because,
         evidence=decision.evidence,
@@ -193,7 +203,15 @@ def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
     return average_error / max(em_error + average_error, 1e-300)
 
 
-def _em_deviation(sets: DistinctSets, em: Array) -> Array:
+def _odds(sets: DistinctSets, missing: float | Sequence[float]) -> Array:
+    """λ of each distinct set: how much less probable a class outside of it is than a candidate (`ltpll.candidates.open_sets`)."""
+    share = np.asarray(missing, dtype=np.float64)
+    share = share[sets.sizes] if share.ndim else share
+    odds: Array = share / (1 - share) * sets.sizes / np.maximum(sets.n_classes - sets.sizes, 1)
+    return odds
+
+
+def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
     """Standard deviations of the EM estimate around the shares among these rows.
 
     The variance of EM around the prior is that of the shares around the prior plus that of EM around the shares, and the latter is
@@ -201,7 +219,7 @@ def _em_deviation(sets: DistinctSets, em: Array) -> Array:
     """
     interior = np.where(sets.appearances > 0, sets.n * em + 0.5, 0.0)
     interior /= interior.sum()
-    around_prior = em_deviation(sets, interior)
+    around_prior = em_deviation(sets, interior, odds)
     if around_prior is None:
         around_prior = _moment_deviation(sets)
     variance: Array = np.maximum(around_prior**2 - interior * (1 - interior) / sets.n, 0.0)

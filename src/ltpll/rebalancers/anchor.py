@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -87,7 +88,7 @@ class Anchor(RECORDS):
     def start_training(self, training: Training) -> None:
         n = len(training.targets)
         self.mean_target.copy_(floored(training.targets.mean(), n))
-        self.prior_ = self.estimate(training.candidates)
+        self.prior_ = self.estimate(training.candidates, training.truth_missing)
         self.hold(*self.bounds_of(self.prior_), n)
 
     def hold(self, lower: Any, upper: Any, n: int) -> None:
@@ -95,11 +96,11 @@ class Anchor(RECORDS):
         self.lower.copy_(floored(torch.as_tensor(lower, device=self.lower.device), n))
         self.upper.copy_(floored(torch.as_tensor(upper, device=self.upper.device), n))
 
-    def estimate(self, candidates: Candidates) -> PriorEstimate:
-        """The class prior that the candidate sets imply, or the one that was given."""
+    def estimate(self, candidates: Candidates, missing: float | Sequence[float] = 0.0) -> PriorEstimate:
+        """The class prior that the candidate sets imply, some of which may lack the true label, or the one that was given."""
         if not isinstance(self.prior, str):
             return known_prior(candidates, self.prior)
-        return estimate_prior(candidates, how=cast(How, self.prior), width=self.width)
+        return estimate_prior(candidates, how=cast(How, self.prior), width=self.width, missing=missing)
 
     def bounds_of(self, prior: PriorEstimate) -> tuple[Any, Any]:
         """The bounds that hold the class shares of the targets."""
