@@ -260,3 +260,49 @@ def test_the_centre_is_the_mean_of_a_normal_distribution_that_is_cut_off_at_zero
     assert (found.centre > 0).all()
     known = estimate_prior(Candidates.from_sets([[0], [0], [1]]))
     np.testing.assert_array_equal(known.centre, known.estimate)
+
+
+# ---- sets that lack the true label ------------------------------------------------------------------------------------
+
+
+def lacking_sets(n, share, seed, n_classes=6, q=0.4):
+    """Long-tailed labels, independent wrong labels, and the share of sets without the true label, overall and for each size."""
+    rng = np.random.default_rng(seed)
+    true = np.geomspace(1, 0.1, n_classes)
+    y = rng.choice(n_classes, n, p=true / true.sum())
+    sets = rng.random((n, n_classes)) < q
+    sets[np.arange(n), y] = rng.random(n) >= share
+    rows = sets.any(1)
+    sets, y = sets[rows], y[rows]
+    lacks, sizes = ~sets[np.arange(len(y)), y], sets.sum(1)
+    by_size = [float(lacks[sizes == k].mean()) if (sizes == k).any() else 0.0 for k in range(n_classes + 1)]
+    return Candidates.from_matrix(sets), np.bincount(y, minlength=n_classes) / len(y), by_size
+
+
+def test_with_missing_labels_em_equals_a_plain_loop():
+    candidates, _, by_size = lacking_sets(300, 0.3, seed=0)
+    found = estimate_prior(candidates, how="sets", missing=by_size)
+    matrix = np.empty((len(candidates), 6))
+    for i in range(len(candidates)):
+        row = candidates.row(i)
+        k = len(row)
+        matrix[i] = by_size[k] / (1 - by_size[k]) * k / (6 - k) if k < 6 else 0.0
+        matrix[i, row] = 1.0
+    prior = np.full(6, 1 / 6)
+    for _ in range(20_000):
+        weights = matrix * prior
+        prior = (weights / weights.sum(1, keepdims=True)).mean(0)
+    np.testing.assert_allclose(found.em, prior, atol=2e-3)
+
+
+def test_shares_are_found_and_bounded_although_sets_lack_the_true_label():
+    inside, errors, without = [], [], []
+    for seed in range(8):
+        candidates, true, by_size = lacking_sets(2000, 0.3, seed)
+        found = estimate_prior(candidates, missing=by_size)
+        assert found.regime == "independent"
+        inside.append((found.lower <= true) & (true <= found.upper))
+        errors.append(np.abs(found.estimate - true).sum())
+        without.append(np.abs(estimate_prior(candidates, how="sets").estimate - true).sum())
+    assert np.mean(inside) > 0.9
+    assert np.mean(errors) < 0.5 * np.mean(without)

@@ -65,6 +65,7 @@ class BetweenEpochs(NamedTuple):
 
     candidates: Candidates
     targets: Targets
+    truth_missing: float = 0.0
 
 
 def between_epochs(p: Problem, method: Method) -> BetweenEpochs:
