@@ -26,6 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
 from ltpll import Candidates, PartialLabelClassifier
+from ltpll.data.synthetic import remove_labels
 from ltpll.runs.environment import environment
 
 SHARES = (0.0, 0.1, 0.3)
@@ -99,19 +100,9 @@ def problems(name: str, files: str, seed: int) -> Iterator[tuple[str, Problem]]:
     yield name, Problem(x[train], y_train, sets, x[~train], y[~train])
 
 
-def without_labels(problem: Problem, share: float, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """The sets, with the true label removed from a share of them."""
-    sets, y = problem.sets.copy(), problem.y
-    lacking = np.flatnonzero(rng.random(len(y)) < share)
-    sets[lacking, y[lacking]] = False
-    for row in np.flatnonzero(~sets.any(1)):
-        sets[row, (y[row] + rng.integers(1, sets.shape[1])) % sets.shape[1]] = True
-    return sets
-
-
 def measure(data: str, problem: Problem, share: float, how: str, seed: int, threads: int) -> dict[str, Any]:
     """Train once, and return the record of the benchmark."""
-    sets, y = without_labels(problem, share, np.random.default_rng(1000 + seed)), problem.y
+    sets, y = remove_labels(Candidates.from_matrix(problem.sets), problem.y, share, seed=1000 + seed).dense().numpy(), problem.y
     started = time.perf_counter()
     classifier = PartialLabelClassifier(truth_missing=share if how == "share" else how, random_state=seed, device="cpu", threads=threads)
     classifier.fit(problem.x, Candidates.from_matrix(sets))

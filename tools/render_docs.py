@@ -1049,6 +1049,31 @@ def photos_table() -> str:
     return "\n".join([*lines, "", f"*Time of one training without folds, features from the cache. {'; '.join(made)}.*"])
 
 
+def missing_table() -> str:
+    """Trainings on sets some of which lack the true label, from `benchmarks/missing.py`."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "missing").glob("*.json"))]
+    groups: dict[tuple[str, float], dict[str, list[Record]]] = {}
+    for record in sorted(records, key=lambda one: (one["data"], one["removed"], one["seed"])):
+        groups.setdefault((record["data"], record["removed"]), {}).setdefault(record["how"], []).append(record)
+
+    def figure(found: Sequence[Record], name: str) -> str:
+        return percent(Figure.of(one[name] for one in found)) if all(one[name] is not None for one in found) else "–"
+
+    names = ("accuracy", "balanced_accuracy", "recovery")
+    lines = [
+        "| sets (all figures in %) | n | lack it | estimated | accuracy: `never` | `auto` | balanced: `never` | `auto` "
+        "| labels recovered: `never` | `auto` | … of sets that lack it: `auto` |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for (data, removed), ways in groups.items():
+        never, auto = ways["never"], ways["auto"]
+        what = data if data == "digits-top-k" else f"{data}, {removed:.0%} removed"
+        cells = [str(len(auto)), figure(auto, "lacking"), figure(auto, "estimated_share")]
+        cells += [figure(way, name) for name in names for way in (never, auto)]
+        lines.append(f"| {what} | {' | '.join(cells)} | {figure(auto, 'recovery_of_lacking')} |")
+    return "\n".join([*lines, "", "*Mean and standard deviation over n draws.*", "", measured_on(records)])
+
+
 def embedding_table() -> str:
     """How fast pictures are embedded and how much memory that takes, from `benchmarks/embedding.py`."""
     record: Record = json.loads((ROOT / "results" / "bench" / "embedding-cpu.json").read_text(encoding="utf-8"))
@@ -1190,6 +1215,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "confidence": confidence_table,
     "crowds": crowds_table,
     "scores": scores_table,
+    "missing": missing_table,
     "review": review_table,
     "image-runs": image_runs_table,
     "drift": drift_table,

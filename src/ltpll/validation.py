@@ -120,6 +120,8 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "folds": (lambda value: value >= 0, "at least 0"),
     "imbalance": (lambda value: value >= 1, "at least 1"),
     "ambiguity": (lambda value: 0 <= value <= 1, "between 0 and 1"),
+    "lacking": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "truth_missing": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
     "seed": (lambda value: 0 <= value <= LARGEST_SEED, f"between 0 and {LARGEST_SEED}"),
 }
 

@@ -246,3 +246,15 @@ def test_an_image_set_that_is_not_prepared_names_the_command_that_prepares_it(tm
     result = call(tmp_path / "nothing", cwd=tmp_path)
     assert result.returncode == 2
     assert "ltpll data prepare cifar10" in result.stderr
+
+
+def test_labels_are_removed_from_sets_as_asked_and_experiments_without_keep_their_runs():
+    plain, lacking = (Experiment.from_mapping({**SMALL, **more}) for more in ({}, {"lacking": 0.4, "truth_missing": 0.3}))
+    assert not {"lacking", "truth_missing"} & plain.config().keys()
+    assert Experiment.from_config(lacking.config()) == lacking
+    images = coloured_images()
+    before, after = draw_problem(plain, images), draw_problem(lacking, images)
+    assert np.array_equal(before.y, after.y)
+    assert bool(before.candidates.contains(torch.from_numpy(before.y)).all())
+    assert 0.2 < float((~after.candidates.contains(torch.from_numpy(after.y))).float().mean()) < 0.6
+    assert build_trainer(lacking, after, device="cpu").truth_missing == 0.3

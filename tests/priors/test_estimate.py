@@ -297,7 +297,7 @@ def test_with_missing_labels_em_equals_a_plain_loop():
 
 def test_shares_are_found_and_bounded_although_sets_lack_the_true_label():
     inside, errors, without = [], [], []
-    for seed in range(8):
+    for seed in range(4):
         candidates, true, by_size = lacking_sets(2000, 0.3, seed)
         found = estimate_prior(candidates, missing=by_size)
         assert found.regime == "independent"

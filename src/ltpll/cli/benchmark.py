@@ -24,6 +24,7 @@ def benchmark(
     imbalance: opt.Imbalance = None,
     ambiguity: opt.Ambiguity = None,
     superclass: opt.Superclass = None,
+    lacking: Annotated[float | None, opt.data_option(help="Share of candidate sets from which the true label is removed.")] = None,
     data_root: opt.DataRoot = None,
     recipe: Annotated[
         str,
@@ -35,6 +36,7 @@ def benchmark(
     method: opt.Method = None,
     rebalancer: opt.Rebalancer = None,
     extra: opt.Extra = None,
+    truth_missing: Annotated[float | None, opt.part_option(help="Share of sets that the training assumes to lack the true label.")] = None,
     width: Annotated[int | None, opt.part_option(help="Channels of the first stage of the ResNet-18.")] = None,
     views: Annotated[str | None, opt.part_option(help="Augmentation: paper, flip-crop or crop (never mirrored).")] = None,
     config: opt.Config = None,
@@ -70,7 +72,7 @@ def benchmark(
     settings["data"] = _image_set(data or settings.get("data"))
     settings |= given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, width=width, views=views, method=method)
     settings |= given(rebalancer=rebalancer, extras=tuple(extra) if extra else None, epochs=epochs, batch_size=batch_size, lr=lr)
-    settings |= given(seed=seed, precision=precision)
+    settings |= given(seed=seed, precision=precision, lacking=lacking, truth_missing=truth_missing)
     with torchrun_processes(device) as (world, own_device):
         settings.setdefault("precision", "bfloat16" if own_device.startswith("cuda") else "float32")
         experiment = Experiment.from_mapping(with_recipe(recipe, settings))

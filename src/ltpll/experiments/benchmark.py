@@ -12,7 +12,7 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
-from ltpll.data.synthetic import long_tail_subset, superclass_candidates, uniform_candidates
+from ltpll.data.synthetic import long_tail_subset, remove_labels, superclass_candidates, uniform_candidates
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.models import build_model
@@ -58,11 +58,13 @@ class Experiment:
         imbalance: Size of the largest class divided by the size of the smallest (ρ).
         ambiguity: Probability that a wrong label joins a candidate set (q).
         superclass: Whether this probability is eight times as high inside a superclass (the paper's NU setting).
+        lacking: The share of candidate sets from which the true label is removed.
         method, rebalancer, extras: Names of parts, see `ltpll list`.
         options: Options of the parts by the part's name, such as `{"lw": {"beta": 2}}`.
         model, width: The network, and the width of its first stage.
         views: The augmentation policy, "paper" or "flip-crop".
         epochs, batch_size, lr, weight_decay: The schedule of SGD; `lr` is the initial learning rate.
+        truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
         precision: "float32", "bfloat16" or "float64".
         seed: Draws the long-tailed subset, the candidate sets and the training.
 
@@ -75,6 +77,7 @@ class Experiment:
     imbalance: float = 100.0
     ambiguity: float = 0.05
     superclass: bool = False
+    lacking: float = 0.0
     method: str = "corr"
     rebalancer: str = "records"
     extras: tuple[str, ...] = ()
@@ -86,6 +89,7 @@ class Experiment:
     batch_size: int = 256
     lr: float = 0.01
     weight_decay: float = 1e-3
+    truth_missing: float = 0.0
     precision: str = "float32"
     seed: int = 0
 
@@ -140,9 +144,10 @@ class Experiment:
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
+        added = {name: getattr(self, name) for name in ("lacking", "truth_missing")}  # runs of versions without them have neither
         return {
             "experiment": "images",
-            **asdict(self),
+            **{name: value for name, value in asdict(self).items() if added.get(name) != 0},
             "extras": list(self.extras),
             "options": {k: dict(v) for k, v in self.used_options().items()},  # others must not make it another run
         }
@@ -211,6 +216,8 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
             candidates = superclass_candidates(labels, images.superclass, experiment.ambiguity, seed=seeds["candidates"])
         else:
             candidates = uniform_candidates(labels, n_classes, experiment.ambiguity, seed=seeds["candidates"])
+    if experiment.lacking:
+        candidates = remove_labels(candidates, images.y_train[rows], experiment.lacking, seed=seeds["candidates"] + 1)
     x = np.ascontiguousarray(images.x_train[rows])
     return Problem(
         x=torch.from_numpy(x).permute(0, 3, 1, 2),
@@ -247,6 +254,8 @@ def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCand
     else:
         within = ", eight times that inside a superclass" if experiment.superclass else ""
         words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, seed {experiment.seed}"
+    if experiment.lacking:
+        words += f", with the true label removed from {experiment.lacking:.0%} of the sets"
     return DrawnCandidates(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), words)
 
 
@@ -299,6 +308,7 @@ def build_trainer(
         batch_size=experiment.batch_size,
         lr=experiment.lr,
         weight_decay=experiment.weight_decay,
+        truth_missing=experiment.truth_missing,
         seed=problem.seeds["training"],
         device=chosen,
         precision=experiment.precision,  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ltpll.data.synthetic.ambiguity import superclass_candidates, uniform_candidates
+from ltpll.data.synthetic.ambiguity import remove_labels, superclass_candidates, uniform_candidates
 from ltpll.data.synthetic.digits import load_digits_split
 from ltpll.data.synthetic.longtail import class_sizes, long_tail_subset
 from ltpll.data.synthetic.origins import crowd_candidates, crowd_votes, grouped_candidates, neighbour_candidates, top_k_candidates
@@ -17,6 +17,7 @@ __all__ = [
     "load_digits_split",
     "long_tail_subset",
     "neighbour_candidates",
+    "remove_labels",
     "superclass_candidates",
     "top_k_candidates",
     "uniform_candidates",

@@ -1,4 +1,4 @@
-"""Ambiguity: random candidate sets around true labels, uniform or with a preference for the label's superclass."""
+"""Ambiguity: random candidate sets around true labels, uniform or with a preference for the label's superclass, some without them."""
 
 from __future__ import annotations
 
@@ -58,6 +58,41 @@ def superclass_candidates(
     outside = _probability(ambiguity, "ambiguity")
     inside = _probability(factor * ambiguity, "ambiguity inside a superclass")
     return _flip(labels, np.where(group[:, None] == group[None, :], inside, outside), seed)
+
+
+def remove_labels(candidates: Candidates, labels: npt.ArrayLike, share: float, *, seed: int) -> Candidates:
+    """Remove the true label from a share of the candidate sets, for sets that lack it.
+
+    Args:
+        candidates: The candidate sets.
+        labels: True class numbers.
+        share: The probability that a set loses its true label.
+        seed: Seed of the random numbers.
+
+    Returns:
+        The sets without these labels; a set that would be empty gets a random wrong label.
+
+    Raises:
+        InputError: The share is not a probability.
+
+    Example:
+        >>> sets = uniform_candidates([0, 1, 2], n_classes=3, ambiguity=0.5, seed=0)
+        >>> remove_labels(sets, [0, 1, 2], 1.0, seed=0).contains(torch.tensor([0, 1, 2]))
+        tensor([False, False, False])
+    """
+    if not 0 <= share <= 1:
+        raise InputError(f"The share is {share}: it is the probability that a set loses its true label, so it must lie between 0 and 1.")
+    y, rng, n_classes = np.asarray(labels, dtype=np.int64), np.random.default_rng(seed), candidates.n_classes
+    lost = rng.random(len(y)) < share
+    instead = (y + rng.integers(1, n_classes, len(y))) % n_classes
+    numbers, sizes = candidates.labels.cpu().numpy().astype(np.int64), candidates.sizes.cpu().numpy()
+    rows = np.repeat(np.arange(len(y)), sizes)
+    kept = ~(lost[rows] & (numbers == y[rows]))
+    empty = np.flatnonzero(np.bincount(rows[kept], minlength=len(y)) == 0)
+    rows, numbers = np.concatenate([rows[kept], empty]), np.concatenate([numbers[kept], instead[empty]])
+    order = np.argsort(rows, kind="stable")
+    indptr = np.searchsorted(rows[order], np.arange(len(y) + 1))
+    return Candidates.from_flat(indptr, numbers[order], n_classes, candidates.classes)
 
 
 def _probability(value: float, what: str) -> float:
