@@ -7,9 +7,11 @@ import csv
 import io
 import re
 import secrets
+import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +24,7 @@ from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
 
 BLOCK = 4 << 20
+WAIT_SECONDS = 1.0  # at most, for what pyarrow still does in the background
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 ReadProgress = Callable[[int, int], None]
 """Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
@@ -151,7 +154,7 @@ class TextTable(Table):
         total = self.path.stat().st_size - self.start
         with self.path.open("rb") as file:
             source = _Rows(file, self, f"\n{self.delimiter.join([end] * n_columns)}\n".encode())
-            first, ended = 0, False
+            first, ended, reader = 0, False, None
             try:
                 reader = arrow.open_csv(
                     pa.PythonFile(source, mode="r"),
@@ -177,6 +180,14 @@ class TextTable(Table):
                         on_progress(total if ended else done, total)
             except pa.ArrowInvalid as error:
                 raise self._refusal(str(error), first) from None
+            finally:
+                source.stopped = True
+                with suppress(Exception):
+                    for _ in reader or ():
+                        pass  # whatever was read ahead
+                released = weakref.ref(source)
+                del reader, source
+                _wait_until(lambda: released() is None)
             if not ended:
                 raise self._unclosed_quote()
 
@@ -198,18 +209,28 @@ class TextTable(Table):
         return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
 
 
+def _wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a thread of pyarrow that calls Python: if it were still at it when Python ends, the process would abort."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.0005)
+
+
 class _Rows(io.RawIOBase):
     """The bytes below the header plus an extra last row, which pyarrow never returns if a quote is left open."""
 
     def __init__(self, file: io.BufferedReader, table: TextTable, last: bytes) -> None:
         self.file, self.table, self.last = file, table, last
         self.position = 0
+        self.stopped = False
         file.seek(table.start)
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
+        if self.stopped:
+            return b""
         content = self.file.read(size)
         if b"\0" in content:
             raise self._nul(self.position + content.index(b"\0"))
