@@ -1071,7 +1071,12 @@ def missing_table() -> str:
         cells = [str(len(auto)), figure(auto, "lacking"), figure(auto, "estimated_share")]
         cells += [figure(way, name) for name in names for way in (never, auto)]
         lines.append(f"| {what} | {' | '.join(cells)} | {figure(auto, 'recovery_of_lacking')} |")
-    return "\n".join([*lines, "", "*Mean and standard deviation over n draws.*", "", measured_on(records)])
+    made = records[0]["environment"]
+    commits = " / ".join(sorted({one["environment"]["commit"] for one in records}))
+    note = (
+        f"*Mean and standard deviation over n draws. {made['hardware']}, one thread per training, torch {made['torch']}, commit {commits}.*"
+    )
+    return "\n".join([*lines, "", note])
 
 
 def embedding_table() -> str:
@@ -1189,7 +1194,7 @@ def neighbours_table() -> str:
     made, loads = found["environment"], [turn["load"] for row in found["rows"] for turn in row["turns"]]
     note = (
         f"*{found['neighbours']} neighbours of every row, {found['features']} features; {made['hardware']}, {made['threads']} threads, "
-        f"torch {made['torch']}, scikit-learn {made['scikit-learn']}, commit {made['commit']}. The machine was shared: load "
+        f"torch {made['torch']}, scikit-learn {made['scikit-learn']}, commit {made['commit']}. Load "
         f"{min(loads):.1f}–{max(loads):.1f} before the turns.*"
     )
     return "\n".join([*lines, "", note])

@@ -175,3 +175,25 @@ def test_pruning_is_not_combined_with_answers(tmp_path):
     write_csv(tmp_path / "r.csv", ["id", "answer"], [(0, "cat")])
     message = ltpll_here("train", tmp_path / "t.csv", "--prune", "--reviewed", tmp_path / "r.csv", "--out", tmp_path / "run", status=2)
     assert "leave --prune out" in message
+
+
+def test_groups_exclusions_and_possible_classes_are_read_and_named_in_the_next_command(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    cells = [("fox|wolf", "canids", "!lynx", "*", "")[i % 5] for i in range(60)]
+    rows = [(cell, *(np.eye(3)[label] * 5 + rng.normal(size=3)).round(3)) for cell, label in zip(cells, y, strict=True)]
+    write_csv(tmp_path / "t.csv", ["candidates", "a", "b", "c"], rows)
+    (tmp_path / "tree.txt").write_text("canids\n  fox\n  wolf\nfelids\n  lynx\n")
+    options = ("--taxonomy", tmp_path / "tree.txt", "--empty", "all")
+    printed = ltpll_here("data", "prune", tmp_path / "t.csv", *options, "--threshold", 0.9, "--out", tmp_path / "out.csv")
+    command = " ".join(printed.replace("\n", " ").split())
+    assert f"--taxonomy {tmp_path / 'tree.txt'}" in command
+    assert "--empty all" in command
+    before, after = (
+        read_table(tmp_path / name, Reading(taxonomy=str(tmp_path / "tree.txt"), empty="all")) for name in ("t.csv", "out.csv")
+    )
+    gone = [row["pruned"] for row in csv.DictReader((tmp_path / "out.csv").open(newline=""))]
+    assert any(gone)
+    for i in range(60):
+        given, left = ({table.candidates.classes[c] for c in table.candidates.row(i)} for table in (before, after))
+        assert left == given - set(gone[i].split("|"))

@@ -11,7 +11,7 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.console import console, print_line
 from ltpll.cli.tables import MOST_SHOWN, check_outputs, read_source
-from ltpll.cli.training import given
+from ltpll.cli.training import given, given_files
 from ltpll.errors import InputError, printable
 from ltpll.formatting import counted
 
@@ -45,6 +45,12 @@ def prune(
     probability_column: opt.ProbabilityColumn = None,
     top_k: opt.TopK = None,
     mass: opt.Mass = None,
+    excluded: opt.Excluded = None,
+    empty: opt.Empty = None,
+    taxonomy: opt.Taxonomy = None,
+    possible: opt.Possible = None,
+    site: opt.Site = None,
+    possible_at: opt.PossibleAt = None,
     from_annotators: opt.FromAnnotators = None,
     task: opt.Task = None,
     worker: opt.Worker = None,
@@ -82,7 +88,8 @@ def prune(
     names = given(candidates=candidates, separator=separator, id=id_column, path=path_column, label=label, split=split, group=group)
     reading = names | given(class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
     reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, vote_weights=vote_weights)
-    reading |= given(features=feature_column)
+    rules = given(excluded=excluded, empty=empty, possible=possible, site=site) | given_files(taxonomy=taxonomy, possible_at=possible_at)
+    reading |= given(features=feature_column) | rules
     table, out = table.expanduser(), out.expanduser()
     images, features = (path and path.expanduser() for path in (images, features))
     if images is not None and backbone is None:
@@ -109,7 +116,7 @@ def prune(
     for path in (out, *tables):
         print_line(f"Wrote {path}")
     prior = None if shares is None else beside["shares"]
-    _print_next(source, found.examples, out, {"backbone": backbone, "prior": prior}, {**names, "feature-column": feature_column})
+    _print_next(source, found.examples, out, {"backbone": backbone, "prior": prior}, {**names, "feature-column": feature_column, **rules})
 
 
 def prune_read_examples(examples: Examples, *, neighbours: int | None = None, threshold: float | None = None) -> PrunedExamples:
@@ -170,7 +177,7 @@ def _print_next(source: TableSource, examples: Examples, out: Path, how: dict[st
     words = ["ltpll", "train", str(out)]
     for name, value in options.items():
         for one in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [f"--{name}", str(one)]
+            words += [f"--{name.replace('_', '-')}", str(one)]
     print_line(f"Next: {shlex.join(words)}")
     if examples.candidates.weights is not None:
         print_line(

@@ -42,4 +42,4 @@ def review(
     print_line(f"Wrote {out}")
     answers = f"--reviewed {out}" if table.reviewed is None else f"--reviewed EARLIER_ANSWERS --reviewed {out}"
     print_line("Next: fill in the column answer with a class, with several as in a|b, or with ? if no class fits; then")
-    print_line(f"ltpll train {source['table']} {answers} --out NEW_RUN")
+    print_line(f"ltpll train {source['table']} {answers} --out NEW_RUN (and the options of the first training)")
