@@ -273,7 +273,8 @@ def test_flagged_sets_are_stated_with_the_share_of_wrong_flags_and_with_what_tru
         i for i, true in enumerate(table.true) if true is not None and true not in table.candidates[table.offsets[i] : table.offsets[i + 1]]
     }
     known = {i for i, true in enumerate(table.true) if true is not None}
-    flags, estimate, truth = contents_of(table).findings
+    flags, estimate, advice, truth = contents_of(table).findings
+    assert advice == "About 15% of the sets seem to lack the true label: with --truth-missing auto, labels can leave their sets."
     assert f"{len(flagged)} sets ({len(flagged) / 200:.1%} of 200) are flagged" in flags
     assert f"{wrong:.0%} of these flags are expected to be wrong" in flags
     assert "15.0%" in estimate
