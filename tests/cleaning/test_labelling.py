@@ -142,14 +142,16 @@ def test_labels_that_left_their_sets_have_the_probability_that_the_set_lacks_the
     ids = np.asarray([str(i) for i in range(n)], dtype=object)
     examples = Examples(LabelTable(ids, candidates, y, None, None, None, (), None), np.zeros((n, 1), dtype=np.float32), [])
     share = np.full(n, 0.9, dtype=np.float32)
-    first = np.where(sets[np.arange(n), y], y, predictions.outside)  # the final targets: right, or the likeliest class outside
+    lost = rng.random(n) < 0.5  # the final targets: right, or the likeliest class outside, or a candidate
+    first = np.where(sets[np.arange(n), y], y, np.where(lost, predictions.inside, predictions.outside))
     transduced = Transduced(first, share, predictions.inside, share)
     cleaned, judgement = label_rows(predictions, examples, np.arange(n), transduced, out_of_fold=True, truth_missing=True)
     likeliest, outside = predictions.inside_sets(temperature=judgement.temperature), predictions.outside_shares(judgement.temperature)
     left = 0
     for i in range(n):
         best = likeliest.share[i] * (1 - judgement.suspicion[i])
-        assert cleaned.label[i] == (likeliest.label[i] if best > 0.9 else first[i])
+        probable = cleaned.judged[i] and judgement.suspicion[i] * outside[i] > 0.5
+        assert cleaned.label[i] == (predictions.outside[i] if probable else likeliest.label[i] if best > 0.9 else first[i])
         if not sets[i, cleaned.label[i]]:
             left += 1
             assert np.isclose(cleaned.confidence[i], judgement.suspicion[i] * outside[i], rtol=1e-5)

@@ -402,7 +402,7 @@ class TextSets(CollectedSets):
             if meant:
                 raise InputError(
                     f"{self.row(row_at(position, indptr))} has the candidate {shown(name)}, which looks like several labels separated by "
-                    f"{separator!r} rather than {self.separator!r}: use one separator throughout, and name it with separator= "
+                    f"{separator!r} rather than {shown(self.separator)}: use one separator throughout, and name it with separator= "
                     "(--separator on the command line)."
                 )
             warnings.warn(

@@ -16,6 +16,8 @@ from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Record
 
+PROBABLE = 0.5  # probability from which a class outside the set becomes the label
+
 
 def label_rows(
     predictions: SetPredictions,
@@ -29,7 +31,7 @@ def label_rows(
     """Choose the labels, and judge them and their sets where predictions are by classifiers that were not trained on the rows.
 
     Held-out rows get the likeliest candidate. Trained rows get the label of their final targets, or the likeliest candidate by out-of-fold
-    classifiers if these are surer.
+    classifiers if these are surer. With `truth_missing`, a class outside the set that is probably the true label comes before both.
 
     Args:
         predictions: Predictions for all rows.
@@ -60,11 +62,15 @@ def label_rows(
             likeliest = predictions.inside_sets(temperature=judgement.temperature)
             surer = likeliest.share[trained] * (1 - truth_missing * suspicion[trained]) > transduced[1]
             labels[trained[surer]] = likeliest.label[trained][surer]
+        if truth_missing:
+            outside = seen.outside_shares(judgement.temperature)
+            # Final targets may have memorised a set that lacks the label.
+            probable = can_judge[rows] & (suspicion[rows] * outside > PROBABLE)
+            labels[rows[probable]] = seen.outside[probable]
         inside = seen.inside_sets(labels[rows], judgement.temperature)
         confidence[rows] = (1 - suspicion[rows]) * inside.share
         runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
         if truth_missing:
-            outside = seen.outside_shares(judgement.temperature)
             share = np.where(labels[rows] == seen.outside, outside, 1 - outside) * suspicion[rows]
             left = labels[rows] != inside.label
             confidence[rows[left]], margin[rows[left]] = share[left], (share - confidence[rows])[left]

@@ -41,7 +41,8 @@
     };
     const order = [...one[CANDIDATES]].sort((a, b) => (b === one[LABEL]) - (a === one[LABEL]));
     for (const c of order) chips.append(chip(c, c === one[LABEL] ? "chip chosen" : "chip"));
-    if (isFlagged(one)) chips.append(chip(one[SUGGESTION], "chip outside", "?"));
+    if (!one[CANDIDATES].includes(one[LABEL])) chips.append(chip(one[LABEL], "chip chosen outside"));
+    if (isFlagged(one) && one[SUGGESTION] !== one[LABEL]) chips.append(chip(one[SUGGESTION], "chip outside", "?"));
     made.append(chips);
     const ambiguous = one[CANDIDATES].length > 1;
     const figures = [`confidence ${percent(one[CONFIDENCE])}`];
@@ -52,7 +53,7 @@
     made.append(numbers);
     const lines = [];
     if (ambiguous && one[MARGIN] < 0) lines.push(`out of fold, ${classes[one[RUNNER_UP]]} is likelier`);
-    const others = [...votes.keys()].filter((c) => !one[CANDIDATES].includes(c) && c !== one[SUGGESTION]);
+    const others = [...votes.keys()].filter((c) => !one[CANDIDATES].includes(c) && c !== one[SUGGESTION] && c !== one[LABEL]);
     if (others.length) lines.push(`votes outside the set: ${others.map((c) => `${classes[c]} ${votes.get(c)}`).join(", ")}`);
     if (one[TRUE] !== null) lines.push(`true label: ${classes[one[TRUE]]}${one[TRUE] === one[LABEL] ? " ✓" : ""}`);
     for (const line of lines) made.append(element("p", "numbers", line));

@@ -313,7 +313,8 @@ def _review_card(contents: PageContents, one: Example, why: str) -> dict[str, An
         "id": one.id,
         "why": why[:1].upper() + why[1:],
         "candidates": [(names[c], c == one.label) for c in one.candidates],
-        "suggestion": None if one.suggestion is None else names[one.suggestion],
+        "outside": None if one.label in one.candidates else names[one.label],
+        "suggestion": None if one.suggestion in (None, one.label) else names[one.suggestion],
         "confidence": f"{one.confidence:.0%}",
         "picture": None if one.picture is None else _as_url(one.picture),
     }

@@ -7,7 +7,9 @@ import csv
 import io
 import re
 import secrets
+import sys
 import time
+import traceback
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +26,7 @@ from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
 
 BLOCK = 4 << 20
-WAIT_SECONDS = 1.0  # at most, for what pyarrow still does in the background
+WAIT_SECONDS = 0.2  # at most, for what pyarrow still does in the background
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 ReadProgress = Callable[[int, int], None]
 """Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
@@ -187,6 +189,7 @@ class TextTable(Table):
                         pass  # whatever was read ahead
                 released = weakref.ref(source)
                 del reader, source
+                _forget_frames(sys.exception())
                 _wait_until(lambda: released() is None)
             if not ended:
                 raise self._unclosed_quote()
@@ -207,6 +210,13 @@ class TextTable(Table):
                 'usually because a quote (") is never closed.'
             )
         return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of what the functions that raised an error had in their variables."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _wait_until(condition: Callable[[], bool]) -> None:
