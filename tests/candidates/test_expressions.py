@@ -183,3 +183,8 @@ def test_the_size_of_sets_is_checked_before_they_are_made():
 
 def test_collections_for_scoring_may_name_other_classes():
     assert read_labels([["a", "!b"], ["c"]], ["a"], more=True).classes.tolist() == ["a", "!b", "c"]
+
+
+def test_names_in_lists_beside_text_that_looks_like_scores_are_names():
+    found = Candidates.of(['["c"]', "n:0", "m:1"])
+    assert found.classes == ("c", "m:1", "n:0")

@@ -366,9 +366,9 @@ class TextSets(CollectedSets):
         times = np.bincount(codes, minlength=len(names))[: len(names)]
         class_names = np.asarray([name != EVERY and name[:1] not in ("", EXCLUDES) for name in names], dtype=bool)
         if 2 * times[looks].sum() > times[class_names].sum():
-            plain = np.isin(codes, np.flatnonzero(class_names & ~looks))
-            position = int(np.argmax(plain))
-            raise self._mixed(row_at(position, indptr), names[codes[position]])
+            plain = np.flatnonzero(np.isin(codes, np.flatnonzero(class_names & ~looks)))
+            if len(plain):  # otherwise only names in lists, which are taken as they are, have no score
+                raise self._mixed(row_at(int(plain[0]), indptr), names[codes[plain[0]]])
 
     def _check_separator(self, found: Entries, classes: set[str]) -> None:
         """Refuse cells such as `cat;dog` that were probably meant to be split, and warn about cells that may have been.
