@@ -150,6 +150,7 @@ REFUSED = {
         "several ground truths",
     ),
     "a choice that is a number": ([task(1, "a.jpg", annotation(1, 3))], "the choice 3, which is not a name"),
+    "a choice that is null": ([task(1, "a.jpg", annotation(1, None))], "the choice None, which is not a name"),
     "a task without its picture": ([task(1, "a.jpg", annotation(1, "cat")), {"id": 2, "data": {"text": "x"}}], "has no text 'image'"),
     "a broken character": ([task(1, "a.jpg", annotation(1, "cat")), task(2, "b.jpg", annotation(1, "\ud800"))], "not valid Unicode"),
     "a truth that nobody chose": (

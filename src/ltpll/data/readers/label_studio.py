@@ -182,9 +182,9 @@ class _Tasks:
         return bool(choices)
 
     def _add_choices(self, votes: _Votes, row: int, name: str, annotator: str, choices: list[Any], is_true: bool) -> None:
-        wrong = next((choice for choice in choices if not isinstance(choice, str) or not choice.strip()), None)
-        if wrong is not None:
-            raise InputError(f"{self._task(name)} has the choice {shown(wrong)}, which is not a name: export the project again as JSON.")
+        wrong = [choice for choice in choices if not isinstance(choice, str) or not choice.strip()]
+        if wrong:
+            raise InputError(f"{self._task(name)} has the choice {shown(wrong[0])}, which is not a name: export the project again as JSON.")
         numbers = [self.names.setdefault(choice.strip(), len(self.names)) for choice in choices]
         if is_true:
             if len({*numbers, votes.true.setdefault(row, numbers[0])} if numbers else {0}) > 1:
