@@ -10,17 +10,32 @@ and targets are proportional to p ⊙ (S + λ (1 − S)) instead of p ⊙ S. Onl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ltpll.candidates.storage import Candidates, Rows
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 LEAST_ODDS = 1e-12  # of a guest
+
+
+def outside_odds(shares: float | Sequence[float], sizes: npt.NDArray[Any], n_classes: int) -> npt.NDArray[np.float64]:
+    """λ of sets of these sizes: how probable a class outside a set is compared with a candidate that has the same logit.
+
+    Args:
+        shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
+            classes.
+        sizes: The number of candidates of each set; a set of all classes has no class outside, and any finite number.
+        n_classes: The number of classes.
+    """
+    share = np.asarray(shares, dtype=np.float64)
+    share = share[sizes] if share.ndim else share
+    odds: npt.NDArray[np.float64] = share / (1 - share) * sizes / np.maximum(n_classes - sizes, 1)
+    return odds
 
 
 class OpenSets(Candidates):
@@ -50,11 +65,8 @@ class OpenSets(Candidates):
         super().__init__(sets.offsets, sets.labels, sets.n_classes, sets.classes, sets.groups, sets.weights, sets.observed)
         self.sets = sets
         self.max_size, self._even = sets.max_size + 1, False
-        sizes = sets.sizes.float()
-        share = torch.as_tensor(shares, dtype=torch.float32, device=sets.device)
-        share = share[sets.sizes.long()] if share.ndim else share
-        # A set of all classes has no guest; the clamps keep its number, and that of a share of zero, finite.
-        self._log_odds = (share / (1 - share) * sizes / (sets.n_classes - sizes).clamp_min(1)).clamp_min(LEAST_ODDS).log()
+        odds = torch.from_numpy(outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)).to(sets.device)
+        self._log_odds = odds.float().clamp_min(LEAST_ODDS).log()  # finite for a share of zero, too
         self.strength = torch.ones((), device=sets.device)
         self.guests = torch.full((len(sets),), -1, device=sets.device)
         parts, observed = self.parts(sets.n_classes), sets.observed

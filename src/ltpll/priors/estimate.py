@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.special import ndtr  # scipy.stats would take a second to import
 
 from ltpll.candidates import Candidates
+from ltpll.candidates.open_sets import outside_odds
 from ltpll.errors import InputError
 from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
 from ltpll.priors.grouping import Clusters, single_rows
@@ -154,7 +155,7 @@ def estimate_prior(
     decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())
     odds: Array | float = 0.0
     if np.any(missing):
-        odds = _odds(sets, missing)
+        odds = outside_odds(missing, sets.sizes, sets.n_classes)
         if decision.regime in ("independent", "unclear"):
             because = "wrong labels are taken to join independently, and some sets to lack the true label"
             decision = replace(decision, regime="independent", because=because)
@@ -201,14 +202,6 @@ def _em_weight(em_noise: Array, average_noise: Array, apart: Array) -> float:
     em_error = float(em_noise @ em_noise + apart @ apart / 4)
     average_error = float(average_noise @ average_noise + apart @ apart / 4)
     return average_error / max(em_error + average_error, 1e-300)
-
-
-def _odds(sets: DistinctSets, missing: float | Sequence[float]) -> Array:
-    """λ of each distinct set: how much less probable a class outside of it is than a candidate (`ltpll.candidates.open_sets`)."""
-    share = np.asarray(missing, dtype=np.float64)
-    share = share[sets.sizes] if share.ndim else share
-    odds: Array = share / (1 - share) * sets.sizes / np.maximum(sets.n_classes - sets.sizes, 1)
-    return odds
 
 
 def _em_deviation(sets: DistinctSets, em: Array, odds: Array | float) -> Array:
