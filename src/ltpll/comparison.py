@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeGuard
@@ -11,9 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputWarning
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
-from ltpll.folds import fold_splits
+from ltpll.folds import fold_classifiers, fold_splits
 from ltpll.interfaces import Rebalancer
 from ltpll.rebalancers import Anchor, MeanTarget
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
@@ -64,17 +62,11 @@ def held_out_scores(
     average = Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")
     ways: dict[str, Rebalancer] = dict(zip(WAYS, (MeanTarget(), average), strict=True))
     options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
-    splits = fold_splits(candidates, FOLDS, seed=0)
     scores, numbers = {}, count()
     for way, instead in ways.items():
         probabilities = {goal: np.empty((len(candidates), candidates.n_classes), dtype=np.float32) for goal in ("accuracy", "balanced")}
-        for others, rows in splits:
-            one = clone(classifier).set_params(rebalancer=instead, options=options, on_epoch=None)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-                trainer, inputs, sets = one.begin(x[others], candidates.select(others))
-                trainer.fit(inputs, sets, callbacks_of(next(numbers)))
-            one.finish(trainer)
+        other = clone(classifier).set_params(rebalancer=instead, options=options)
+        for one, rows in fold_classifiers(other, x, candidates, FOLDS, lambda _: callbacks_of(next(numbers))):
             for goal, found in probabilities.items():
                 found[rows] = one.set_params(goal=goal).predict_proba(x[rows])
         accuracy = approximated_accuracy_score(candidates, probabilities["accuracy"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError, InputWarning, shown
+from ltpll.errors import InputError, shown
 from ltpll.evaluation.missing_labels import missing_by_size
 from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
-from ltpll.folds import fold_splits
+from ltpll.folds import fold_classifiers, fold_splits
 from ltpll.priors import estimate_prior
 from ltpll.training.callbacks import Callback
 from ltpll.training.job import Part
@@ -72,13 +71,8 @@ def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_
     if least == 1:
         return nothing
     found = SetPredictions.empty(candidates)
-    for k, (others, rows) in enumerate(fold_splits(candidates, FOLDS, seed=0)):
-        one = clone(classifier).set_params(truth_missing=GUESS, goal="accuracy", on_epoch=None)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-            trainer, inputs, sets = one.begin(x[others], candidates.select(others))
-            trainer.fit(inputs, sets, callbacks_of(k))
-        one.finish(trainer)
+    guessing = clone(classifier).set_params(truth_missing=GUESS, goal="accuracy")
+    for one, rows in fold_classifiers(guessing, x, candidates, FOLDS, callbacks_of):
         found.put(rows, predict_sets(one.predict_proba, x[rows], candidates.select(rows)))
     shares = missing_by_size(found, candidates.n_classes)
     return shares if overall_share(shares, candidates) >= least else nothing

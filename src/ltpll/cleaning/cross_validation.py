@@ -188,13 +188,9 @@ def _train_in_processes(
         if done:
             progress.update(done)
 
+    flat = _as_arrays(sets)
     try:
-        in_processes(
-            _train_elsewhere,
-            [(folder, make, x, _as_arrays(sets), scores, k, *splits[k], reports[k]) for k in missing],
-            stage.workers,
-            report,
-        )
+        in_processes(_train_elsewhere, [(folder, make, x, flat, scores, k, *splits[k], reports[k]) for k in missing], stage.workers, report)
         report()
     finally:
         for path in reports.values():

@@ -144,10 +144,10 @@ class Experiment:
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
-        added = {name: getattr(self, name) for name in ("lacking", "truth_missing")}  # runs of versions without them have neither
+        left_out = [name for name in ("lacking", "truth_missing") if getattr(self, name) == 0]  # as in runs of versions without them
         return {
             "experiment": "images",
-            **{name: value for name, value in asdict(self).items() if added.get(name) != 0},
+            **{name: value for name, value in asdict(self).items() if name not in left_out},
             "extras": list(self.extras),
             "options": {k: dict(v) for k, v in self.used_options().items()},  # others must not make it another run
         }
