@@ -13,14 +13,9 @@ import pytest
 from ltpll.cli.progress import ProgressBar
 from ltpll.errors import InputWarning
 from support.commands import ltpll_here as ltpll
-from support.user_tables import feature_rows, write_csv, write_trees
+from support.user_tables import feature_rows, rows_of, write_csv, write_trees
 
 QUICK = ["--epochs", "12", "--folds", "3", "--side", "8", "--batch-size", "16", "--device", "cpu"]
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")

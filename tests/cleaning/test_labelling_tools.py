@@ -1,20 +1,14 @@
 """The commands with files of labelling tools and detectors: from an export to pre-annotations and predictions."""
 
-import csv
 import json
 
 import pytest
 
 from support.commands import ltpll_here as ltpll
 from support.labelled_json import annotation, task, written
-from support.user_tables import write_trees
+from support.user_tables import rows_of, write_trees
 
 QUICK = ["--epochs", "8", "--folds", "2", "--side", "8", "--batch-size", "16", "--device", "cpu"]
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")

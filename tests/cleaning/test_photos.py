@@ -1,6 +1,5 @@
 """Trainings on pictures with a pretrained network: its features, or the network fine-tuned."""
 
-import csv
 import json
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.photos import on_disk
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
-from support.user_tables import write_trees
+from support.user_tables import rows_of, write_trees
 
 QUICK = ["--epochs", "20", "--folds", "0", "--batch-size", "16", "--device", "cpu", "--rebalancer", "mean-target"]
 
@@ -57,11 +56,6 @@ def frozen(trees, tmp_path_factory):
 
 def train(trees, out, *more, **how):
     return ltpll("train", trees / "labels.csv", "--images", trees / "pictures", "--out", out, *QUICK, *more, **how)
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_a_run_on_the_features_of_pictures_labels_new_pictures_without_the_backbone_file(trees, frozen, tmp_path):

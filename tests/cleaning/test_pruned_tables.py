@@ -1,6 +1,5 @@
 """Tables whose candidate sets are pruned: what changes in them, and what does not."""
 
-import csv
 import json
 
 import numpy as np
@@ -13,14 +12,9 @@ from ltpll.cleaning.pruned_tables import check_pruned_output, class_table, prune
 from ltpll.data.readers.tables import Reading, read_table
 from support.commands import ltpll_here
 from support.refusals import refusal
-from support.user_tables import feature_rows, write_csv, write_trees
+from support.user_tables import feature_rows, rows_of, write_csv, write_trees
 
 HEADER = ["id", "candidates", "u", "v"]
-
-
-def read_csv(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def prune(source, out):
@@ -46,7 +40,7 @@ def test_only_cells_that_lose_a_label_change_and_other_columns_stay_as_they_are(
     source = TableSource(write_csv(tmp_path / "t.csv", [*HEADER, "note"], wide))
     prune(source, tmp_path / "out.csv")
     left, gone = expected(rows)
-    written = read_csv(tmp_path / "out.csv")
+    written = rows_of(tmp_path / "out.csv")
     assert list(written[0]) == [*HEADER, "note", "pruned"]
     for before, after, kept, removed in zip(wide, written, left, gone, strict=True):
         assert [after[name] for name in ("id", "u", "v", "note")] == [before[0], *before[2:]]
@@ -78,7 +72,7 @@ def test_lists_stay_lists(tmp_path):
     frame["candidates"] = [json.dumps(list(cell)) for cell in frame["candidates"]]
     frame.to_csv(tmp_path / "t.csv", index=False)
     prune(TableSource(tmp_path / "t.csv"), tmp_path / "out.csv")
-    assert [set(json.loads(row["candidates"])) for row in read_csv(tmp_path / "out.csv")] == left
+    assert [set(json.loads(row["candidates"])) for row in rows_of(tmp_path / "out.csv")] == left
 
 
 @pytest.mark.parametrize("kind", ["class columns", "probabilities", "annotations", "mat"])
@@ -113,7 +107,7 @@ def test_other_kinds_of_sets_become_a_table_that_training_can_read(tmp_path, kin
     names = again.candidates.classes if kind != "mat" else "abc"
     assert [{names[label] for label in again.candidates.row(i)} for i in range(len(rows))] == left
     np.testing.assert_allclose(again.x, x, rtol=1e-6)
-    assert list(read_csv(out)[0])[:3] == ["id", "candidates", "pruned"]
+    assert list(rows_of(out)[0])[:3] == ["id", "candidates", "pruned"]
     assert (again.table.splits is not None) == (kind == "class columns")
     assert (again.table.labels is not None) == (kind == "mat")
 
@@ -125,7 +119,7 @@ def test_held_out_rows_neither_vote_nor_change(tmp_path):
     found = prune(source, tmp_path / "out.csv")
     training = [row for row, s in zip(rows, split, strict=True) if s == "train"]
     left, gone = expected(training)
-    written = read_csv(tmp_path / "out.csv")
+    written = rows_of(tmp_path / "out.csv")
     assert [set(row["candidates"].split("|")) for row in written if row["split"] == "train"] == left
     assert all(
         row["candidates"] == before[1] and not row["pruned"] for row, before in zip(written, rows, strict=True) if row["split"] == "test"
@@ -145,7 +139,7 @@ def test_rows_whose_pictures_were_skipped_are_left_out(tmp_path, named):
     kept = np.delete(np.arange(len(rows)), [3, 40])
     found = prune_examples(Examples(read.table.select(kept), read.x[kept], [("3.png", "is broken"), ("40.png", "is broken")]))
     write_pruned(tmp_path / "out.csv", source, found)
-    written = read_csv(tmp_path / "out.csv")
+    written = rows_of(tmp_path / "out.csv")
     assert [[row[name] for name in named] for row in written] == [cells[i][: len(named)] for i in kept]
     assert [set(row["candidates"].split("|")) for row in written] == expected([rows[i] for i in kept])[0]
 
@@ -192,7 +186,7 @@ def test_groups_exclusions_and_possible_classes_are_read_and_named_in_the_next_c
     before, after = (
         read_table(tmp_path / name, Reading(taxonomy=str(tmp_path / "tree.txt"), empty="all")) for name in ("t.csv", "out.csv")
     )
-    gone = [row["pruned"] for row in csv.DictReader((tmp_path / "out.csv").open(newline=""))]
+    gone = [row["pruned"] for row in rows_of(tmp_path / "out.csv")]
     assert any(gone)
     for i in range(60):
         given, left = ({table.candidates.classes[c] for c in table.candidates.row(i)} for table in (before, after))

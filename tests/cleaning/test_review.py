@@ -1,6 +1,5 @@
 """The review queue: its order against a plain loop, its columns, and the loop of asking, answering and training again."""
 
-import csv
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from ltpll.cleaning.review import PAIR_SHARE, doubts, occurrences, review_columns, review_rows
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
-from support.user_tables import feature_rows, write_csv
+from support.user_tables import feature_rows, rows_of, write_csv
 
 
 def test_occurrences_are_counted_as_by_a_loop():
@@ -80,11 +79,6 @@ def test_columns_say_what_is_doubted_and_why():
     assert any("rare class class 5, no example yet" in why for why in columns["why"])
 
 
-def read(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A table of two features, and a finished run on it."""
@@ -99,7 +93,7 @@ QUICK = ("--epochs", "6", "--folds", "2", "--device", "cpu", "--rebalancer", "no
 
 def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
     printed = ltpll("review", folder / "run", "--out", tmp_path / "queue.csv", "--n", "8")
-    queue = read(tmp_path / "queue.csv")
+    queue = rows_of(tmp_path / "queue.csv")
     assert f"--reviewed {tmp_path / 'queue.csv'}" in printed
     assert 1 <= len(queue) <= 8
     queue[0]["answer"], queue[1]["answer"] = "c", "a|b"
@@ -107,13 +101,13 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
     again = ("train", folder / "t.csv", "--reviewed", answered, "--from", folder / "run", *QUICK)
     assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
     ltpll("clean", tmp_path / "again", "--out", tmp_path / "cleaned.csv")
-    cleaned = {row["id"]: row for row in read(tmp_path / "cleaned.csv")}
+    cleaned = {row["id"]: row for row in rows_of(tmp_path / "cleaned.csv")}
     first, second = (cleaned[queue[k]["id"]] for k in (0, 1))
     assert (first["candidates"], first["label"], first["confidence"], first["suspicion"], first["reviewed"]) == ("c", "c", "1", "0", "true")
     assert (second["candidates"], second["suspicion"], second["reviewed"]) == ("a|b", "0", "true")
     assert sum(row["reviewed"] == "true" for row in cleaned.values()) == 2
     assert "--reviewed EARLIER_ANSWERS" in ltpll("review", tmp_path / "again", "--out", tmp_path / "next.csv")
-    assert not {queue[0]["id"], queue[1]["id"]} & {row["id"] for row in read(tmp_path / "next.csv")}
+    assert not {queue[0]["id"], queue[1]["id"]} & {row["id"] for row in rows_of(tmp_path / "next.csv")}
 
 
 def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_path):

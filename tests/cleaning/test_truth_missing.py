@@ -1,6 +1,5 @@
 """Tables whose sets may lack the true label: from the file to cleaned labels outside the sets."""
 
-import csv
 import json
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from support.commands import ltpll_here
-from support.user_tables import write_csv
+from support.user_tables import rows_of, write_csv
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
 QUICK = ("--method", "proden", "--rebalancer", "none", "--epochs", 20, "--device", "cpu", "--threads", 1)
@@ -28,8 +27,7 @@ def write_lacking(path, share=0.3, n=300):
 
 def cleaned(run, out):
     printed = ltpll_here("clean", run, "--out", out)
-    with out.open(newline="") as file:
-        return printed, list(csv.DictReader(file))
+    return printed, rows_of(out)
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +64,11 @@ def test_the_report_and_the_class_table_count_labels_outside_the_sets(runs, tmp_
     ltpll_here("report", folder / "open", "--out", tmp_path / "page.html")
     assert "labels lie outside their sets." in (tmp_path / "page.html").read_text()
     _, rows = cleaned(folder / "open", tmp_path / "open.csv")
-    with (tmp_path / "open.classes.csv").open(newline="") as file:
-        for one in csv.DictReader(file):
-            name = one["class"]
-            held = [row for row in rows if name in row["candidates"].split("|")]
-            assert int(one["label_of"]) == sum(row["label"] == name for row in rows)
-            assert float(one["distractor_rate"]) == pytest.approx(np.mean([row["label"] != name for row in held]), abs=1e-3)
+    for one in rows_of(tmp_path / "open.classes.csv"):
+        name = one["class"]
+        held = [row for row in rows if name in row["candidates"].split("|")]
+        assert int(one["label_of"]) == sum(row["label"] == name for row in rows)
+        assert float(one["distractor_rate"]) == pytest.approx(np.mean([row["label"] != name for row in held]), abs=1e-3)
 
 
 def test_a_resumed_run_uses_the_share_that_it_has_stored(runs, tmp_path):

@@ -1,20 +1,14 @@
 """The options for exclusions, groups, scores and possible classes, from `train` to `predict`, as a user would give them."""
 
-import csv
 import json
 
 import pytest
 
 from support.commands import ltpll_here as ltpll
-from support.user_tables import feature_rows, write_csv
+from support.user_tables import feature_rows, rows_of, write_csv
 
 QUICK = ["--epochs", "1", "--folds", "0", "--device", "cpu", "--rebalancer", "none"]
 TREE = "first\n  a\n  b\nc\n"
-
-
-def rows_of(path):
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")

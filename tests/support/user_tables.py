@@ -16,6 +16,12 @@ def write_csv(path, header, rows):
     return path
 
 
+def rows_of(path):
+    """The rows of a .csv file, as dictionaries of texts."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def write_trees(folder, n=48, seed=0, wrong=()):
     """Pictures of one colour a class in `folder`/pictures, and `folder`/labels.csv; rows in `wrong` lack their true label."""
     rng = np.random.default_rng(seed)

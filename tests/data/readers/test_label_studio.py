@@ -137,7 +137,7 @@ def test_one_of_several_questions_is_chosen(tmp_path):
 
 REFUSED = {
     "a task twice": ([task(1, "a.jpg"), task(1, "b.jpg")], "has the task '1' twice"),
-    "annotations that are no list": ([{"id": 1, "data": {}, "annotations": {"a": 1}}], "annotations that are not a list"),
+    "annotations that are not a list": ([{"id": 1, "data": {}, "annotations": {"a": 1}}], "annotations that are not a list"),
     "an annotation without results": ([task(1, "a.jpg", {"result": "cat"})], "an annotation without a list of results"),
     "boxes": (
         [task(1, "a.jpg", {"result": [{"type": "rectanglelabels", "value": {"rectanglelabels": ["cat"]}}]})],
