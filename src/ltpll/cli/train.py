@@ -216,7 +216,7 @@ def train(
 
 
 def _with_earlier_work(examples: Examples, source: TableSource, reviewed: list[Path], earlier: Path | None) -> Examples:
-    """The examples with people's answers as their sets, and with the labels of an earlier run as their weights."""
+    """The examples with people's answers as their sets, and with targets to start from if there is an earlier run."""
     from dataclasses import replace
 
     from ltpll.cleaning.earlier_run import starting_from

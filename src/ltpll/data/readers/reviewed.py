@@ -85,7 +85,7 @@ def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable
     names = parse_cell(cell, separator, i, row).entries
     unknown = next((name for name in names if name not in number), None)
     if unknown is not None:
-        raise InputError(f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; ? or an empty cell is no answer.")
+        raise InputError(f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; write ? or nothing to give no answer.")
     return tuple(sorted({number[name] for name in names}))
 
 

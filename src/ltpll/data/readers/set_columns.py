@@ -106,7 +106,7 @@ class SetColumn(TextSets):
             np.asarray([number.get(name, -1) for name in names.names] or [-1], dtype=np.int64) for names in (self.names, self.literal)
         )
         labels = np.where(given >= 0, of_text[given.clip(0, len(of_text) - 1)], of_list[(-1 - given).clip(0, len(of_list) - 1)])
-        kept = labels >= 0  # blank names are no votes
+        kept = labels >= 0  # blank names do not count as votes
         votes = drop_repeated_votes(rows[kept], annotators[kept], labels[kept])
         return AnnotatorVotes(*votes, tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1)))
 
