@@ -1,4 +1,4 @@
-"""Files: atomic writes, checks that a folder is writable, and parsing of untrusted JSON."""
+"""Files: atomic writes, checks that a folder is writable, parsing of untrusted JSON, and the versions of our own formats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError
+from ltpll.errors import InputError, shown
 
 PROBE = 1 << 16  # bytes, enough to fail on a full disk
 
@@ -75,3 +75,10 @@ def parse_json(content: str | bytes) -> Any:
         return json.loads(content)
     except RecursionError:
         raise ValueError("its lists are nested too deeply") from None
+
+
+def other_version(found: object, own: str) -> str | None:
+    """Say that a file has another version of the format `own`, such as ltpll-run-1; None if it has not, or is not of this format at all."""
+    if found == own or not isinstance(found, str) or found.rpartition("-")[0] != own.rpartition("-")[0]:
+        return None
+    return f"has the format {shown(found)}, and this version of ltpll reads {own!r}"

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ltpll.errors import CheckpointWarning, InputError, first_line
-from ltpll.files import remove_leftovers, write_atomically
+from ltpll.files import other_version, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
 MAX_HEADER = 1 << 20  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer
@@ -67,8 +67,9 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                version = " of this version" if metadata.get("format", "").startswith("ltpll-checkpoint-") else ""
-                raise _UnusableError(f"{path} is not an ltpll checkpoint{version}", "delete it or choose another path")
+                if other := other_version(metadata.get("format"), FORMAT):
+                    raise _UnusableError(f"The checkpoint {path} {other}", "use the version that wrote it, or train again")
+                raise _UnusableError(f"{path} is not an ltpll checkpoint", "delete it or choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]
         values = json.loads(text)
