@@ -1,4 +1,4 @@
-"""The `data` commands: prepare image sets from their published archives, list them, and describe or prune candidate sets."""
+"""The `data` commands: prepare and list image sets, write example tables, and describe or prune candidate sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ltpll.cli.describe import describe
 from ltpll.cli.options import DataRoot, ExperimentCommand, data_option
 from ltpll.cli.prune import PruneCommand, prune
 
-app = typer.Typer(help="Prepare and list image sets, and describe or prune candidate sets.", no_args_is_help=True)
+app = typer.Typer(help="Prepare and list image sets, write an example table, and describe or prune candidate sets.", no_args_is_help=True)
 
 
 @app.command()
@@ -83,6 +83,29 @@ def data_list(
         print_line(problem)
     if damaged:
         raise typer.Exit(2)
+
+
+@app.command()
+def example(
+    out: Annotated[Path, data_option(help="Folder to write digits.csv and new-digits.csv to.")] = Path(),
+) -> None:
+    """Write an example table to try the other commands with: digits whose candidates are the labels of three annotators."""
+    from ltpll.data.synthetic import example_tables
+    from ltpll.data.writers import write_table
+    from ltpll.errors import InputError
+    from ltpll.files import check_writable
+
+    paths = out / "digits.csv", out / "new-digits.csv"
+    for path in paths:
+        if path.exists():
+            raise InputError(f"{path} exists already: delete it, or choose another folder with --out.")
+    check_writable(out)
+    tables = example_tables()
+    for path, columns in zip(paths, tables, strict=True):
+        write_table(path, columns)
+    print_line(f"{paths[0]}: {len(tables.train['id'])} rows with candidates, pixels as features, and true labels for evaluation.")
+    print_line(f"{paths[1]}: {len(tables.new['id'])} new rows without candidates.")
+    print_line(f"Next: ltpll train {paths[0]} --out {out / 'digits-run'}")
 
 
 app.command(cls=ExperimentCommand)(describe)
