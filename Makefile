@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs format clean
+.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,9 +37,10 @@ demo: $(CORE)  ## Train and compare on handwritten digits, about a minute
 test: lint  ## Linter, type checker and all tests that need no GPU
 	@$(MAKE) --no-print-directory -j 2 types unit
 
-lint: $(DEV)  ## Linter and formatter, changing nothing
+lint: $(DEV)  ## Linter, formatter and spelling, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell *.md docs src tools benchmarks examples
 
 types: $(DEV)  ## Type checker
 	$(BIN)/mypy
@@ -76,6 +77,15 @@ results: $(DEV)  ## Measure the figures in README.md and docs again on this mach
 
 docs: $(DEV)  ## Update the generated parts of README.md and docs
 	$(BIN)/python tools/render_docs.py
+	$(BIN)/python -m tools.draw_figures
+
+site: $(DEV)  ## Build the documentation into build/site, without network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html, or run '$(BIN)/python -m http.server --directory build/site' for search."
+
+# In environments of their own: the tools that build must not change the environment that is tested, and the wheel must work without it.
+release: site  ## Build and check the wheel and the source distribution: twine, size, a fresh environment, the demo
+	$(BIN)/python tools/release.py
 
 format: $(DEV)  ## Format the code and apply the linter's fixes
 	$(BIN)/ruff check --fix .

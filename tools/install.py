@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LINK = "zz_existing_torch.pth"  # sorted after other .pth files, so that packages in .venv come first
 CORE, DEV = "installed", "installed-dev"  # stamps
 ASKED = "torch-asked-for"
-COMMANDS = ("ruff", "mypy")  # commands of the development extra that make runs
+COMMANDS = ("ruff", "mypy", "codespell", "mkdocs")  # commands of the development extra that make runs
 
 
 class InstallError(Exception):
