@@ -24,16 +24,7 @@ from ltpll.runs.run import Record, results_under
 from ltpll.runs.summary import Figure, Row, difference, rows
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [
-    "README.md",
-    "docs/beyond.md",
-    "docs/own-data.md",
-    "docs/performance.md",
-    "docs/photos.md",
-    "docs/reliability.md",
-    "docs/reproduction.md",
-    "docs/studies.md",
-]
+PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
 
 
 def parts_table() -> str:
@@ -43,6 +34,14 @@ def parts_table() -> str:
         source = part.source.partition(" (")[2].removesuffix(")") or "–"
         lines.append(f"| {part.kind} | `{part.name}` | {part.idea} | {source} | [`{Path(part.file).name}`](src/{part.file}) |")
     return "\n".join(lines)
+
+
+def part_names() -> str:
+    """The names of all parts, each with a link to its page."""
+    kinds: dict[str, list[str]] = {}
+    for part in describe_parts():
+        kinds.setdefault(part.kind, []).append(f"[`{part.name}`](docs/methods/{part.name}.md)")
+    return "\n".join(f"- {kind}s: {', '.join(names)}" for kind, names in kinds.items())
 
 
 def measured_on(records: Sequence[Record]) -> str:
@@ -970,7 +969,7 @@ def fuzz_table() -> str:
 def fuzz_findings() -> str:
     lines = ["| reader | finding | fix | test |", "|---|---|---|---|"]
     lines += [
-        f"| {finding['target']} | {finding['what']} | {finding['fix']} | [`{Path(finding['test']).name}`](../{finding['test']}) |"
+        f"| {finding['target']} | {finding['what']} | {finding['fix']} | `{finding['test']}` |"
         for finding in fuzz_record("findings")["findings"]
     ]
     return "\n".join(lines)
@@ -1202,6 +1201,7 @@ def neighbours_table() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "parts": parts_table,
+    "part-names": part_names,
     "demo": demo_table,
     "toy": lambda: toy_table(cosine=False),
     "performance": performance_table,
