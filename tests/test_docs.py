@@ -1,63 +1,60 @@
-"""README, CONTRIBUTING and docs: their code runs, their generated blocks are up to date, their links and versions are right."""
+"""README and docs: code runs, commands exist, generated parts are up to date, links lead somewhere, and the site loads nothing from elsewhere."""
 
+import importlib
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from typer.main import get_command
 
-from ltpll import PartialLabelClassifier, __version__
-from ltpll.data.synthetic import four_squares, uniform_candidates
+import ltpll
+from ltpll import PartialLabelClassifier
+from ltpll.cli import app
+from ltpll.data.synthetic import example_tables, four_squares, uniform_candidates
 from ltpll.runs.schema import check_record
-from tools import render_docs
+from support.commands import ltpll_here
+from support.documents import PAGES, ROOT, blocks_of, commands_of, execute, name_of
+from tools import draw_figures, render_docs, render_tutorial
 
-ROOT = Path(__file__).resolve().parents[1]
+NAMES = np.asarray(["ant", "bee", "cat", "fox"])
+PYTHON_PAGES = [page for page in PAGES if any(block.language == "python" for block in blocks_of(page))]
+
+# ---- code -------------------------------------------------------------------------------------------------------------
 
 
-def python_blocks(name: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.S)
-
-
-def test_the_readmes_table_is_cleaned_and_learned(tmp_path, monkeypatch):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with the tables that the pages read."""
     x, y = four_squares([40, 60, 80, 120], seed=0)
-    names = np.asarray(["ant", "bee", "cat", "fox"])
     sets = uniform_candidates(y, 4, 0.3, seed=0)
-    columns = {"candidates": ["|".join(names[sets.row(i)]) for i in range(len(y))], "width": x[:, 0], "height": x[:, 1]}
+    columns = {"candidates": ["|".join(NAMES[sets.row(i)]) for i in range(len(y))], "width": x[:, 0], "height": x[:, 1]}
     pd.DataFrame(columns).to_csv(tmp_path / "animals.csv", index=False)
+    pd.DataFrame(example_tables().train).to_csv(tmp_path / "digits.csv", index=False)
     monkeypatch.chdir(tmp_path)
-    space: dict = {}
-    table_example, parts_example, *_ = python_blocks("README.md")
-    exec(compile(table_example, "README.md", "exec"), space)
-    assert np.mean(space["table"]["label"] == names[y]) > 0.9
-    assert np.mean(space["predicted"] == names[y]) > 0.9
-    space |= {"features": space["features"][::4], "table": space["table"][::4]}
-    exec(compile(parts_example.replace("CORR()", "CORR(), steps=20"), "README.md", "exec"), space)
+    return y
+
+
+def claims_of_python(space, y):
+    assert np.mean(space["predicted"] == space["y"]) > 0.9  # of the trainer's example
+    assert np.mean(space["cleaned"].numpy() == space["y"]) > 0.9
+    assert np.mean(space["targets"].labels().numpy() == space["y"]) > 0.9  # of the own loop
     assert space["search"].best_params_["rebalancer__momentum"] in (0.9, 0.99)
 
 
-def test_the_readmes_examples_run_and_learn():
-    *_, trainer_example, loop_example, method_example = python_blocks("README.md")
-    space: dict = {}
-    exec(compile(trainer_example, "README.md", "exec"), space)
-    y = space["y"]
-    assert np.mean(space["predicted"] == y) > 0.9
-    assert np.mean(space["cleaned"].numpy() == y) > 0.9
-    exec(compile(loop_example, "README.md", "exec"), space)
-    assert np.mean(space["targets"].labels().numpy() == y) > 0.9
-    exec(compile(method_example, "README.md", "exec"), space)
-    made = space["Uniform"]()
-    model = space["build_model"]("mlp", seed=0, n_inputs=2, n_classes=4)
-    trained = space["PartialLabelTrainer"](model, made, epochs=2).fit(space["x"], space["candidates"])
-    assert trained.epoch == 2
+def claims_of_readme(space, y):
+    assert np.mean(space["table"]["label"] == NAMES[y]) > 0.9
+    assert np.mean(space["predicted"] == NAMES[y]) > 0.9
 
 
-def test_the_examples_for_contributors_learn_and_their_test_passes():
-    space: dict = {}
-    for block in python_blocks("CONTRIBUTING.md"):
-        exec(compile(block, "CONTRIBUTING.md", "exec"), space)
+def claims_of_add_a_method(space, y):
     space["test_targets_are_a_tempered_softmax_over_the_candidates"]()
     parts = {"method": space["TemperedPRODEN"](0.5), "rebalancer": space["MeanPrediction"](), "extras": [space["LogitPenalty"]()]}
     x, y = four_squares([60] * 4, seed=0)
@@ -66,10 +63,136 @@ def test_the_examples_for_contributors_learn_and_their_test_passes():
     assert fitted.class_prior_.sum() == pytest.approx(1, abs=1e-4)
 
 
+CLAIMS = {
+    "README.md": claims_of_readme,
+    "docs/python.md": claims_of_python,
+    "docs/add-a-method.md": claims_of_add_a_method,
+    "docs/get-started.md": lambda space, y: (space["table"]["cleaned"] == space["table"]["label"]).mean() > 0.9 or pytest.fail(),
+    "docs/crowds.md": lambda space, y: np.testing.assert_allclose(np.asarray(space["candidates"].weights).sum(), 2, rtol=0.01),
+    "docs/goals.md": lambda space, y: np.testing.assert_array_equal(space["rare_too"].shape, space["usual"].shape),
+    "docs/pruning.md": lambda space, y: np.testing.assert_array_equal(space["removed"], [1]),
+    "docs/review.md": lambda space, y: np.testing.assert_array_equal(space["answered"].row(1), [1]),
+}
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=name_of)
+def test_the_python_code_of_a_page_runs_and_does_what_the_page_says(page, folder):
+    space = execute(page)
+    CLAIMS.get(name_of(page), lambda space, y: None)(space, folder)
+
+
+def test_code_that_is_not_executed_says_why():
+    skipped = {block.reason for page in PAGES for block in blocks_of(page) if block.reason}
+    assert len(skipped) <= 3, skipped
+    assert all(len(reason.split()) > 3 for reason in skipped)
+
+
+def command_named(words):
+    """The click command that the words start with, and the rest of the words."""
+    command, words = get_command(app), list(words)
+    while isinstance(command, click.Group) and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    return command, words
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
+def test_commands_and_options_in_a_page_exist(page):
+    for line in commands_of(page):
+        command, words = command_named(shlex.split(line)[1:])
+        assert not isinstance(command, click.Group), f"there is no command in {line!r}"
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for word in words:
+            if word.startswith("--"):
+                assert word.partition("=")[0] in known, f"{word} is not an option of {command.name!r}: {line!r}"
+
+
+def test_the_commands_of_the_tutorial_work_one_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = render_tutorial.commands((ROOT / "docs" / "get-started.md").read_text(encoding="utf-8"))
+    assert [line.split()[:2] for line in lines if line.startswith("ltpll")][-1] == ["ltpll", "predict"]
+    for line in lines:
+        words = shlex.split(line)
+        if words[0] == "ltpll":
+            # As in the page, but quicker.
+            more = ["--epochs", "3", "--folds", "2", "--rebalancer", "mean-target"] if words[1] == "train" else []
+            ltpll_here(*words[1:], *more)
+        else:
+            assert (words[0], Path(words[-1]).exists()) == ("head", True)
+    cleaned = pd.read_csv("cleaned.csv")
+    assert list(cleaned["id"]) == list(pd.read_csv("digits.csv")["id"])
+    for column in re.findall(r"(?m)^\| (`.+?`) \|", (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")):
+        assert set(re.findall(r"`(\w+)`", column)) <= set(cleaned)
+    assert len(pd.read_csv("predictions.csv")) == len(pd.read_csv("new-digits.csv"))
+
+
+def test_outputs_replace_those_of_the_last_time():
+    page = "a\n\n<!-- run: 2 lines -->\n```\necho\n```\n\nb\n"
+    once = render_tutorial.with_outputs(page, lambda command: f"{command} 1\n2  \n3\n")
+    assert once == "a\n\n<!-- run: 2 lines -->\n```\necho\n```\n\n```text\necho 1\n2\n…\n```\n\nb\n"
+    assert render_tutorial.with_outputs(once, lambda command: "other") == once.replace("echo 1\n2\n…", "other")
+    assert render_tutorial.with_outputs(once, lambda command: "") == page
+
+
+# ---- the site ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built as `make site` does: a warning, such as a dead link or anchor, fails."""
+    target = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(target), strict=True))
+    return target
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_other_hosts(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 40
+    loaded = r"""<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*?(?:src|data)=["']?((?:https?:)?//[^"'\s>]+)"""
+    linked = r"""<link\b(?=[^>]*rel=["']?(?:stylesheet|preconnect|preload|icon|dns-prefetch))[^>]*href=["']?((?:https?:)?//[^"'\s>]+)"""
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(loaded, text) + re.findall(linked, text), page.name
+    for style in site.rglob("*.css"):
+        assert not re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", style.read_text(encoding="utf-8")), style.name
+
+
+def test_every_public_name_is_in_the_api_reference(site):
+    shown = " ".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
+    documented = set(re.findall(r'<h2 id="([\w.]+)"', shown))
+    registries = {"METHODS", "REBALANCERS", "EXTRAS", "MODELS"}  # objects of the documented class Registry
+    for name in set(ltpll.__all__) - registries:
+        homes = [one for one in documented if one.rpartition(".")[2] == name]
+        assert homes, f"{name} is missing"
+        home, _, last = homes[0].rpartition(".")
+        assert getattr(importlib.import_module(home), last) is getattr(ltpll, name)
+
+
+def test_every_page_can_be_reached_from_the_navigation():
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=name_of)
+def test_links_of_a_page_outside_the_site_lead_somewhere(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    for target, anchor in re.findall(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)", prose):
+        found = page.parent / target if target else page
+        assert found.exists(), f"{page.name} links to {target}"
+        headings = re.findall(r"(?m)^#+ (.+)$", found.read_text(encoding="utf-8")) if anchor else []
+        assert not anchor or anchor in [re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings], anchor
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+# ---- versions and generated parts -------------------------------------------------------------------------------------
+
+
 def test_the_citation_names_this_version_and_the_paper_in_the_readme():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (cited["version"], cited["license"]) == (__version__, project["license"])
+    assert (cited["version"], cited["license"]) == (ltpll.__version__, project["license"])
     (paper,) = cited["references"]
     bibtex = re.search(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)[1]
     assert f"{{{paper['title']}}}" in bibtex
@@ -90,6 +213,10 @@ def test_generated_blocks_are_what_the_registries_and_the_records_say(capsys):
     assert render_docs.main(["--check"]) == 0, capsys.readouterr().out
 
 
+def test_figures_are_drawn_from_the_records_as_they_are(capsys):
+    assert draw_figures.main(["--check"]) == 0, capsys.readouterr().out
+
+
 def test_the_runs_behind_the_page_on_the_anchor_are_whole_and_name_the_commit_of_their_code():
     for record in render_docs.beyond_runs():
         check_record(record)
@@ -108,10 +235,3 @@ def test_the_page_on_the_anchor_shows_the_mean_of_the_final_rule():
     )
     assert f"n = {len(runs)}" in row
     assert f" {mean:.1f} ± " in row
-
-
-@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
-def test_links_inside_the_repository_lead_somewhere(page):
-    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", prose):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -59,8 +59,8 @@ def test_the_exported_file_gives_the_debiased_logits_for_any_number_of_rows(meth
     np.testing.assert_array_equal(classifier.predict_proba(x), before)  # exporting leaves the classifier as it was
 
 
-OWN_DATA = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text(encoding="utf-8")
-EXAMPLE = OWN_DATA.partition("## Export")[2].partition("```python\n")[2].partition("```")[0]
+PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+EXAMPLE = PAGE.partition("## Export")[2].partition("```python\n")[2].partition("```")[0]
 USER = """
 import json, sys
 import numpy as np

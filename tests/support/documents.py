@@ -1,0 +1,52 @@
+"""The pages of the documentation, and the code blocks in them."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(
+    r"(?:<!-- invisible\n(?P<hidden>.*?)-->)"
+    r"|(?:(?:<!-- not executed: (?P<reason>[^\n]+) -->\n)?^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```$)",
+    re.S | re.M,
+)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page; `hidden` ones are comments that prepare the next block, and `reason` says why one is not executed."""
+
+    language: str
+    code: str
+    hidden: bool
+    reason: str
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks_of(page):
+    found = []
+    for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if match["hidden"] is not None:
+            found.append(Block("python", match["hidden"], True, ""))
+        else:
+            code = re.sub(rf"(?m)^{match['indent']}", "", match["code"])
+            found.append(Block(match["language"], code, False, match["reason"] or ""))
+    return found
+
+
+def execute(page, space=None):
+    """Execute the Python blocks of a page in order, in one namespace and in the current folder; returns the namespace."""
+    space = {} if space is None else space
+    for block in blocks_of(page):
+        if block.language == "python" and not block.reason:
+            exec(compile(block.code, name_of(page), "exec"), space)
+    return space
+
+
+def commands_of(page):
+    """The `ltpll` commands in the unnamed fenced blocks of a page, without comments and without torchrun or srun in front."""
+    lines = [line for block in blocks_of(page) if block.language in ("", "bash") for line in block.code.splitlines()]
+    return [found[1].strip() for line in lines if (found := re.search(r"(?:^|srun |-m |; )(ltpll [^#;]*)", line))]
