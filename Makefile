@@ -74,8 +74,9 @@ results: $(DEV)  ## Measure the figures in README.md and docs again on this mach
 	cp build/results/toy.png docs/toy.png
 	$(MAKE) docs
 
-docs: $(DEV)  ## Update the generated parts of README.md and docs
+docs: $(DEV)  ## Update the generated parts of README.md and docs, and the pages of docs/methods
 	$(BIN)/python tools/render_docs.py
+	$(BIN)/python tools/render_methods.py
 
 format: $(DEV)  ## Format the code and apply the linter's fixes
 	$(BIN)/ruff check --fix .
