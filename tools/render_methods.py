@@ -308,7 +308,8 @@ def measured_table(part: Documented, found: Sequence[Measured]) -> str:
         page = page_with(one.block)
         figures = f"{percent(one.balanced_accuracy)} | {percent(one.target_recovery)}"
         lines.append(f"| {one.label} | {one.setting} | {one.n} | {figures} | [{page.removesuffix('.md')}](../{page}) |")
-    lines += ["", "*Mean and standard deviation over n runs with different seeds, or over folds.*"]
+    note = "Mean and standard deviation over n seeds or folds, with the code of the commits that the full tables name."
+    lines += ["", f"*{note}*"]
     if more := of_origins(part.info.name):
         lines += ["", more]
     return "\n".join(lines)
