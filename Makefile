@@ -75,8 +75,9 @@ results: $(DEV)  ## Measure the figures in README.md and docs again on this mach
 	cp build/results/toy.png docs/toy.png
 	$(MAKE) docs
 
-docs: $(DEV)  ## Update the generated parts of README.md and docs
+docs: $(DEV)  ## Update the generated parts of README.md and docs, and the pages of docs/methods
 	$(BIN)/python tools/render_docs.py
+	$(BIN)/python tools/render_methods.py
 	$(BIN)/python -m tools.draw_figures
 
 site: $(DEV)  ## Build the documentation into build/site, without network

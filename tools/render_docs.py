@@ -10,7 +10,7 @@ import re
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ltpll.errors import InputError
@@ -25,15 +25,6 @@ from ltpll.runs.summary import Figure, Row, difference, rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
-
-
-def parts_table() -> str:
-    """Methods, rebalancers and extras with their source."""
-    lines = ["| kind | name | what it does | source | file |", "|---|---|---|---|---|"]
-    for part in describe_parts():
-        source = part.source.partition(" (")[2].removesuffix(")") or "–"
-        lines.append(f"| {part.kind} | `{part.name}` | {part.idea} | {source} | [`{Path(part.file).name}`](src/{part.file}) |")
-    return "\n".join(lines)
 
 
 def part_names() -> str:
@@ -1200,7 +1191,6 @@ def neighbours_table() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
-    "parts": parts_table,
     "part-names": part_names,
     "demo": demo_table,
     "toy": lambda: toy_table(cosine=False),
@@ -1259,19 +1249,25 @@ def rendered(text: str) -> str:
     return re.sub(r"<!-- begin (?P<name>[\w-]+) -->.*?<!-- end (?P=name) -->", fill, text, flags=re.S)
 
 
-def main(arguments: Sequence[str]) -> int:
-    stale = []
-    for name in PAGES:
-        path = ROOT / name
-        before = path.read_text(encoding="utf-8")
-        after = rendered(before)
-        if before != after:
-            stale.append(name)
-            if "--check" not in arguments:
-                path.write_text(after, encoding="utf-8")
+def update(pages: Mapping[Path, str | None], *, check: bool) -> int:
+    """Write the pages that are out of date and delete those whose text is None; with `check`, only name them and return 1."""
+    stale = {path: text for path, text in pages.items() if text != (path.read_text(encoding="utf-8") if path.exists() else None)}
     if stale:
-        print(("out of date: " if "--check" in arguments else "rendered: ") + ", ".join(stale))
-    return 1 if stale and "--check" in arguments else 0
+        print(("out of date: " if check else "rendered: ") + ", ".join(str(path.relative_to(ROOT)) for path in stale))
+    if check:
+        return int(bool(stale))
+    for path, text in stale.items():
+        if text is None:
+            path.unlink()
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    paths = [ROOT / name for name in PAGES]
+    return update({path: rendered(path.read_text(encoding="utf-8")) for path in paths}, check="--check" in arguments)
 
 
 if __name__ == "__main__":

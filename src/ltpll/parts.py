@@ -86,6 +86,11 @@ class PartInfo:
     idea: str
     file: str
 
+    @property
+    def citation(self) -> str:
+        """The source without the name of the part; a dash if there is none."""
+        return self.source.partition(" (")[2].removesuffix(")") or "–"
+
 
 def describe_parts() -> list[PartInfo]:
     """Every available method, rebalancer and extra, including plug-ins."""

@@ -35,6 +35,15 @@ class BCL(Extra):
     The label of an example is the candidate with the largest target, so the term starts once targets have been refined. With the
     rebalancer `oracle-la` this is Oracle-BCL of the RECORDS paper.
 
+    Formula:
+        y      = argmax_{j∈S} w_j,   v = projections of f of both views, c = the learned centres, all of unit length
+        U_k(i) = c_k and every v with y = k but v_i
+        term   = weight · mean over i of [ log Σ_k mean_{u∈U_k(i)} exp(v_i·u/T)  −  mean_{u∈U_y(i)} v_i·u/T ]
+
+    References:
+        Jianggang Zhu, Zheng Wang, Jingjing Chen, Yi-Ping Phoebe Chen and Yu-Gang Jiang: Balanced Contrastive Learning for Long-Tailed
+        Visual Recognition, CVPR 2022. https://doi.org/10.1109/CVPR52688.2022.00678
+
     Args:
         weight: The weight of the term.
         temperature: The temperature of the contrastive loss.

@@ -11,10 +11,21 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 
 
 class LDD(Extra):
-    """LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): tr(A·Aᵀ) − log det(A·Aᵀ + εI).
+    """LDD (Liu et al., ACML 2021, as cited by Hong et al., ICLR 2023): a penalty on linearly dependent class vectors.
 
-    A holds the normalised rows of the head; the term is their log-determinant divergence from orthogonal vectors. The RECORDS paper
-    only gives the acronym and no weight; the formula follows the literature on orthogonal class vectors (Xie et al., ICML 2018).
+    The term is the log-determinant divergence of the head's rows from orthogonal ones. The RECORDS paper only gives the acronym and no
+    weight; its meaning and the formula are inferred from the literature on orthogonal class vectors (Xie et al., ICML 2018).
+
+    Formula:
+        A    = the rows of the head, each divided by its length
+        term = weight · [tr(A·Aᵀ) − log det(A·Aᵀ + ε·I)]
+
+    References:
+        Wenpeng Liu, Li Wang, Jie Chen, Yu Zhou, Ruirui Zheng and Jianjun He: A Partial Label Metric Learning Algorithm for Class
+        Imbalanced Data, ACML 2021. https://proceedings.mlr.press/v157/liu21f.html
+
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
+        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         weight: The weight of the term.

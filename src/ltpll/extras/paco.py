@@ -18,6 +18,17 @@ class PaCO(Extra):
     candidate with the largest target, so the term starts once targets have been refined. The prior is the rebalancer's, if it is used to
     refine targets: with `oracle-la` this is Oracle-PaCO of the RECORDS paper. The second view and the queue come from a momentum encoder.
 
+    Formula:
+        y    = argmax_{j∈S} w_j,   q = projection of f_weak,   k = projection of f of the second view by the momentum encoder
+        s_iu = z_iu + log π̂_u for a class u;  q_i·u/T for a vector u: all q but q_i, all k, and the queue of earlier k
+        c_iu = 1 for the class y_i, alpha for a vector of the same y, 0 otherwise
+        term = weight · mean over i of −Σ_u c_iu log( exp(s_iu) / Σ_v exp(s_iv) ) / Σ_u c_iu
+        log π̂ is what the rebalancer subtracts when targets are refined, 0 if nothing
+
+    References:
+        Jiequan Cui, Zhisheng Zhong, Shu Liu, Bei Yu and Jiaya Jia: Parametric Contrastive Learning, ICCV 2021.
+        https://arxiv.org/abs/2107.12028
+
     Args:
         weight: The weight of the term.
         alpha: The weight of an example of the same class.

@@ -16,9 +16,18 @@ EPSILON = 1e-9
 
 
 class CORR(Method):
-    """CORR (Wu et al., ICML 2022): push non-candidates down and pull every view towards the target by KL(w ‖ p).
+    """CORR (Wu et al., ICML 2022): push non-candidates down and pull every view towards the target.
 
     Targets are the normalised geometric mean of the views' probabilities on the candidates.
+
+    Formula:
+        loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)                     form "records"
+                  Σ_{j∉S} −log(|1 − p_1j| + 10⁻⁹)  +  λ · min(e / ramp_epochs, 1) · Σ_v KL(w ‖ p_v)  form "original"
+        targets = softmax_S(mean of ẑ_v over the views v)
+
+    References:
+        Dong-Dong Wu, Deng-Bao Wang and Min-Ling Zhang: Revisiting Consistency Regularization for Deep Partial Label Learning, ICML 2022.
+        https://proceedings.mlr.press/v162/wu22l.html
 
     Args:
         form: "records" is CORR as used in the RECORDS paper: a weak and a strong view, both terms on both views, λ = 1 from the start.

@@ -35,8 +35,26 @@ class HTC(Method):
     and a small layer learns to weight the two heads for prediction.
 
     The tail head and this layer belong to the method. `variants` predict with one head only.
-    Differs from the authors' code: targets are not refined in the first epoch, and unreliable examples stay in the batch of blends,
-    unblended and with zero weight, so that shapes stay the same.
+    Differs from the authors' code: unreliable examples stay in the batch of blends, unblended and with zero weight, so that shapes stay
+    the same.
+
+    Formula:
+        t          = tail head of f
+        b          = softmax(z_weak − τ log π̂)                                     labels of the tail head
+        loss       = CE(w, z_weak) + η · mean over R  of [CE(w, z_strong) + CE(λw + (1−λ)w′, z_blend)]
+                   + CE(w, t_weak) + η · mean over R′ of [CE(b, t_strong) + CE(λb + (1−λ)b′, t_blend)]
+                   + ½ e/E · CE(w, g)                                              trains the weights α only
+        R          = of each class k = argmax w the ⌈B · π̂_k · ρ⌉ examples with the lowest CE(w, z_weak); none in the first epoch
+        R′         = of each class k = argmax b the ⌈B/C · ρ⌉ examples with the lowest CE(b, t_weak); none in the first epoch
+        η          = strength · min(e / ramp_epochs, 1);  ρ grows likewise from quota[0] to quota[1]
+        g          = α₁ softmax(z − log π̂) + α₂ softmax(t),  (α₁, α₂) = a linear layer of both, positive, of unit length
+        targets    = (1 − move) · w + move · softmax_S(t_weak + log a), from the first epoch on
+        π̂          = mean target of the last epoch, uniform in the first;  10⁻⁵ is added before a logarithm
+        prediction = g;  z for the variant "head", t for "tail"
+
+    References:
+        Yuheng Jia, Xiaorui Peng, Ran Wang and Min-Ling Zhang: Long-Tailed Partial Label Learning by Head Classifier and Tail Classifier
+        Cooperation, AAAI 2024. https://doi.org/10.1609/aaai.v38i11.29182
 
     Args:
         tau: The strength of the logit adjustment that makes the tail head's labels.

@@ -15,12 +15,21 @@ EPSILON = 1e-8
 
 
 class LW(Method):
-    """LW (Wen et al., ICML 2021): the loss Σ_{j∈S} w_j ℓ(z_j) + β Σ_{j∉S} w_j ℓ(−z_j).
+    """LW (Wen et al., ICML 2021): a weighted loss that raises the candidates, and one that lowers the other classes.
 
-    The targets w sum to one over the candidates S, and again over the other classes.
+    Refined targets sum to one over the candidates, and again over the other classes; before, they are 1/C for every class.
+
+    Formula:
+        loss    = Σ_{j∈S} w_j σ(−z_j)              +  β Σ_{j∉S} w_j σ(z_j)                     form "sigmoid"
+                  Σ_{j∈S} w_j · −log(p_j + 10⁻⁸)   +  β Σ_{j∉S} w_j · −log(|1 − p_j| + 10⁻⁸)   form "cross-entropy"
+        targets = softmax_S(ẑ) on the candidates, softmax over the other classes of ẑ on those
+
+    References:
+        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged Weighted Loss for Partial Label
+        Learning, ICML 2021. https://proceedings.mlr.press/v139/wen21a.html
 
     Args:
-        form: ℓ, "sigmoid" (the authors' LWS) or "cross-entropy" (their LWC).
+        form: The loss of each class, "sigmoid" (the authors' LWS) or "cross-entropy" (their LWC).
         beta: β, the weight of the non-candidates; 1 or 2 in the authors' experiments.
 
     Example:

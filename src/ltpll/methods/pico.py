@@ -24,6 +24,19 @@ class PiCO(Method):
     Differs from the authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and the queue is never
     longer than the data set.
 
+    Formula:
+        y       = argmax_{j∈S} ẑ_j,   q = projection of f_weak,   k = projection of f_strong by the momentum encoder
+        loss    = CE(w, z_weak) + weight · mean over i of −mean_{u∈P(i)} log( exp(q_i·u/T) / Σ_{v∈A(i)} exp(q_i·v/T) )
+        A(i)    = all q but q_i, all k, and the queue of earlier k
+        P(i)    = the vectors of A(i) with the same y;  only k_i before first_epoch
+        μ_y     ← γ · μ_y + (1 − γ) · q for each example in turn, then normalised;  γ = prototype_momentum
+        targets = φ · w + (1 − φ) · onehot(argmax_{j∈S} q·μ_j / T + log a_j)
+                  they move before the loss of the same step;  φ falls linearly from phi[0] to phi[1]
+
+    References:
+        Haobo Wang, Ruixuan Xiao, Yixuan Li, Lei Feng, Gang Niu, Gang Chen and Junbo Zhao: PiCO: Contrastive Label Disambiguation for
+        Partial Label Learning, ICLR 2022. https://openreview.net/forum?id=EhYjZy6e1gJ
+
     Args:
         weight: The weight of the contrastive loss.
         temperature: The temperature of the contrastive loss.

@@ -12,6 +12,14 @@ from ltpll.targets import restricted_softmax
 class PRODEN(Method):
     """PRODEN (Lv et al., ICML 2020): cross-entropy against the targets, which are the softmax over the candidates.
 
+    Formula:
+        loss    = CE(w, z)
+        targets = softmax_S(ẑ)
+
+    References:
+        Jiaqi Lv, Miao Xu, Lei Feng, Gang Niu, Xin Geng and Masashi Sugiyama: Progressive Identification of True Labels for Partial-Label
+        Learning, ICML 2020. https://proceedings.mlr.press/v119/lv20a.html
+
     Example:
         >>> PartialLabelClassifier(method=PRODEN())
     """

@@ -30,6 +30,22 @@ class SoLar(Method):
     Differs from the authors' code: a queue that is not full yet is already used, and unreliable examples stay in the batch of blends,
     unblended and with zero weight, so that shapes stay the same.
 
+    Formula:
+        q          = the labels closest to softmax_S(sharpness · ẑ_weak) whose mean over the batch and the queue is r (Sinkhorn)
+        loss       = η · mean over R of [CE(q, z_weak) + CE(q, z_strong) + CE(λq + (1−λ)q′, z_blend)]
+                   + (1 − η) · mean over the others of CE(w, z_weak)
+        R          = of each class k = argmax q the ⌈B · r_k · ρ⌉ examples with the lowest CE(q, z_weak), and all with
+                     Σ_j q_j p_j > confident; none in the first epoch of a stage
+        η          = strength · min(e / ramp_epochs, 1);  ρ grows likewise from quota[0] to quota[1];  e counts from 0 in each stage
+        targets    = softmax_S(ẑ_weak), from the first epoch on
+        r          ← (1 − rate) · r + rate · share of each class among argmax_{j∈S} z of all training examples, after each epoch
+        prediction = z;  z − log r with `la`, and for the variant "la"
+
+    References:
+        Haobo Wang, Mingxuan Xia, Yixuan Li, Yuren Mao, Lei Feng, Gang Chen and Junbo Zhao: SoLar: Sinkhorn Label Refinery for Imbalanced
+        Partial-Label Learning, NeurIPS 2022.
+        https://proceedings.neurips.cc/paper_files/paper/2022/hash/357a0a771bf65ee07926d6af41b75030-Abstract-Conference.html
+
     Args:
         la: Whether to subtract the log-prior from the logits at prediction.
         estimation_epochs: The length of the first stage, which only estimates the prior; by default a quarter of all epochs, at most 100.

@@ -28,9 +28,21 @@ class Anchor(RECORDS):
 
     A network that fits debiased targets absorbs the class prior again, so RECORDS alone keeps pushing the targets towards equal class
     shares, and unlearns the frequent classes. The candidate sets themselves say how frequent the classes can be: `ltpll.estimate_prior`
-    reads lower ≤ π ≤ upper off them before training. Targets are refined with z − log π̂ + b, where π̂ is RECORDS' prior. After each epoch
-    with the mean target m, b ← b + ½ clip(log clamp(m, lower, upper) − log m, −1, 1), centred; b is halved where m is between the bounds.
-    Predictions for balanced classes subtract log m.
+    reads bounds off them before training. A bias b per class holds the mean target between the bounds: after each epoch it moves by half
+    of the logarithmic distance that is missing, and is halved where nothing is. RECORDS' prior π̂ is subtracted as `lift` says.
+
+    Formula:
+        targets    from ẑ = z − s log(π̂ + 10⁻⁹) + b
+        s          = 1 in the epochs in which RECORDS lifts, else 0
+        d          = log clamp(m, lower, upper) − log m
+        b          ← (½ b where d = 0, else b) + ½ clip(d, −1, 1), then centred;  after each epoch with e + 1 ≥ warmup · E
+        prediction = z − log m
+
+    References:
+        Ours; it builds on RECORDS.
+
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
+        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
         prior: "auto" chooses by how the sets arose; "sets" is their likelihood, for wrong labels that join independently; "average" is the

@@ -36,6 +36,19 @@ class Auto(Anchor):
 
     RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always subtract the log of the mean target.
 
+    Formula:
+        as `anchor` with lift "warm-up" and the bounds that `prior` asks for; with prior "auto":
+        lower = upper = mean of the uniform targets     rows share their sets, or `scores` favour it
+        lower = upper = most likely shares              wrong labels join independently, expected L1 error of the shares < 0.06
+        the interval of `anchor`                        wrong labels join independently, otherwise
+        no bounds, b = 0 and s = 0                      30 % of the sets or more have a single label, or how they arose is unclear
+
+    References:
+        Ours; it builds on RECORDS.
+
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
+        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+
     Args:
         prior: As for `Anchor`; shares that are given are held whatever the sets say.
         warmup: As for `Anchor`.

@@ -15,6 +15,15 @@ class EpochRECORDS(Rebalancer):
 
     The mean is over all examples and views of the epoch. Before the first epoch has finished, the prior is uniform.
 
+    Formula:
+        π̂          = mean of softmax(z) over all examples and views of the last finished epoch
+        targets    from ẑ = z − log(π̂ + 10⁻⁹)
+        prediction = z − log(π̂ + 10⁻⁹)
+
+    References:
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
+        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
+
     Example:
         >>> PartialLabelClassifier(rebalancer=EpochRECORDS())
     """

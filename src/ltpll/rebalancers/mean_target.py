@@ -14,6 +14,16 @@ class MeanTarget(Rebalancer):
 
     Training is the same as without rebalancing. A class counts as at least half an example, since its logarithm is taken.
 
+    Formula:
+        targets    from ẑ = z
+        prediction = z − log m
+
+    References:
+        Ours; a form of post-hoc logit adjustment.
+
+        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and Sanjiv Kumar: Long-Tail Learning via
+        Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
+
     Example:
         >>> PartialLabelClassifier(rebalancer=MeanTarget())
     """

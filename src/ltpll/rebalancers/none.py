@@ -11,6 +11,10 @@ from ltpll.interfaces import Rebalancer
 class NoRebalancing(Rebalancer):
     """Subtracts nothing, neither from targets nor from predictions.
 
+    Formula:
+        targets    from ẑ = z
+        prediction = z
+
     Example:
         >>> PartialLabelClassifier(rebalancer=NoRebalancing())
     """

@@ -43,6 +43,18 @@ def _checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
 class OracleLA(Rebalancer):
     """Oracle logit adjustment (Menon et al., ICLR 2021): the true log-prior, subtracted from targets and predictions.
 
+    Formula:
+        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest other one
+        targets    from ẑ = z − log π
+        prediction = z − log π
+
+    References:
+        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and Sanjiv Kumar: Long-Tail Learning via
+        Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
+
+        Youngkyu Hong, Seungju Han, Kwanghee Choi, Seokjun Seo, Beomsu Kim and Buru Chang: Disentangling Label Distribution for Long-Tailed
+        Visual Recognition, CVPR 2021. https://arxiv.org/abs/2012.00321
+
     Args:
         class_frequencies: The number or the share of training examples of each class.
 

@@ -10,6 +10,15 @@ class OracleLAPosthoc(OracleLA):
 
     Training is the same as without rebalancing, so a single run gives both results.
 
+    Formula:
+        π          = class_frequencies / their sum;  a class with frequency 0 counts as the rarest other one
+        targets    from ẑ = z
+        prediction = z − log π
+
+    References:
+        Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and Sanjiv Kumar: Long-Tail Learning via
+        Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
+
     Args:
         class_frequencies: The number or the share of training examples of each class.
 

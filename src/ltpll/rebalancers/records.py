@@ -14,11 +14,20 @@ EPSILON = 1e-9
 class RECORDS(Rebalancer):
     """RECORDS (Hong et al., ICLR 2023): the class prior is the prediction of the current head for a running mean feature F.
 
-    The prior is softmax(head(F)) with F ← m·F + (1 − m)·(mean feature of the batch over all views). F starts at zero and is updated from
-    the first step on.
+    F starts at zero and is updated from the first step on, with the features of all views.
+
+    Formula:
+        F          ← momentum · F + (1 − momentum) · mean of f over the batch and the views, in every step
+        π̂          = softmax(head(F))
+        targets    from ẑ = z − log(π̂ + 10⁻⁹)
+        prediction = z − log(π̂ + 10⁻⁹)
+
+    References:
+        Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
+        ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
-        momentum: m, from 0 (the last batch only) to 1 (F never changes).
+        momentum: How slowly F moves, from 0 (the last batch only) to 1 (F never changes).
 
     Example:
         >>> PartialLabelClassifier(rebalancer=RECORDS(momentum=0.99))
