@@ -51,9 +51,8 @@ def partial_labels_data() -> dict[str, Any]:
     table = example_tables().train
     pixels = np.asarray([table[name] for name in table if name.startswith("pixel")]).T
     ambiguous = [row for row, text in enumerate(table["candidates"]) if text.count("|") and table["label"][row] in text.split("|")]
-    wanted, rows = ["zero", "three", "eight", "five", "nine", "seven"], []
-    for name in wanted:
-        rows.append(next(row for row in ambiguous if table["label"][row] == name))
+    wanted = ["zero", "three", "eight", "five", "nine", "seven"]
+    rows = [next(row for row in ambiguous if table["label"][row] == name) for name in wanted]
     records = [record for record in results_under(render_docs.ROOT / "results" / "digits") if record["config"]["method"] == "corr"]
     plain, anchored = ([one for one in records if one["config"]["rebalancer"] == name] for name in ("none", "anchor"))
     return {

@@ -28,9 +28,10 @@ from ltpll.runs.summary import Figure, Row, rows
 from render_docs import ROOT, anchor_options, percent, setting_of, update
 
 FOLDER = ROOT / "docs" / "methods"
+SETTINGS = ROOT / "mkdocs.yml"
 NOTE = "<!-- Written by tools/render_methods.py (`make docs`) from the class's docstring and the records in results/. -->"
 REGISTRIES: dict[str, Registry[Any]] = {registry.kind: registry for registry in (METHODS, REBALANCERS, EXTRAS)}
-SECTIONS = ("Formula", "References", "Args", "Example")
+SECTIONS = ("Formula", "References", "Args", "Examples")
 REQUIRED = inspect.Parameter.empty
 DEFAULT_METHOD: str = named_parameters(PartialLabelClassifier)["method"].default
 
@@ -55,7 +56,7 @@ class Documented(NamedTuple):
     @property
     def example(self) -> tuple[list[str], list[str]]:
         """The lines of the example's code, and of the result that it shows."""
-        lines = self.sections["Example"].splitlines()
+        lines = self.sections["Examples"].splitlines()
         return [line.removeprefix(">>> ") for line in lines if line.startswith(">>> ")], [x for x in lines if not x.startswith(">>> ")]
 
     @property
@@ -403,10 +404,10 @@ def index(parts: Sequence[Documented]) -> str:
         "from before the step; the terms of the extras are added to it. Formulas say where a method differs from this. `prediction` is for "
         '`goal="balanced"`; for `goal="accuracy"` it is z, or the own prediction of a method that has one.',
         "## Your own parts",
-        "A part is one class. In this repository it is a file in `src/ltpll/methods/`, `rebalancers/` or `extras/`, and `CONTRIBUTING.md` "
-        "has a complete example of each kind. Another package offers its parts through the entry points `ltpll.methods`, "
-        "`ltpll.rebalancers` and `ltpll.extras`. The page of a part is generated from its class: the first line of the module (source and "
-        "idea), the sections Formula, References, Args and Example of the docstring, and the attributes.",
+        "A part is one class. In this repository it is a file in `src/ltpll/methods/`, `rebalancers/` or `extras/`; "
+        "[Adding a method](../add-a-method.md) has a complete example of each kind. Another package offers its parts through the entry "
+        "points `ltpll.methods`, `ltpll.rebalancers` and `ltpll.extras`. The page of a part is generated from its class: the first line of the module (source and "
+        "idea), the sections Formula, References, Args and Examples of the docstring, and the attributes.",
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -417,10 +418,21 @@ def pages() -> dict[str, str]:
     return {"index.md": index(parts), **{f"{part.info.name}.md": page(part, found) for part in parts}}
 
 
+def navigation(text: str) -> str:
+    """The settings of the site, with an entry for each page between the marks."""
+    indent = "      "
+    kinds: dict[str, list[str]] = {}
+    for part in documented():
+        kinds.setdefault(f"{part.info.kind}s".capitalize(), []).append(f"{part.title}: methods/{part.info.name}.md")
+    lines = [f"{indent}- {kind}:\n" + "".join(f"{indent}    - {page}\n" for page in found) for kind, found in kinds.items()]
+    return re.sub(r"(# begin methods .*?\n).*?( *# end methods)", lambda found: found[1] + "".join(lines) + found[2], text, flags=re.S)
+
+
 def main(arguments: Sequence[str]) -> int:
     wanted: dict[Any, str | None] = {FOLDER / name: text for name, text in pages().items()}
     removed = {path: None for path in FOLDER.glob("*.md") if path not in wanted}
-    return update(wanted | removed, check="--check" in arguments)
+    settings = {SETTINGS: navigation(SETTINGS.read_text(encoding="utf-8"))}
+    return update({**wanted, **removed, **settings}, check="--check" in arguments)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Runs the commands of docs/get-started.md that are marked with `<!-- run -->`, in order and in an empty folder, and writes their output below them.
+"""Runs the commands of docs/get-started.md that are marked with `<!-- run -->`, in order, and writes their output below them.
 
-`<!-- run: 12 lines -->` shows only the first lines of an output. The commands take about a minute, so tests run them with fewer epochs and do
-not compare the output, which depends on the machine.
+`<!-- run: 12 lines -->` shows only the first lines of an output. The commands take about a minute, so tests run them with fewer epochs
+and do not compare the output, which depends on the machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def main() -> int:
 
         def run(command: str) -> str:
             print(command, flush=True)
-            done = subprocess.run(command, shell=True, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                command, shell=True, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True
+            )
             return (done.stdout + done.stderr).replace(f"{folder}/", "")
 
         text = with_outputs(PAGE.read_text(encoding="utf-8"), run)

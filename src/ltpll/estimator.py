@@ -130,7 +130,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         transduced_: The labels of the training examples as class numbers; `transduce` returns them as labels.
         device_: The device that the classifier was trained on.
 
-    Example:
+    Examples:
         >>> from ltpll import PartialLabelClassifier
         >>> from ltpll.methods import CORR
         >>> from ltpll.rebalancers import RECORDS

@@ -35,7 +35,7 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
         n_splits: The number of folds, at least 2.
         random_state: An integer, a `RandomState` or None; rows are always shuffled. An integer makes folds reproducible.
 
-    Example:
+    Examples:
         >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=CandidateKFold(5)).fit(X, ["cat|fox", "dog", ...])
     """
 

@@ -40,7 +40,7 @@ def linear_head(model: nn.Module) -> nn.Linear:
 class Outputs(NamedTuple):
     """What the network returns for one batch, with one entry per view.
 
-    Example:
+    Examples:
         >>> outputs = Outputs.from_views([model(weak), model(strong)])
         >>> outputs.logits[0].shape, outputs.features[1].shape
     """
@@ -126,8 +126,8 @@ class Method(Configurable, nn.Module, ABC):
     schedules. State must be kept in buffers and modules, so that it is checkpointed, and changed in place, so that steps recorded as CUDA
     graphs see the change.
 
-    Example:
-        A complete method; saved in a file of `ltpll/methods/`, it is available by its name everywhere::
+    Examples:
+        A complete method; saved in a file of `ltpll/methods/`, it is available by its name everywhere:
 
             class PRODEN(Method):
                 name = "proden"

@@ -63,7 +63,7 @@ def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_
     Returns:
         The share for sets of each size, from 0 to the number of classes; all zero if hardly any set seems to lack the true label.
 
-    Example:
+    Examples:
         >>> estimate_missing(PartialLabelClassifier(), X, Candidates.of(y))
     """
     nothing = [0.0] * (candidates.n_classes + 1)

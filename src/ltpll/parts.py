@@ -50,7 +50,7 @@ def build_parts(
         UnknownNameError: If there is no part of that name.
         InputError: If an option is unknown, or belongs to a part that is not among the given names.
 
-    Example:
+    Examples:
         >>> method, rebalancer, extras = build_parts("corr", RECORDS(momentum=0.99), ["mixup"], {"mixup": {"alpha": 2}})
     """
     options = options or {}

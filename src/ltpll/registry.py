@@ -44,7 +44,7 @@ class Configurable:
     Methods, rebalancers and extras are configurable, so `sklearn.base.clone` copies them and `GridSearchCV` searches over their options.
     A constructor stores each argument unchanged in an attribute of the same name.
 
-    Example:
+    Examples:
         >>> records = RECORDS(momentum=0.99)
         >>> records.get_params()
         {'momentum': 0.99}
@@ -89,7 +89,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         base: The class that all of them inherit from.
         group: The entry point group in which other distributions offer classes, loaded when the registry is first read.
 
-    Example:
+    Examples:
         >>> METHODS["corr"](form="original")
     """
 

@@ -25,7 +25,7 @@ def restricted_softmax(logits: Tensor, mask: Tensor) -> Tensor:
     Returns:
         Rows that sum to one; a row whose mask is all false is all zero.
 
-    Example:
+    Examples:
         >>> restricted_softmax(torch.zeros(1, 3), torch.tensor([[True, False, True]]))
         tensor([[0.5000, 0.0000, 0.5000]])
     """
@@ -160,7 +160,7 @@ def initial_targets(
     Returns:
         1 / size for each candidate of a row, or 1 / C for each class; with weights, they divide the total of the candidates.
 
-    Example:
+    Examples:
         >>> initial_targets(Candidates.of([[0, 1], [2]]))[torch.tensor([0, 1])]
         tensor([[0.5000, 0.5000, 0.0000],
                 [0.0000, 0.0000, 1.0000]])
@@ -192,7 +192,7 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
     Returns:
         Class numbers and confidences; the lower class number comes first in a tie.
 
-    Example:
+    Examples:
         >>> candidates = Candidates.of([[0, 1], [2]])
         >>> transduce(initial_targets(candidates), candidates).confidence
         array([0.5, 1. ], dtype=float32)

@@ -29,7 +29,7 @@ def prior_bound(n: int, n_classes: int, natarajan: float, ambiguity: float, delt
     Raises:
         InputError: An argument is out of range.
 
-    Example:
+    Examples:
         >>> round(prior_bound(1_000_000, 10, natarajan=100, ambiguity=0.5, delta=0.05), 3)
         0.027
     """
@@ -55,7 +55,7 @@ def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
     Returns:
         A share between 0 and 1.
 
-    Example:
+    Examples:
         >>> ambiguity_degree(Candidates.of([[0, 1], [0], [1]]), [0, 0, 1])
         0.5
     """

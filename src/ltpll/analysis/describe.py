@@ -82,7 +82,7 @@ def describe(candidates: Candidates, labels: Sequence[int] | npt.NDArray[np.int6
     Returns:
         Sizes, pairs, ambiguity, and the class prior with its bounds.
 
-    Example:
+    Examples:
         >>> describe(Candidates.of(["cat|fox", "dog", "cat"])).mean_size
         1.3333333333333333
     """

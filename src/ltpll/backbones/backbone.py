@@ -30,7 +30,7 @@ class Backbone(nn.Module):
     Attributes:
         n_features: The number of features.
 
-    Example:
+    Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
         >>> features = backbone(backbone.preprocessing.normalise(pictures))
         >>> own = Backbone(my_network, Preprocessing(side=96))
@@ -104,7 +104,7 @@ class Backbone(nn.Module):
         Raises:
             InputError: If there is no such network, it cannot be read, or it does not turn pictures into features.
 
-        Example:
+        Examples:
             >>> Backbone.from_pretrained("facebook/dinov2-small")
         """
         if str(source) == efficientnet.NAME:

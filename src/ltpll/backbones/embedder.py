@@ -52,7 +52,7 @@ class Embedder:
         device: Where the network runs.
         batch_size: The number of pictures that keeps all threads or the GPU busy; a call may have any number.
 
-    Example:
+    Examples:
         >>> embedder = Embedder(Backbone.from_pretrained("efficientnet-lite0"))
         >>> features = embedder(pictures)  # from (n, 224, 224, 3), 8-bit, to (n, 1280), float32
     """

@@ -25,13 +25,14 @@ class Preprocessing:
 
     Args:
         side: Width and height of the square, in pixels.
-        mean, std: The mean and standard deviation of each channel that are normalised away, for values from 0 to 1.
+        mean: The mean of each channel that is normalised away, for values from 0 to 1.
+        std: The standard deviation of each channel, likewise.
         fit: How a picture becomes a square: "pad" scales its longer edge to `side` and fills up with black, so that nothing is lost;
             "crop" scales its shorter edge to `resize` and cuts out the middle; "stretch" changes its aspect ratio.
         resize: The length of the shorter edge before a crop, at least `side`; None for `side`.
         resample: The interpolation: "bilinear", "bicubic", "lanczos" or "nearest".
 
-    Example:
+    Examples:
         >>> Preprocessing(side=224, fit="crop", resize=256)
     """
 

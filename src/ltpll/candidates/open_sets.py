@@ -53,7 +53,7 @@ class OpenSets(Candidates):
         guests: (N,) the guest of each row as a number of any type; −1 where there is none.
         strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded steps hold on to it.
 
-    Example:
+    Examples:
         >>> sets = OpenSets(Candidates.of([[0, 1], [2]]), 0.1)
         >>> sets.invite(torch.tensor([1]), torch.tensor([[0.0, 3.0, 1.0]]))
         >>> sets[torch.tensor([0, 1])]

@@ -53,7 +53,7 @@ class Candidates:
         weights: (L,) float32, the evidence for each entry of `labels` that is known before training; it sums to one in each row.
         observed: The sets before a person's answers replaced some of them; they say how the sets arose, and how frequent classes are.
 
-    Example:
+    Examples:
         >>> candidates = Candidates.of(["cat|fox", "dog"])
         >>> candidates[torch.tensor([0])]
         tensor([[ True, False,  True]])
@@ -117,7 +117,7 @@ class Candidates:
         Raises:
             InputError: A row is not a set of candidates, or the classes or groups do not fit.
 
-        Example:
+        Examples:
             >>> Candidates.of([{"cat", "fox"}, {"dog"}]).classes
             ('cat', 'dog', 'fox')
             >>> Candidates.of(["cat|fox", "dog", "!fox"]).row(2)
@@ -165,7 +165,7 @@ class Candidates:
         Raises:
             InputError: The matrix holds other values than 0 and 1, or has a row without a 1.
 
-        Example:
+        Examples:
             >>> Candidates.from_matrix(np.array([[1, 0, 1], [0, 1, 0]])).row(0)
             [0, 2]
         """
@@ -190,7 +190,7 @@ class Candidates:
             InputError: Not exactly one of `top_k` and `mass` is given, or a score is negative or not finite, or all scores of a row are
                 zero.
 
-        Example:
+        Examples:
             >>> candidates = Candidates.from_scores(np.array([[0.64, 0.0, 0.36], [0.1, 0.8, 0.1]]), top_k=2)
             >>> candidates.row(0), candidates.weights[:2]
             ([0, 2], tensor([0.5359, 0.4641]))
@@ -212,7 +212,7 @@ class Candidates:
         Raises:
             InputError: A row is empty or not a collection, or a label is not a class.
 
-        Example:
+        Examples:
             >>> Candidates.from_sets([[0, 2], [1]], n_classes=4)
             Candidates(2 rows, 4 classes, 1.50 candidates per row)
         """
@@ -245,7 +245,7 @@ class Candidates:
         Raises:
             InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
 
-        Example:
+        Examples:
             >>> Candidates.from_series(pd.Series(["cat; dog", "fox"]), separator=";").classes
             ('cat', 'dog', 'fox')
             >>> Candidates.from_series(["Vulpes", "wolf"], taxonomy={"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).row(0)
@@ -280,7 +280,7 @@ class Candidates:
         Raises:
             InputError: A row is empty, a number is out of range, or there are fewer than two classes.
 
-        Example:
+        Examples:
             >>> Candidates.from_flat(np.array([0, 2, 3]), np.array([2, 0, 1]), n_classes=3).row(0)
             [0, 2]
         """
@@ -443,7 +443,7 @@ class Candidates:
         Raises:
             InputError: There is not one value per row, or a value is missing or not hashable.
 
-        Example:
+        Examples:
             >>> Candidates.of(["cat|dog", "cat|dog", "fox"]).with_groups(["a.png", "a.png", "b.png"]).groups
             tensor([0, 0, 1])
         """
@@ -466,7 +466,7 @@ class Candidates:
         Raises:
             InputError: There is not one number per candidate, or a number is not positive and finite.
 
-        Example:
+        Examples:
             >>> Candidates.of(["cat|dog", "fox"]).with_weights([2, 1, 1]).weights
             tensor([0.6667, 0.3333, 1.0000])
         """
@@ -523,7 +523,7 @@ class Candidates:
         Raises:
             InputError: A new set is empty, or has a number that is not a class.
 
-        Example:
+        Examples:
             >>> Candidates.of(["cat|dog", "cat|fox"]).replaced([1], [[1]]).row(1)
             [1]
         """

@@ -22,7 +22,7 @@ class Taxonomy:
     Raises:
         InputError: The names form a circle.
 
-    Example:
+    Examples:
         >>> Taxonomy({"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).members("Vulpes")
         ('red fox', 'fennec')
     """

@@ -25,7 +25,7 @@ def cleanlab_columns(table: CleanedTable, probabilities: Shares, separator: str 
         or not), `is_label_issue` (the set seems to lack the true label), and `label_score` (the probability that the cleaned
         label is right).
 
-    Example:
+    Examples:
         >>> cleanlab_columns(table, read_probabilities(folder, table))["given_label"]
     """
     names = names_as_read(table)

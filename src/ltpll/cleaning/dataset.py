@@ -122,7 +122,7 @@ def read_examples(
     Raises:
         InputError: Something cannot be read, or the parts do not match.
 
-    Example:
+    Examples:
         >>> examples = read_examples(TableSource(Path("birds.csv"), images=Path("photos")))
         >>> examples.x.shape, examples.candidates.n_classes
     """

@@ -45,7 +45,7 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     Raises:
         InputError: The run has none of the examples, or other classes.
 
-    Example:
+    Examples:
         >>> examples = starting_from(read_examples(source), read_cleaned("ltpll-runs/birds"))
     """
     sets = examples.candidates

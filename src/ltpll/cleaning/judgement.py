@@ -59,7 +59,7 @@ def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = 
     Returns:
         The judgement; `ltpll.cleaning.results.flagged_sets` says which sets to look at.
 
-    Example:
+    Examples:
         >>> judgement = judge(predict_sets(classifier.predict_proba, x, sets), sets.n_classes)
         >>> judgement.suspicion.argmax()
     """

@@ -72,7 +72,7 @@ class TrainingSettings:
         folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by the classifier that was trained on them.
         prune: Whether the candidate sets were pruned by neighbours before (`prune_examples`), which is recorded in the run's config.
 
-    Example:
+    Examples:
         >>> TrainingSettings(method="proden", rebalancer="records", folds=10)
     """
 
@@ -222,7 +222,7 @@ def train_table_run(
         InputError: The examples cannot be trained on.
         BusyError: Another process is training the run.
 
-    Example:
+    Examples:
         >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings()
         >>> examples = read_examples(source)
         >>> run = table_run("ltpll-runs/birds", settings, examples)

@@ -68,7 +68,7 @@ def prune_examples(
     Raises:
         InputError: The examples are pictures, or none of them is for training.
 
-    Example:
+    Examples:
         >>> found = prune_examples(read_examples(TableSource(Path("birds.csv"))))
         >>> found.examples.candidates, found.pruned.counts()
     """

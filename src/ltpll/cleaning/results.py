@@ -76,7 +76,7 @@ def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discov
     Returns:
         Whether each row is flagged.
 
-    Example:
+    Examples:
         >>> flagged_sets(np.array([0.9, 0.8, 0.1]), np.ones(3, bool), np.zeros(3, int), 0.2)
         array([ True,  True, False])
     """
@@ -259,7 +259,7 @@ def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
         `suggestion`, `suspicion`, `judged`, `judged_by`, and `path`, `split`, `group` and `true_label` if the user's table has them,
         `reviewed` if answers were given, and `in_set` if labels may lie outside their sets.
 
-    Example:
+    Examples:
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
     """
     names, cleaned = table.classes, table.labels

@@ -31,7 +31,7 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
     Returns:
         Row numbers, the most urgent first.
 
-    Example:
+    Examples:
         >>> table = read_cleaned("ltpll-runs/birds")
         >>> table.ids[review_rows(table, 20)]
     """
@@ -62,7 +62,7 @@ def spread_out(urgency: npt.NDArray[np.float64], table: CleanedTable, n: int) ->
 def occurrences(values: Numbers) -> Numbers:
     """How often each value has occurred before, in the order given.
 
-    Example:
+    Examples:
         >>> occurrences(np.array([7, 7, 3, 7]))
         array([0, 1, 0, 2])
     """
@@ -96,7 +96,7 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str = "|") -> 
         Columns by name: `rank`, `id`, `path` if the table has paths, `candidates`, `label`, `confidence`, `runner_up`, `suggestion` (the
         likeliest class outside the set, if the set may lack the true label), `why`, and `answer`, which is empty.
 
-    Example:
+    Examples:
         >>> table = read_cleaned("ltpll-runs/birds")
         >>> write_table(Path("queue.csv"), review_columns(table, review_rows(table)))
     """

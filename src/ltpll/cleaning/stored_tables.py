@@ -101,7 +101,7 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
     Raises:
         InputError: The run is not finished, is damaged, or is not a run on a table.
 
-    Example:
+    Examples:
         >>> table = read_cleaned("ltpll-runs/birds")
         >>> table.ids[table.labels.issue]  # rows whose candidate sets may lack the true label
     """

@@ -24,7 +24,7 @@ def control_names(text: str | None, stored: str | None = None) -> tuple[str, str
     Raises:
         InputError: A name is empty, or there are more than two.
 
-    Example:
+    Examples:
         >>> control_names("species", "choice:photo")
         ('species', 'photo')
     """
@@ -57,7 +57,7 @@ def write_pre_annotations(
     Raises:
         InputError: The file cannot be written.
 
-    Example:
+    Examples:
         >>> write_pre_annotations(Path("tasks.json"), [{"image": "fox.jpg"}], ["fox"], [0.9])
     """
 

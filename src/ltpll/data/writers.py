@@ -35,7 +35,7 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[An
     Raises:
         InputError: The columns cannot be written, or the path cannot be written to.
 
-    Example:
+    Examples:
         >>> write_table(Path("labels.csv"), {"id": ["a", "b"], "label": ["cat", "dog"]})
     """
     check_output_table(path)

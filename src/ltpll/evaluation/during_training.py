@@ -36,7 +36,7 @@ class Evaluate(Measurement):
         posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded; they see the end of
             the epochs that are evaluated.
 
-    Example:
+    Examples:
         >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test, every=10)])
         >>> trainer.history[-1]["test"]["balanced_accuracy"]
     """

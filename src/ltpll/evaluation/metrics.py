@@ -117,7 +117,7 @@ def evaluate(logits: Tensor, labels: Tensor, class_counts: Tensor | None = None,
     Raises:
         InputError: If there is not one label per prediction.
 
-    Example:
+    Examples:
         >>> evaluate(torch.eye(3), torch.tensor([0, 1, 1])).accuracy
         0.6666666666666666
     """
@@ -152,7 +152,7 @@ def calibration_figures(confidence: npt.NDArray[Any], right: npt.NDArray[np.bool
         of confidence, weighted by their rows; and `ranking`, the probability that a right label has a higher confidence than a wrong
         one (the area under the ROC curve), or None if all are right or all wrong.
 
-    Example:
+    Examples:
         >>> calibration_figures(np.array([0.9, 0.6]), np.array([True, False]))["ranking"]
         1.0
     """

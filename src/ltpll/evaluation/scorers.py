@@ -25,7 +25,7 @@ def covering_rate_score(candidates: Candidates, predicted: npt.NDArray[np.int64]
         candidates: The candidate sets.
         predicted: The predicted class number of each row.
 
-    Example:
+    Examples:
         >>> covering_rate_score(Candidates.of([[0, 1], [2]]), np.array([1, 0]))
         0.5
     """
@@ -42,7 +42,7 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
         candidates: The candidate sets.
         probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
 
-    Example:
+    Examples:
         >>> approximated_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
         0.875
     """
@@ -64,7 +64,7 @@ def approximated_balanced_accuracy_score(candidates: Candidates, probabilities: 
         candidates: The candidate sets.
         probabilities: Predicted class probabilities, (rows, classes); the last classes of the sets may be missing, if they were unseen.
 
-    Example:
+    Examples:
         >>> approximated_balanced_accuracy_score(Candidates.of([[0, 1], [2]]), np.array([[0.6, 0.2, 0.2], [0.1, 0.1, 0.8]]))
         0.6666666666666666
     """
@@ -84,7 +84,7 @@ def covering_rate(estimator: Any, X: Any, y: Any) -> float:
 
     Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps rare classes in training.
 
-    Example:
+    Examples:
         >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=CandidateKFold(5))
     """
     number = {name: i for i, name in enumerate(estimator.classes_.tolist())}

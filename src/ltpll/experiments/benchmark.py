@@ -59,16 +59,22 @@ class Experiment:
         ambiguity: Probability that a wrong label joins a candidate set (q).
         superclass: Whether this probability is eight times as high inside a superclass (the paper's NU setting).
         lacking: The share of candidate sets from which the true label is removed.
-        method, rebalancer, extras: Names of parts, see `ltpll list`.
+        method: The name of a method, see `ltpll list`.
+        rebalancer: The name of a rebalancer.
+        extras: Names of extras.
         options: Options of the parts by the part's name, such as `{"lw": {"beta": 2}}`.
-        model, width: The network, and the width of its first stage.
+        model: The network.
+        width: The width of its first stage.
         views: The augmentation policy, "paper" or "flip-crop".
-        epochs, batch_size, lr, weight_decay: The schedule of SGD; `lr` is the initial learning rate.
+        epochs: The number of epochs.
+        batch_size: The number of examples in a batch.
+        lr: The initial learning rate of SGD.
+        weight_decay: The weight decay of SGD.
         truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
         precision: "float32", "bfloat16" or "float64".
         seed: Draws the long-tailed subset, the candidate sets and the training.
 
-    Example:
+    Examples:
         >>> Experiment("cifar10", ambiguity=0.5, method="proden").epochs
         800
     """
@@ -103,7 +109,7 @@ class Experiment:
         Raises:
             InputError: If `data` is missing, a name is unknown or a value has the wrong type.
 
-        Example:
+        Examples:
             >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
             50.0
         """
@@ -131,7 +137,7 @@ class Experiment:
             UnknownNameError: If there is no recipe of that name.
             InputError: If `data` is missing, a name is unknown or a value has the wrong type.
 
-        Example:
+        Examples:
             >>> Experiment.from_recipe("best", data="cifar10", rebalancer="records").lr
             0.03
         """
@@ -199,7 +205,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     Raises:
         InputError: If the experiment needs superclasses and the image set has none.
 
-    Example:
+    Examples:
         problem = draw_problem(experiment, load_image_set(experiment.data))
     """
     seeds = seed_streams(experiment.seed)
@@ -287,7 +293,7 @@ def build_trainer(
         UnknownNameError: If a part, the network or the views do not exist.
         InputError: If an option or the device cannot be used.
 
-    Example:
+    Examples:
         trainer = build_trainer(experiment, problem, device="cuda")
         trainer.fit(problem.x, problem.candidates)
     """
@@ -347,7 +353,7 @@ def train(
         BusyError: If another process is training the run.
         InputError: If the settings, the data or the checkpoint cannot be used.
 
-    Example:
+    Examples:
         run = experiment_run(Path("runs"), Experiment("cifar10", epochs=10))
         train(run, load_image_set("cifar10"))
         run.result()["last"]["test"]["balanced_accuracy"]

@@ -102,7 +102,7 @@ def probe(
     Raises:
         InputError: If a class has fewer examples than asked for.
 
-    Example:
+    Examples:
         images = load_image_set("cifar100")
         probe(reopen_trainer(run, images, "cuda"), images, [None, 100, 50])
     """

@@ -30,7 +30,7 @@ class BalancedHead(Extra):
     Args:
         weight: The weight of the term.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(extras=[BalancedHead()])
     """
 

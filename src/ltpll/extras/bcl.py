@@ -50,7 +50,7 @@ class BCL(Extra):
         width: The dimension of the projections.
         first_epoch: The first epoch (from 0) in which the term is added.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(extras=[BCL(weight=0.5)])
     """
 

@@ -31,7 +31,7 @@ class LDD(Extra):
         weight: The weight of the term.
         epsilon: ε; with more classes than features, it decides how much linear dependence costs.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(extras=[LDD(weight=0.1)])
     """
 

@@ -28,7 +28,7 @@ class Mixup(Extra):
         weight: The weight of the term.
         first_epoch: The first epoch (from 0) in which the term is added.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(extras=[Mixup(alpha=2)])
     """
 

@@ -38,7 +38,7 @@ class PaCO(Extra):
         momentum: The momentum of the momentum encoder.
         first_epoch: The first epoch (from 0) in which the term is added.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(extras=[PaCO(queue=4096)])
     """
 

@@ -29,7 +29,7 @@ class SFN(Extra):
     Args:
         weight: The weight of the term.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(extras=[SFN(weight=0.1)])
     """
 

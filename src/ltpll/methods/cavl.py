@@ -23,7 +23,7 @@ class CAVL(Method):
         Fei Zhang, Lei Feng, Bo Han, Tongliang Liu, Gang Niu, Tao Qin and Masashi Sugiyama: Exploiting Class Activation Value for
         Partial-Label Learning, ICLR 2022. https://openreview.net/forum?id=qqdXHUGec9h
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=CAVL())
     """
 

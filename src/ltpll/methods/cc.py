@@ -22,7 +22,7 @@ class CC(Method):
         Lei Feng, Jiaqi Lv, Bo Han, Miao Xu, Gang Niu, Xin Geng, Bo An and Masashi Sugiyama: Provably Consistent Partial-Label Learning,
         NeurIPS 2020. https://proceedings.neurips.cc/paper/2020/hash/7bd28f15a49d5e5848d6ec70e584e625-Abstract.html
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=CC())
     """
 

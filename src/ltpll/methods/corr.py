@@ -35,7 +35,7 @@ class CORR(Method):
         weight: λ, the weight of the consistency term.
         ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original form only.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=CORR(form="original", ramp_epochs=50))
     """
 

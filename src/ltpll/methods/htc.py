@@ -63,7 +63,7 @@ class HTC(Method):
         quota: The share of the batch that is considered reliable, at the start and after `ramp_epochs`.
         ramp_epochs: The number of epochs in which `strength` and `quota` reach their final values.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=HTC(tau=1.0), rebalancer="none")
     """
 

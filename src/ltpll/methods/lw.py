@@ -32,7 +32,7 @@ class LW(Method):
         form: The loss of each class, "sigmoid" (the authors' LWS) or "cross-entropy" (their LWC).
         beta: β, the weight of the non-candidates; 1 or 2 in the authors' experiments.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=LW(form="cross-entropy", beta=2))
     """
 

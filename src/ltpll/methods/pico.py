@@ -48,7 +48,7 @@ class PiCO(Method):
         first_epoch: The epoch (from 0) from which on examples with the same likely label are positives; before it, the only positive of an
             example is its other view.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=PiCO(queue=4096))
     """
 

@@ -20,7 +20,7 @@ class PRODEN(Method):
         Jiaqi Lv, Miao Xu, Lei Feng, Gang Niu, Xin Geng and Masashi Sugiyama: Progressive Identification of True Labels for Partial-Label
         Learning, ICML 2020. https://proceedings.mlr.press/v119/lv20a.html
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=PRODEN())
     """
 

@@ -57,7 +57,7 @@ class SoLar(Method):
         queue: The number of earlier examples that take part in the assignment; never more than the data set has.
         rates: How fast the prior moves, before and after the restart.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(method=SoLar(la=True), rebalancer="none")
     """
 

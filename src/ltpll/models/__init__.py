@@ -30,7 +30,7 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
         UnknownNameError: If there is no model of that name.
         InputError: If an option is unknown or missing.
 
-    Example:
+    Examples:
         >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4, hidden=(32,))
     """
     if name not in MODELS:

@@ -14,7 +14,7 @@ class Classifier(nn.Module):
         encoder: A network that maps inputs to features, (batch, dim).
         head: The linear layer that maps features to logits.
 
-    Example:
+    Examples:
         >>> model = Classifier(nn.Sequential(nn.Linear(8, 32), nn.ReLU()), nn.Linear(32, 5))
         >>> logits, features = model(torch.randn(4, 8))
     """
@@ -42,7 +42,7 @@ def split_head(network: nn.Module, head: str) -> Classifier:
     Raises:
         InputError: If the network has no linear layer of that name.
 
-    Example:
+    Examples:
         >>> model = split_head(torchvision.models.resnet18(num_classes=10), "fc")
     """
     *path, last = head.split(".")

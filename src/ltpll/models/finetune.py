@@ -42,7 +42,7 @@ class FineTune(Configurable):
         freeze_norm: Whether batch norm keeps its running statistics and uses them in training too; its scale and offset are trained all the
             same. "auto" freezes them if there are fewer than 10,000 rows. Those of frozen layers are always frozen.
 
-    Example:
+    Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
         >>> PartialLabelClassifier(model=FineTune(backbone, layers="last")).fit(pictures, candidates)
     """

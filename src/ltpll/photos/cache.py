@@ -39,7 +39,7 @@ class EmbeddingCache:
     Raises:
         InputError: The folder cannot be written.
 
-    Example:
+    Examples:
         >>> cache = EmbeddingCache(cache_root() / "embeddings" / backbone.fingerprint(), backbone.n_features)
         >>> rows = cache.rows([hashlib.sha256(content).digest()])
     """

@@ -94,7 +94,7 @@ def embedded_pictures(
     Raises:
         InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), or no picture can be read.
 
-    Example:
+    Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
         >>> embedded_pictures(Path("photos"), ["a.jpg", "b.jpg"], backbone, on_error="skip").features.shape
         (2, 1280)

@@ -76,7 +76,7 @@ def embed_pictures(
     Raises:
         InputError: A picture cannot be read, `out` belongs to other pictures or another backbone, or cannot be written.
 
-    Example:
+    Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
         >>> embed_pictures(Path("photos"), list_pictures(Path("photos")), backbone, Path("embeddings.npy"))
     """

@@ -62,7 +62,7 @@ def distinct_sets(candidates: Candidates) -> DistinctSets:
     Returns:
         The distinct sets and how often each of them occurs.
 
-    Example:
+    Examples:
         >>> sorted(distinct_sets(Candidates.of([[0, 1], [0, 1], [2]])).counts.tolist())
         [1.0, 2.0]
     """

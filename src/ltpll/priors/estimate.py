@@ -141,7 +141,7 @@ def estimate_prior(
     Raises:
         InputError: `how` is unknown, or the width is negative.
 
-    Example:
+    Examples:
         >>> found = estimate_prior(Candidates.of(["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3))
         >>> found.regime, found.estimate.round(2), found.upper.round(2)
         ('independent', array([0.29, 0.29, 0.14, 0.29]), array([0.43, 0.43, 0.42, 0.43]))

@@ -29,7 +29,7 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
     Raises:
         InputError: A class is missing or unknown, or a share is not possible.
 
-    Example:
+    Examples:
         >>> known_prior(Candidates.of(["cat|dog", "cat"]), {"cat": 3, "dog": 1}).estimate
         array([0.75, 0.25])
     """

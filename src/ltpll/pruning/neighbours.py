@@ -44,7 +44,7 @@ def nearest_neighbours(x: Tensor, k: int, *, groups: Tensor | None = None, on_pr
         The neighbours; of rows at the same distance, the one with the lower number comes first. If more rows than k have the same smallest
         distance, it is arbitrary, but reproducible, which of them are found.
 
-    Example:
+    Examples:
         >>> nearest_neighbours(torch.tensor([[0.0], [1.0], [3.0]]), k=1).rows.flatten()
         tensor([1, 0, 1])
     """

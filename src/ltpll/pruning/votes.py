@@ -112,7 +112,7 @@ def prune_candidates(
     Raises:
         InputError: The features are not a table of numbers with one row per set, or a setting is out of range.
 
-    Example:
+    Examples:
         >>> pruned = prune_candidates(X, ["cat|fox", "cat", "dog", ...])
         >>> pruned.candidates
         Candidates(1,000 rows, 3 classes, 1.31 candidates per row)

@@ -54,7 +54,7 @@ class Anchor(RECORDS):
         lift: When RECORDS' prior is subtracted: "warm-up" only before the bounds hold, "records" always, "none" never.
         momentum: RECORDS' momentum.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=Anchor(prior="average", bounds="point"))
     """
 

@@ -53,7 +53,7 @@ class Auto(Anchor):
         prior: As for `Anchor`; shares that are given are held whatever the sets say.
         warmup: As for `Anchor`.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=Auto(prior="average")).fit(X, sets).choice_
         'Class shares are held at the average of the sets, as requested.'
     """
@@ -125,7 +125,7 @@ def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
     Returns:
         A lower and an upper bound for each class; None where the sets alone do not say enough, or leave targets alone.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=Auto(prior=shares_of(sets))).fit(X, prune_candidates(X, sets).candidates)
     """
     auto = Auto()

@@ -24,7 +24,7 @@ class EpochRECORDS(Rebalancer):
         Feng Hong, Jiangchao Yao, Zhihan Zhou, Ya Zhang and Yanfeng Wang: Long-Tailed Partial Label Learning via Dynamic Rebalancing,
         ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=EpochRECORDS())
     """
 

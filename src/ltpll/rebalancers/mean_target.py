@@ -24,7 +24,7 @@ class MeanTarget(Rebalancer):
         Aditya Krishna Menon, Sadeep Jayasumana, Ankit Singh Rawat, Himanshu Jain, Andreas Veit and Sanjiv Kumar: Long-Tail Learning via
         Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=MeanTarget())
     """
 

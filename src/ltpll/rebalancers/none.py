@@ -15,7 +15,7 @@ class NoRebalancing(Rebalancer):
         targets    from ẑ = z
         prediction = z
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=NoRebalancing())
     """
 

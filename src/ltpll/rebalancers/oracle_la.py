@@ -58,7 +58,7 @@ class OracleLA(Rebalancer):
     Args:
         class_frequencies: The number or the share of training examples of each class.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=OracleLA(class_frequencies=[600, 300, 10]))
     """
 

@@ -22,7 +22,7 @@ class OracleLAPosthoc(OracleLA):
     Args:
         class_frequencies: The number or the share of training examples of each class.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=OracleLAPosthoc(class_frequencies=[600, 300, 10]))
     """
 

@@ -29,7 +29,7 @@ class RECORDS(Rebalancer):
     Args:
         momentum: How slowly F moves, from 0 (the last batch only) to 1 (F never changes).
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=RECORDS(momentum=0.99))
     """
 

@@ -27,7 +27,7 @@ class TempOracleLA(OracleLA):
     Args:
         class_frequencies: The number or the share of training examples of each class.
 
-    Example:
+    Examples:
         >>> PartialLabelClassifier(rebalancer=TempOracleLA(class_frequencies=[600, 300, 10]))
     """
 

@@ -29,7 +29,7 @@ def write_page(
 ) -> None:
     """Write the page that `render_page` renders.
 
-    Example:
+    Examples:
         >>> write_page(Path("page.html"), finished_runs(Path("ltpll-runs/images")), title="My runs", intro=[])
     """
     templates.write(path, render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons))

@@ -61,7 +61,7 @@ class Run:
         config: Everything that determines the training, as JSON values.
         name: The name of the folder where a user has chosen one; files in it that are not the run's are left alone.
 
-    Example:
+    Examples:
         >>> run = Run(Path("runs"), {"method": "corr", "seed": 0})
         >>> run.start()
         >>> run.log({"epoch": 1, "loss": 0.5})
@@ -88,7 +88,7 @@ class Run:
         Raises:
             InputError: It is not a run folder, its config is damaged, or it is a run of another kind.
 
-        Example:
+        Examples:
             >>> Run.open("ltpll-runs/birds").result()["last"]
         """
         folder = Path(folder)
@@ -291,7 +291,7 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
     Raises:
         InputError: The run cannot be opened or is not finished, or the record is damaged or of another kind.
 
-    Example:
+    Examples:
         >>> read_result("results/toy/0bf421276f79.json")["config"]["method"]
     """
     path = Path(path)

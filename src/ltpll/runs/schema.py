@@ -39,7 +39,7 @@ def check_record(record: Record) -> None:
     Raises:
         InputError: The record lacks something that its schema requires, or is that of a run on a table.
 
-    Example:
+    Examples:
         >>> check_record(Run.open("ltpll-runs/images/0fa6e60ccbdf").result())
     """
     config = record.get("config")

@@ -91,7 +91,7 @@ def rows(records: Sequence[Record]) -> list[Row]:
     Raises:
         InputError: Two runs differ in nothing, not even in their seed.
 
-    Example:
+    Examples:
         >>> for row in rows(finished_runs(Path("ltpll-runs/images"))):
         ...     print(row.label, row.last("balanced_accuracy").percent())
     """

@@ -36,7 +36,7 @@ class Callback:
 
     All hooks get the trainer. With several processes, every process calls them.
 
-    Example:
+    Examples:
         >>> class PrintLoss(Callback):
         ...     def on_epoch_end(self, trainer, record):
         ...         print(record["epoch"], record["loss"])
@@ -104,7 +104,7 @@ class Checkpoint(Callback):
         every: The number of epochs between two checkpoints; the last epoch is always saved.
         min_seconds: Do not save again before this time has passed, except at the end.
 
-    Example:
+    Examples:
         >>> trainer.fit(x, candidates, callbacks=[Checkpoint("training.safetensors")])
     """
 
@@ -150,7 +150,7 @@ class Progress(Callback):
             comes after a second; the end of a training with other figures than its loss, and the end of the job, are always printed.
         write: A function that gets each line.
 
-    Example:
+    Examples:
         >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
         12% · 40 s left · epoch 12.3/100 · loss 0.412 · accuracy 71.3% · balanced accuracy 64.0% · 51,200 views/s
     """

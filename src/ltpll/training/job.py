@@ -115,7 +115,7 @@ class Job:
     Args:
         stages: The stages.
 
-    Example:
+    Examples:
         >>> training = Part.of_rows("training", rows=1000, epochs=50, batch_size=32)
         >>> folds = [Part.of_rows(f"fold {k}", rows=800, epochs=50, batch_size=32) for k in (1, 2, 3, 4, 5)]
         >>> job = Job([Stage([training]), Stage(folds, workers=2, name="folds")])

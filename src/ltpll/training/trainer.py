@@ -82,7 +82,7 @@ class PartialLabelTrainer:
         epoch: The number of finished epochs.
         targets: The current targets.
 
-    Example:
+    Examples:
         >>> model = build_model("mlp", n_inputs=2, n_classes=4)
         >>> trainer = PartialLabelTrainer(model, CORR(), RECORDS(), epochs=50)
         >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
@@ -312,7 +312,7 @@ class PartialLabelTrainer:
             InputError: If the data do not fit the model or each other, or this trainer was trained before.
             NotFiniteError: If numbers become infinite or NaN, unless `on_nan="skip"`.
 
-        Example:
+        Examples:
             >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Checkpoint("run.safetensors"), Progress()])
         """
         callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoint))

@@ -90,7 +90,7 @@ class Views:
         weak: The functions that make a weak view; none leaves the batch unchanged.
         strong: The functions that make a strong view.
 
-    Example:
+    Examples:
         >>> views = Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3)))
         >>> PartialLabelTrainer(model, CORR(), RECORDS(), views=views)
     """

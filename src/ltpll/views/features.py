@@ -26,7 +26,7 @@ class FeatureViews:
         noise: The standard deviation of the noise of the weak and of the strong view, in standard deviations of the feature.
         dropout: The probability that a feature of the strong view is set to its mean.
 
-    Example:
+    Examples:
         >>> PartialLabelTrainer(model, CORR(), RECORDS(), views=FeatureViews.of(x))
     """
 

@@ -69,7 +69,7 @@ class ImageViews:
         dtype: The type of the views.
         channels_last: Whether the views have the channels-last memory format, which is faster on a GPU.
 
-    Example:
+    Examples:
         >>> views = ImageViews("flip-crop", mean=(0.49, 0.48, 0.45), std=(0.25, 0.24, 0.26))
         >>> weak, strong = views.draw(images, ("weak", "strong"), torch.Generator().manual_seed(0))
     """

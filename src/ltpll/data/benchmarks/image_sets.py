@@ -105,7 +105,7 @@ def prepare_image_set(
         UnknownNameError: If there is no image set of this name.
         InputError: If an archive cannot be downloaded or read, or the set cannot be written.
 
-    Example:
+    Examples:
         prepare_image_set("cifar10", archives=["cifar-10-binary.tar.gz"])
     """
     folder = _folder(name, root)
@@ -239,7 +239,7 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
         UnknownNameError: If there is no image set of this name.
         InputError: If the set is not prepared or is damaged.
 
-    Example:
+    Examples:
         images = load_image_set("cifar100")
         images.x_train.shape  # (50000, 32, 32, 3)
     """

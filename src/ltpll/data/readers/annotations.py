@@ -304,7 +304,7 @@ def candidates_from_votes(
     Raises:
         InputError: The arrays do not fit each other, a label is not a class, or an example has no vote that the rule keeps.
 
-    Example:
+    Examples:
         >>> candidates = candidates_from_votes([0, 0, 0, 1], ["ann", "bob", "cid", "ann"], ["cat", "cat", "dog", "dog"], weights="counts")
         >>> candidates.weights
         tensor([0.6667, 0.3333, 1.0000])

@@ -46,7 +46,7 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
     Raises:
         InputError: The file cannot be read, or it is not clear which column holds the sets.
 
-    Example:
+    Examples:
         >>> read_candidates(Path("labels.csv")).candidates
         >>> read_candidates(Path("crowd.csv"), reading=Reading(annotators="union", label="truth")).labels
     """

@@ -30,7 +30,7 @@ TAXON = 7  # parts of a class of SpeciesNet: number, class, order, family, genus
 def class_name(text: str) -> str:
     """The name in a class of SpeciesNet: the common name, or else the last taxonomic level that is given.
 
-    Example:
+    Examples:
         >>> class_name("5c7ce479;mammalia;carnivora;canidae;vulpes;vulpes;red fox")
         'red fox'
         >>> class_name("5c7ce479;mammalia;carnivora;canidae;vulpes;vulpes;")

@@ -92,7 +92,7 @@ def scored_candidates(
         top_k: Keep this many classes of each example.
         mass: Keep the fewest classes of each example whose scores sum to this; all of them if they do not.
 
-    Example:
+    Examples:
         >>> scored_candidates(np.array([0, 0, 0]), np.array([0, 1, 2]), np.array([0.6, 0.3, 0.1]), ("a", "b", "c"), top_k=2).weights
         tensor([0.6667, 0.3333])
     """

@@ -43,7 +43,7 @@ def json_items(path: Path, on_progress: ReadProgress | None = None) -> Generator
     Raises:
         InputError: The file is not JSON, is truncated, has a member twice, or one of its items is unreasonably long.
 
-    Example:
+    Examples:
         >>> [item.value["id"] for item in json_items(Path("tasks.json"))]
         [1, 2]
     """

@@ -115,7 +115,7 @@ def read_pictures(
     Raises:
         InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), or no picture can be read.
 
-    Example:
+    Examples:
         >>> read_pictures(Path("photos"), ["a.jpg", "b.jpg"], side=64, on_error="skip").images.shape
         (2, 64, 64, 3)
     """
@@ -166,7 +166,7 @@ def list_pictures(folder: Path) -> list[str]:
     Raises:
         InputError: There is no such folder, it has no pictures, or a name is not UTF-8.
 
-    Example:
+    Examples:
         >>> list_pictures(Path("photos"))
         ['cats/1.jpg', 'dogs/1.jpg']
     """

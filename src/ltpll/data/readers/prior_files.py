@@ -35,7 +35,7 @@ def read_prior(path: Path) -> Prior:
     Raises:
         InputError: The file cannot be read, or a number is missing or no number.
 
-    Example:
+    Examples:
         >>> read_prior(Path("shares.csv"))
         {'cat': 0.7, 'dog': [0.1, 0.3]}
     """

@@ -39,7 +39,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
     Raises:
         InputError: An id is unknown, an answer is not a class, or an id has two different answers.
 
-    Example:
+    Examples:
         >>> read_answers([Path("queue.csv")], table)
         {'a.jpg': (2,), 'b.jpg': (0, 1)}
     """
@@ -104,7 +104,7 @@ def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> Lab
     Returns:
         A copy, whose `reviewed` marks the answered rows.
 
-    Example:
+    Examples:
         >>> with_answers(table, {"a.jpg": (2,)}).candidates.row(0)
         [2]
     """

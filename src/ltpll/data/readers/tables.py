@@ -120,7 +120,7 @@ class Reading:
         objects: What the examples of a COCO file are: `images`, or `crops` for one example per annotation, cut out of its picture.
         classes: The classes in order; by default the names that occur.
 
-    Example:
+    Examples:
         >>> reading = Reading(candidates="labels", separator=";", features=("height", "width"))
     """
 
@@ -253,7 +253,7 @@ def read_table(
     Raises:
         InputError: The file cannot be read; the message names the row or column at fault.
 
-    Example:
+    Examples:
         >>> table = read_table(Path("labels.csv"), Reading(separator=";"))
         >>> table.candidates.classes
         ('cat', 'dog', 'fox')

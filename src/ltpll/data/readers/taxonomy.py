@@ -29,7 +29,7 @@ def read_taxonomy(path: Path) -> Taxonomy:
     Raises:
         InputError: The file cannot be read, a name has two parents, or names form a circle.
 
-    Example:
+    Examples:
         >>> read_taxonomy(Path("species.txt")).members("genus:Vulpes")
         ('red fox', 'fennec')
     """

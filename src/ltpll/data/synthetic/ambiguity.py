@@ -25,7 +25,7 @@ def uniform_candidates(labels: npt.ArrayLike, n_classes: int, ambiguity: float, 
     Raises:
         InputError: The ambiguity is not a probability, or a label is out of range.
 
-    Example:
+    Examples:
         >>> uniform_candidates([0, 1, 2], n_classes=3, ambiguity=0.5, seed=0).n_classes
         3
     """
@@ -50,7 +50,7 @@ def superclass_candidates(
     Raises:
         InputError: A probability is above 1, or a label is out of range.
 
-    Example:
+    Examples:
         >>> superclass_candidates([0, 3], superclass=[0, 0, 1, 1], ambiguity=0.1, seed=0).n_classes
         4
     """
@@ -75,7 +75,7 @@ def remove_labels(candidates: Candidates, labels: npt.ArrayLike, share: float, *
     Raises:
         InputError: The share is not a probability.
 
-    Example:
+    Examples:
         >>> sets = uniform_candidates([0, 1, 2], n_classes=3, ambiguity=0.5, seed=0)
         >>> remove_labels(sets, [0, 1, 2], 1.0, seed=0).contains(torch.tensor([0, 1, 2]))
         tensor([False, False, False])

@@ -33,7 +33,7 @@ def load_digits_split(*, seed: int, test_per_class: int = 50) -> DigitsSplit:
     Raises:
         InputError: There are fewer images of a digit than `test_per_class`.
 
-    Example:
+    Examples:
         >>> load_digits_split(seed=0).x_test.shape
         (500, 1, 8, 8)
     """

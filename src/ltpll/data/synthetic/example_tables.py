@@ -36,7 +36,7 @@ def example_tables(*, seed: int = 0) -> ExampleTables:
     Returns:
         Columns `id`, `candidates`, `label` (the truth) and the pixels; and `id` and the pixels of new digits, ten of each class.
 
-    Example:
+    Examples:
         >>> sorted(example_tables().train)[:3]
         ['candidates', 'id', 'label']
     """

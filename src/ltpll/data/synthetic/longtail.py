@@ -25,7 +25,7 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
     Raises:
         InputError: There is only one class, the imbalance is below 1, or a class would be empty.
 
-    Example:
+    Examples:
         >>> class_sizes(100, 3, imbalance=100)
         array([100,  10,   1])
     """
@@ -57,7 +57,7 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     Raises:
         InputError: A class has no examples, or fewer than the long tail needs.
 
-    Example:
+    Examples:
         >>> long_tail_subset([0] * 9 + [1] * 9, imbalance=9, seed=0).shape
         (10,)
     """

@@ -39,7 +39,7 @@ def crowd_candidates(
     Raises:
         InputError: An accuracy is not a probability, a label is out of range, or the confusion matrix does not fit.
 
-    Example:
+    Examples:
         >>> crowd_candidates([0, 1, 2], n_classes=3, seed=0).max_size <= 4
         True
     """
@@ -76,7 +76,7 @@ def crowd_votes(
     Raises:
         InputError: A number is out of range, or a matrix does not fit.
 
-    Example:
+    Examples:
         >>> rows, annotators, votes = crowd_votes([0, 1, 2], n_classes=3, seed=0)
         >>> len(votes)
         9
@@ -143,7 +143,7 @@ def neighbour_candidates(labels: npt.ArrayLike, n_classes: int, *, seed: int, re
     Raises:
         InputError: A label is out of range, or `reach` is negative.
 
-    Example:
+    Examples:
         >>> neighbour_candidates([5], n_classes=11, seed=0, reach=0).row(0)
         [5]
     """
@@ -177,7 +177,7 @@ def top_k_candidates(labels: npt.ArrayLike, n_classes: int, k: int, *, seed: int
     Raises:
         InputError: `k` is not between 1 and the number of classes, or a label is out of range.
 
-    Example:
+    Examples:
         >>> top_k_candidates([0, 1, 2], n_classes=5, k=2, seed=0).sizes
         tensor([2, 2, 2], dtype=torch.int32)
     """
@@ -228,7 +228,7 @@ def grouped_candidates(
     Raises:
         InputError: A number is out of range.
 
-    Example:
+    Examples:
         >>> candidates, labels = grouped_candidates(100, [4, 2, 1], seed=0)
         >>> bool(candidates.contains(torch.from_numpy(labels)).all())
         True

@@ -25,7 +25,7 @@ def four_squares(sizes: Sequence[int], *, seed: int) -> tuple[npt.NDArray[np.flo
     Raises:
         InputError: There are not four sizes.
 
-    Example:
+    Examples:
         >>> x, y = four_squares([50, 20, 10, 5], seed=0)
         >>> x.shape
         (85, 2)
