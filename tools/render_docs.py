@@ -16,8 +16,10 @@ from pathlib import Path
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import RECIPES
 from ltpll.experiments.paper.catalog import ITEMS
-from ltpll.experiments.paper.compare import compare, markdown_table
+from ltpll.experiments.paper.compare import compare, compare_other_lengths
 from ltpll.experiments.paper.grid import Finished
+from ltpll.experiments.paper.layout import identities_with_runs, lay_out, markdown
+from ltpll.experiments.paper.verdicts import verdicts_markdown
 from ltpll.formatting import format_duration
 from ltpll.parts import describe_parts
 from ltpll.runs.run import Record, results_under
@@ -966,27 +968,44 @@ def fuzz_findings() -> str:
     return "\n".join(lines)
 
 
-def reproduction_tables() -> str:
-    """Every table of the paper that has recorded runs, with the published numbers."""
+def image_runs() -> tuple[Finished, int]:
+    """The recorded benchmark runs, and their number of seeds."""
     finished = Finished.under(ROOT / "results" / "images")
-    seeds = 1 + max((record["config"]["seed"] for record in finished.all()), default=0)
-    parts = []
+    return finished, 1 + max((record["config"]["seed"] for record in finished.all()), default=0)
+
+
+def reproduction_tables() -> str:
+    """Every table of the paper that has recorded runs, with the published numbers; those that only repeat others are named."""
+    finished, seeds = image_runs()
+    parts, repeated, shown = [], [], set[str]()
     for item in ITEMS.values():
-        text = markdown_table(item, compare(item, finished, seeds, {}))
-        if text.startswith("|"):
-            parts.append(f"### {item.where}: {item.title}\n\n{text}")
+        compared = compare(item, finished, seeds, {})
+        numbers, comparison = identities_with_runs(item, compared), lay_out(item, compared)
+        if comparison is not None and numbers <= shown:
+            repeated.append(f"- {comparison.title} ({len(numbers)} of {sum(map(len, compared))} cells)")
+        elif comparison is not None:
+            parts.append(f"### {comparison.title}\n\n{markdown(comparison)}")
+        shown |= numbers
+    parts += ["### Tables whose runs are all above\n\n" + "\n".join(repeated)] if repeated else []
     return "\n\n".join([*parts, measured_on(finished.all())])
 
 
 def shortened_tables() -> str:
     """Runs with fewer epochs than the paper's, with its numbers where there are any."""
-    finished = Finished.under(ROOT / "results" / "images")
-    parts = []
-    for name, epochs in (("main", 36), ("baselines", 200), ("mixup", 200), ("systems", 200)):
-        item = ITEMS[name]
-        text = markdown_table(item, compare(item, finished, 1, {"epochs": epochs}))
-        parts.append(f"### {item.title}, {epochs} epochs\n\n{text}")
+    finished, seeds = image_runs()
+    parts, shown = [], set[str]()
+    for item in ITEMS.values():
+        for epochs, compared in compare_other_lengths(item, finished, seeds).items():
+            numbers, comparison = identities_with_runs(item, compared), lay_out(item, compared)
+            if comparison is not None and not numbers <= shown:
+                parts.append(f"### {item.title}, {epochs} epochs\n\n{markdown(comparison)}")
+            shown |= numbers
     return "\n\n".join(parts)
+
+
+def verdicts_table() -> str:
+    """Which published numbers are reproduced."""
+    return verdicts_markdown(*image_runs())
 
 
 def audit_summary() -> str:
@@ -1218,6 +1237,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fuzz": fuzz_table,
     "fuzz-findings": fuzz_findings,
     "reproduction": reproduction_tables,
+    "verdicts": verdicts_table,
     "beyond-priors": priors_table,
     "beyond-drift": beyond_drift_table,
     "beyond-images": beyond_images_table,

@@ -16,7 +16,7 @@ from ltpll.errors import InputError
 from ltpll.report import study_page as page
 from ltpll.report import templates
 from ltpll.report.study_page import render_page, write_page
-from ltpll.runs.summary import Comparison
+from ltpll.runs.summary import Comparison, ComparisonCell, ComparisonTable
 from support.browser import in_browser, is_owned, needs_browser, payloads
 
 HOSTILE = "</script><!--<script><img src=x onerror=document.title='owned'><b>\"'&amp; %{y}"
@@ -313,11 +313,14 @@ def test_runs_of_different_versions_are_called_so(whole):
 
 
 def test_comparisons_are_shown_escaped_and_marked():
-    compared = Comparison(HOSTILE, ["row", "ours", "difference"], [(["corr", "1.00", "-9.00"], True), (["lw", "2.00", "+0.10"], False)])
-    text = render_page(study(1), title="t", intro=[], comparisons=[compared])
+    far, near = ComparisonCell("1.00", "2.00", "10.00", "−9.00", "(n = 3)", marked=True), ComparisonCell("2.00", "", "1.90", "+0.10")
+    table = ComparisonTable(HOSTILE, [HOSTILE, "b"], [("corr", [far, near]), (HOSTILE, [ComparisonCell("", "", "3.00", ""), near])])
+    text = render_page(study(1), title="t", intro=[], comparisons=[Comparison(HOSTILE, [table], HOSTILE)])
     assert "<img" not in text.partition("<script")[0]
-    assert '<td class="worse">-9.00</td>' in text
-    assert "<td>+0.10</td>" in text
+    assert text.count(html.escape("<img src=x onerror=")) >= 6  # title, caption, its label, column, row, note
+    assert '<td><b>1.00</b> (2.00)<small>10.00, <span class="marked">−9.00</span> (n = 3)</small></td>' in text
+    assert "<td><b>2.00</b><small>1.90, <span>+0.10</span></small></td>" in text
+    assert "<td>–<small>3.00</small></td>" in text
 
 
 def test_missing_optional_data_still_renders():
@@ -433,7 +436,8 @@ def attacked_study(port):
 def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tmp_path, listener):
     """Without its policy, so that it is the escaping that is tested; the policy has the next test to itself."""
     records, attacks = attacked_study(listener.server_port)
-    compared = Comparison(attacks[0], attacks[:3], [(attacks[3:6], True)])
+    cells = [ComparisonCell(*attacks[at : at + 5], marked=True) for at in (0, 5, 10)]
+    compared = Comparison(attacks[0], [ComparisonTable(attacks[1], attacks[:3], [(attack, cells) for attack in attacks])], "".join(attacks))
     path = tmp_path / "page.html"
     write_page(path, records, title="".join(attacks), intro=attacks, comparisons=[compared])
     moves = """

@@ -41,8 +41,8 @@ def report(
         check_record(record)
     compared = []
     if paper:
-        from ltpll.experiments.paper.compare import comparison_tables
         from ltpll.experiments.paper.grid import Finished
+        from ltpll.experiments.paper.layout import comparison_tables
 
         compared = comparison_tables(Finished(unique.values()), 1 + max(record["config"]["seed"] for record in unique.values()))
     write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)

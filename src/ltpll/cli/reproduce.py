@@ -180,7 +180,7 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
 
 
 def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
-    from ltpll.experiments.paper.compare import LARGE_DIFFERENCE, cell_text, compare
+    from ltpll.experiments.paper.compare import cell_text, compare
 
     compared = compare(item, finished, seeds, protocol)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -194,7 +194,7 @@ def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any
             if cell.last is None and not (cell.missing_parts and not chosen):
                 continue
             difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
-            colour = "" if cell.difference is None else "[green]" if abs(cell.difference) <= LARGE_DIFFERENCE else "[yellow]"
+            colour = "" if cell.difference is None else "[yellow]" if cell.is_far else "[green]"
             table.add_row(
                 column, line.label, cell_text(cell), "–" if cell.published is None else f"{cell.published:.2f}", colour + difference
             )

@@ -143,9 +143,30 @@ def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
 
 
 @dataclass(frozen=True)
+class ComparisonCell:
+    """Our number beside another one, such as a paper's, as texts; a text is empty where there is no number."""
+
+    ours: str
+    best: str  # ours at the best test epoch
+    other: str
+    difference: str
+    n: str = ""  # the number of our runs, where it differs from cell to cell
+    marked: bool = False  # whether the difference is large
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """A table of such cells: a label per column, and a label and the cells of every row."""
+
+    caption: str  # what all columns share
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[ComparisonCell]]]
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """A table that compares our numbers with others, such as a paper's: a text per column, and whether to mark the last cell."""
+    """One or several tables that compare our numbers with others, and a sentence on how ours were made."""
 
     title: str
-    columns: Sequence[str]
-    rows: Sequence[tuple[Sequence[str], bool]]
+    tables: Sequence[ComparisonTable]
+    note: str

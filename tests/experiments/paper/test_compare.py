@@ -1,22 +1,16 @@
 """Our runs compared with the paper's numbers."""
 
+import json
+
 import pytest
 
 from ltpll.experiments.benchmark import Experiment
 from ltpll.experiments.paper.catalog import ITEMS
-from ltpll.experiments.paper.compare import cell_text, compare, comparison_tables, markdown_table
+from ltpll.experiments.paper.compare import Verdict, cell_text, compare, compare_other_lengths, judge, protocol_of
 from ltpll.experiments.paper.grid import Finished
 from ltpll.methods import METHODS
-
-
-def record(seed, last, best, rebalancer="records", posthoc=None):
-    settings = {"data": "cifar100", "imbalance": 100, "ambiguity": 0.05, "method": "corr", "rebalancer": rebalancer, "seed": seed}
-    figures = {"test": (last, best)} | (posthoc or {})
-    return {
-        "config": Experiment.from_mapping(settings).config(),
-        "last": {row: {"balanced_accuracy": a} for row, (a, _) in figures.items()},
-        "best": {row: {"epoch": 1, row: {"balanced_accuracy": b}} for row, (_, b) in figures.items()},
-    }
+from ltpll.runs.summary import Figure
+from support.paper_runs import paper_record as record
 
 
 def cell(table, label, column="CIFAR-100-LT ρ=100 q=0.05"):
@@ -56,15 +50,37 @@ def test_a_row_that_is_not_built_says_so(monkeypatch):
     assert solar.published == 83.88
 
 
-def test_markdown_shows_only_cells_with_runs():
-    text = markdown_table(ITEMS["main"], compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}))
-    assert text.splitlines()[2:] == ["| CIFAR-100-LT ρ=100 q=0.05 | corr + records | 39.00 | 41.00 | 1 | 40.59 | -1.59 |"]
-    assert markdown_table(ITEMS["main"], compare(ITEMS["main"], Finished([]), 1, {})) == "*No runs yet.*"
+def test_a_cell_says_how_its_runs_were_trained():
+    assert cell(compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}), "corr + records").protocol == "800 epochs"
+    changes = {"epochs": 200, "lr": 0.05}
+    made = Experiment.from_mapping({"data": "cifar100", "method": "corr", "seed": 3, "precision": "bfloat16", **changes}).config()
+    assert protocol_of(made) == "200 epochs, lr = 0.05"
+    assert protocol_of(json.loads(json.dumps(made))) == "200 epochs, lr = 0.05"
 
 
-def test_a_page_gets_the_tables_that_have_runs_and_marks_large_differences():
-    finished = Finished([record(0, 0.30, 0.41), record(0, 0.34, 0.35, "none", {"oracle-la-posthoc": (0.36, 0.37)})])
-    found = {table.title.partition(":")[0]: table for table in comparison_tables(finished, 1)}
-    assert set(found) == {"Table 1", "Tables 2 and 10", "Table 5", "Tables 4 and 12"}
-    marks = {cells[1]: (cells[-1], marked) for cells, marked in found["Table 1"].rows}
-    assert marks == {"corr": ("-0.09", False), "corr + oracle-la-posthoc": ("-0.79", False), "corr + records": ("-10.59", True)}
+def test_runs_of_another_length_are_compared_by_themselves():
+    finished = Finished([record(0, 0.39, 0.41), record(0, 0.30, 0.31, "none", {"oracle-la-posthoc": (0.32, 0.33)}, epochs=200)])
+    by_length = compare_other_lengths(ITEMS["main"], finished, 1)
+    assert list(by_length) == [200, 800]
+    assert cell(by_length[200], "corr").last.mean == pytest.approx(30.0)
+    assert cell(by_length[200], "corr").protocol == "200 epochs"
+    assert all(cell.last is None for line in by_length[800] for cell in line)  # of the paper's length, so not of another one
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "expected"),
+    [
+        ([49.09], [55.0], Verdict.REPRODUCED),  # one point below 50.09
+        ([51.09], [51.09], Verdict.REPRODUCED),
+        ([49.08], [49.09], Verdict.ONLY_BEST),
+        ([49.08], [49.08], Verdict.NOT_REPRODUCED),
+        ([49.08], [51.10], Verdict.NOT_REPRODUCED),
+        ([46.0, 50.0], [46.0, 50.0], Verdict.NOT_REPRODUCED),  # a deviation of 2.8, but of two seeds
+        ([45.5, 48.0, 50.5], [45.0, 45.0, 45.0], Verdict.REPRODUCED),  # 2.09 below, a deviation of 2.5
+        ([47.0, 48.0, 49.0], [47.0, 48.0, 49.0], Verdict.NOT_REPRODUCED),  # 2.09 below, a deviation of 1
+        ([45.0, 45.0, 45.0], [45.5, 48.0, 50.5], Verdict.ONLY_BEST),
+        ([], [], Verdict.NOT_RUN),
+    ],
+)
+def test_a_number_is_reproduced_within_one_point_or_within_the_deviation_of_three_seeds(last, best, expected):
+    assert judge(Figure.of(last), Figure.of(best), 50.09) is expected

@@ -2,13 +2,52 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from ltpll.experiments.paper.catalog import ITEMS, Cell, Item
+from ltpll.experiments.benchmark import Experiment
+from ltpll.experiments.paper.catalog import Cell, Item
 from ltpll.experiments.paper.grid import Finished, experiment_of, missing_parts
-from ltpll.runs.summary import Comparison, Figure
+from ltpll.runs.summary import Figure
+
+LARGE_DIFFERENCE = 2.0  # percentage points; a larger difference from the paper is marked
+TOLERANCE = 1.0  # percentage points within which a number counts as reproduced
+SEEDS_FOR_SPREAD = 3  # from this many seeds on, the standard deviation may widen the tolerance
+
+
+class Verdict(Enum):
+    """Whether our runs give the published number."""
+
+    REPRODUCED = "reproduced"
+    ONLY_BEST = "only the best epoch agrees"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_RUN = "not run"
+
+
+def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict:
+    """Judge one cell by its figures in percent.
+
+    A figure agrees with the published number if it is within one point of it or, with three seeds or more, within its standard deviation.
+    The number is reproduced if the last epoch agrees. The best one is chosen on the test set, so its agreement alone is another verdict.
+
+    Example:
+        >>> judge(Figure(46.1, None, 1), Figure(49.99, None, 1), 50.09)
+        <Verdict.ONLY_BEST: 'only the best epoch agrees'>
+    """
+    if last is None:
+        return Verdict.NOT_RUN
+    if _agrees(last, published):
+        return Verdict.REPRODUCED
+    return Verdict.ONLY_BEST if best is not None and _agrees(best, published) else Verdict.NOT_REPRODUCED
+
+
+def _agrees(figure: Figure, published: float) -> bool:
+    spread = figure.std if figure.std is not None and figure.n >= SEEDS_FOR_SPREAD else 0.0
+    # Both numbers are shown with two decimals: what looks like one point is one point.
+    return round(abs(figure.mean - published), 2) <= max(TOLERANCE, spread)
 
 
 @dataclass(frozen=True)
@@ -19,11 +58,26 @@ class ComparedCell:
     best: Figure | None
     published: float | None
     missing_parts: tuple[str, ...] = ()
+    protocol: str = ""  # how the runs were trained, such as "800 epochs"; empty without runs
 
     @property
     def difference(self) -> float | None:
         """Our figure at the last epoch minus the paper's."""
         return None if self.last is None or self.published is None else self.last.mean - self.published
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the difference is large enough to be marked."""
+        return self.difference is not None and abs(self.difference) > LARGE_DIFFERENCE
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether our runs give the published number; None if there is no such number."""
+        return None if self.published is None else judge(self.last, self.best, self.published)
+
+    def without_runs(self) -> ComparedCell:
+        """The cell with nothing but its published number."""
+        return ComparedCell(None, None, self.published)
 
 
 def compare(item: Item, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> list[list[ComparedCell]]:
@@ -41,7 +95,37 @@ def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, A
         [_number(read(record).get(cell.figure)) for record in records]
         for read in (lambda record: record["last"][cell.row], lambda record: record["best"][cell.row][cell.row])
     )
-    return ComparedCell(Figure.of(last), Figure.of(best), cell.published)
+    figure = Figure.of(last)
+    return ComparedCell(figure, Figure.of(best), cell.published, protocol="" if figure is None else protocol_of(records[0]["config"]))
+
+
+def compare_other_lengths(item: Item, finished: Finished, seeds: int) -> dict[int, list[list[ComparedCell]]]:
+    """Compare runs that differ from the paper's protocol in their number of epochs alone.
+
+    Returns:
+        The cells by number of epochs; those without such runs hold the published number only.
+    """
+    usual = compare(item, finished, seeds, {})
+    found = {}
+    for epochs in sorted({record["config"]["epochs"] for record in finished.all()}):
+        other = compare(item, finished, seeds, {"epochs": epochs})
+        # A run of the paper's own length is one of the usual cells.
+        found[epochs] = [
+            [cell if cell != same else cell.without_runs() for cell, same in zip(cells, line, strict=True)]
+            for cells, line in zip(other, usual, strict=True)
+        ]
+    return found
+
+
+# Entries of a config that say what was trained and where, not how.
+NOT_PROTOCOL = {"data", "imbalance", "ambiguity", "superclass", "method", "rebalancer", "extras", "options", "precision", "seed", "code"}
+
+
+def protocol_of(config: Mapping[str, Any]) -> str:
+    """How a run was trained: its number of epochs, and every setting that departs from the defaults, which are the paper's."""
+    own, usual = (json.loads(json.dumps(one)) for one in (config, Experiment(config["data"]).config()))  # a tuple equals a list
+    departures = [f"{name} = {value}" for name, value in own.items() if name not in {*NOT_PROTOCOL, "epochs"} and value != usual.get(name)]
+    return ", ".join([f"{config['epochs']} epochs", *departures])
 
 
 def _number(value: Any) -> float | None:
@@ -55,46 +139,9 @@ def cell_text(cell: ComparedCell) -> str:
         return f"{', '.join(cell.missing_parts)}: not built yet"
     if cell.last is None:
         return "–"
-    return _spread(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})")
+    return figure_text(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})")
 
 
-LARGE_DIFFERENCE = 2.0  # percentage points; a larger difference from the paper is marked
-
-
-def comparison_tables(finished: Finished, seeds: int) -> list[Comparison]:
-    """Every table of the paper that has runs, for a results page."""
-    found = []
-    for item in ITEMS.values():
-        cells = _cells_with_runs(item, compare(item, finished, seeds, {}))
-        if any(cell.published is not None for _, cell in cells):
-            rows = [(texts, cell.difference is not None and abs(cell.difference) > LARGE_DIFFERENCE) for texts, cell in cells]
-            found.append(Comparison(f"{item.where}: {item.title}", COLUMNS, rows))
-    return found
-
-
-COLUMNS = ("setting", "row", "last epoch (%)", "best epoch (%)", "n", "paper", "last − paper")
-
-
-def _spread(figure: Figure | None) -> str:
-    return "–" if figure is None else f"{figure.mean:.2f}" + ("" if figure.std is None else f" ± {figure.std:.2f}")
-
-
-def _paper_and_difference(cell: ComparedCell) -> tuple[str, str]:
-    paper = "–" if cell.published is None else f"{cell.published:.2f}"
-    return paper, "–" if cell.difference is None else f"{cell.difference:+.2f}"
-
-
-def _cells_with_runs(item: Item, compared: list[list[ComparedCell]]) -> list[tuple[list[str], ComparedCell]]:
-    """One row of texts per cell that has runs; most cells of a wide table would be empty."""
-    return [
-        ([column, line.label, _spread(cell.last), _spread(cell.best), str(cell.last.n), *_paper_and_difference(cell)], cell)
-        for number, column in enumerate(item.columns)
-        for line, cells in zip(item.lines, compared, strict=True)
-        if (cell := cells[number]).last is not None
-    ]
-
-
-def markdown_table(item: Item, compared: list[list[ComparedCell]]) -> str:
-    rows = [f"| {' | '.join(texts)} |" for texts, _ in _cells_with_runs(item, compared)]
-    head = ["| " + " | ".join(COLUMNS) + " |", "|---|---|---:|---:|---:|---:|---:|"]
-    return "\n".join([*head, *rows]) if rows else "*No runs yet.*"
+def figure_text(figure: Figure) -> str:
+    """The mean, and with several seeds the standard deviation."""
+    return f"{figure.mean:.2f}" + ("" if figure.std is None else f" ± {figure.std:.2f}")
