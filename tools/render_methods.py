@@ -406,8 +406,8 @@ def index(parts: Sequence[Documented]) -> str:
         "## Your own parts",
         "A part is one class. In this repository it is a file in `src/ltpll/methods/`, `rebalancers/` or `extras/`; "
         "[Adding a method](../add-a-method.md) has a complete example of each kind. Another package offers its parts through the entry "
-        "points `ltpll.methods`, `ltpll.rebalancers` and `ltpll.extras`. The page of a part is generated from its class: the first line of the module (source and "
-        "idea), the sections Formula, References, Args and Examples of the docstring, and the attributes.",
+        "points `ltpll.methods`, `ltpll.rebalancers` and `ltpll.extras`. The page of a part is generated from its class: the first line of "
+        "the module (source and idea), the sections Formula, References, Args and Examples of the docstring, and the attributes.",
     ]
     return "\n\n".join(blocks) + "\n"
 
