@@ -5,7 +5,8 @@
 The label is removed from a share of the sets; a set that would be empty gets a random wrong label. FEATURES are embeddings in the order of
 TABLE, which needs the columns label and split (`ltpll embed`); their first 128 principal components are used, to save time. The sets of
 digits-top-k are the three likeliest classes of a logistic regression that was trained on 40 other rows; they lack the label where this
-model does not know it. Each training has a record, and existing ones are kept, so that the command can be interrupted.
+model does not know it. digits-pixels are the digits as pictures, for a convolutional network. Each training has a record, and existing
+ones are kept, so that the command can be interrupted.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ SHARES = (0.0, 0.1, 0.3)
 COMPONENTS = 128
 TEST_ROWS = 0.2
 WEAK_ROWS = 40
-AMBIGUITY = {"digits": 0.3, "cifar10-lt": 0.5, "cifar100": 0.05}
+AMBIGUITY = {"digits": 0.3, "digits-pixels": 0.3, "cifar10-lt": 0.5, "cifar100": 0.05}
 
 
 class Problem(NamedTuple):
-    x: npt.NDArray[np.float32]
+    x: npt.NDArray[Any]
     y: npt.NDArray[np.int64]
     sets: npt.NDArray[np.bool_]
-    x_test: npt.NDArray[np.float32]
+    x_test: npt.NDArray[Any]
     y_test: npt.NDArray[np.int64]
 
 
@@ -80,6 +81,8 @@ def problems(name: str, files: str, seed: int) -> Iterator[tuple[str, Problem]]:
     if name.startswith("digits"):
         digits = load_digits()
         x, y, train = digits.data.astype(np.float32), digits.target, rng.random(len(digits.target)) >= TEST_ROWS
+        if name == "digits-pixels":
+            x = (x * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     else:
         features, table_file = files.split(",")
         table = csv.read_csv(table_file)
@@ -104,7 +107,9 @@ def measure(data: str, problem: Problem, share: float, how: str, seed: int, thre
     """Train once, and return the record of the benchmark."""
     sets, y = remove_labels(Candidates.from_matrix(problem.sets), problem.y, share, seed=1000 + seed).dense().numpy(), problem.y
     started = time.perf_counter()
-    classifier = PartialLabelClassifier(truth_missing=share if how == "share" else how, random_state=seed, device="cpu", threads=threads)
+    views = "crop" if problem.x.ndim == 4 else "auto"  # mirrored digits are others
+    opening = share if how == "share" else how
+    classifier = PartialLabelClassifier(truth_missing=opening, views=views, random_state=seed, device="cpu", threads=threads)
     classifier.fit(problem.x, Candidates.from_matrix(sets))
     seconds = time.perf_counter() - started
     labels = classifier.transduced_.labels
