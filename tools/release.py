@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 BUILD = ROOT / "build" / "release"
 LARGEST_WHEEL = 1_000_000  # bytes
-NEEDED = ("ltpll/py.typed", "ltpll/report/study_page.html", "ltpll/experiments/paper/published.json")
+NEEDED = ("ltpll/py.typed", "ltpll/report/study.html", "ltpll/experiments/paper/published.json")
 
 
 def disagreements(version: str, changelog: str, citation: str) -> list[str]:
