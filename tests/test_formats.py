@@ -1,0 +1,81 @@
+"""Files that released versions have written are read (docs/formats.md), and files of other versions are refused in one sentence."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from ltpll import InputError, PartialLabelClassifier, Run, __version__
+from ltpll.files import other_version
+from ltpll.runs.run import FORMAT as RUN_FORMAT
+from ltpll.runs.run import read_result
+from ltpll.training.checkpoint import FORMAT as CHECKPOINT_FORMAT
+from support.commands import ltpll_here
+from support.documents import ROOT
+
+RELEASED = sorted(path for path in (ROOT / "tests" / "formats").iterdir() if path.is_dir() and path.name[0].isdigit())
+
+
+@pytest.fixture(params=RELEASED, ids=lambda path: path.name)
+def files(request, tmp_path):
+    """A copy of what a released version has written."""
+    return shutil.copytree(request.param, tmp_path / "files")
+
+
+def test_this_minor_version_has_files_to_be_read_by_later_ones():
+    assert __version__.rpartition(".")[0] in [path.name.rpartition(".")[0] for path in RELEASED]
+
+
+def test_a_saved_classifier_predicts_what_it_did(files):
+    answers = json.loads((files / "answers.json").read_text(encoding="utf-8"))
+    table = pd.read_csv(files / "table.csv")
+    classifier = PartialLabelClassifier.load(files / "classifier.safetensors")
+    assert classifier.classes_.tolist() == answers["classes"]
+    found = classifier.predict_proba(table[["width", "height"]].to_numpy(dtype=np.float32))
+    np.testing.assert_allclose(found, answers["probabilities"], atol=1e-4)
+
+
+def test_a_run_is_cleaned_used_and_finished_without_training_again(files, monkeypatch):
+    monkeypatch.chdir(files)
+    assert Run.open(files / "run").result()["config"]["rebalancer"] == "mean-target"
+    ltpll_here("clean", "run", "--out", "cleaned.csv")
+    ltpll_here("predict", "run", "table.csv", "--out", "predictions.csv")
+    assert len(pd.read_csv("cleaned.csv")) == len(pd.read_csv("predictions.csv")) == len(pd.read_csv("table.csv"))
+
+
+def test_the_formats_on_the_page_are_those_of_the_code():
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    for name in (RUN_FORMAT, CHECKPOINT_FORMAT):
+        assert f"`{name}`" in page
+
+
+@pytest.mark.parametrize(("found", "same_kind"), [("ltpll-run-2", True), ("ltpll-run-1", False), ("other-1", False), (None, False), (7, False)])
+def test_only_another_number_of_the_same_format_is_another_version(found, same_kind):
+    sentence = other_version(found, "ltpll-run-1")
+    assert (sentence is not None) == same_kind
+    assert not same_kind or sentence == "has the format 'ltpll-run-2', and this version of ltpll reads 'ltpll-run-1'"
+
+
+def test_a_classifier_of_a_newer_version_is_refused_and_stays(files, tmp_path):
+    with safe_open(files / "classifier.safetensors", framework="numpy") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    path = tmp_path / "newer.safetensors"
+    save_file(tensors, path, metadata | {"format": "ltpll-checkpoint-99"})
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"has the format 'ltpll-checkpoint-99', and this version of ltpll reads '.+': use the version"):
+        PartialLabelClassifier.load(path)
+    assert path.read_bytes() == before
+
+
+def test_a_record_of_a_newer_version_is_refused_and_stays(files, tmp_path):
+    text = (files / "run" / "result.json").read_text(encoding="utf-8")
+    path = tmp_path / "newer.json"
+    path.write_text(re.sub(RUN_FORMAT, "ltpll-run-99", text), encoding="utf-8")
+    with pytest.raises(InputError, match=r"has the format 'ltpll-run-99', and this version of ltpll reads 'ltpll-run-1': use the version"):
+        read_result(path)
+    assert path.exists()
