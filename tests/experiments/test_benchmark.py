@@ -1,5 +1,6 @@
 import json
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -95,6 +96,50 @@ def test_options_reach_the_part_they_name():
     trainer = build_trainer(experiment, draw_problem(experiment, coloured_images()), device="cpu")
     assert trainer.method.beta == 2.0
     assert trainer.rebalancer.momentum == 0.5
+
+
+# ---- schedules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
+    made = Experiment.from_mapping({**SMALL, "schedule": "step", "milestones": [1, 2]})
+    assert made.config()["milestones"] == [1, 2]
+    assert Experiment.from_config(json.loads(json.dumps(made.config()))) == made
+    assert build_trainer(made, draw_problem(made, coloured_images()), device="cpu").milestones == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schedule": "step", "milestones": [2, 1]}, r"milestones is \[2, 1\]: they must be increasing"),
+        ({"schedule": "step", "milestones": [-1]}, "at least 1 and below 3"),
+        ({"schedule": "step", "milestones": [3]}, "at least 1 and below 3"),
+        ({"schedule": "step", "milestones": "1"}, "milestones is '1': it must be a list of whole numbers"),
+        ({"schedule": "step", "milestones": [True]}, "a list of whole numbers"),
+        ({"schedule": "step"}, "The schedule step needs milestones"),
+        ({"milestones": [1]}, "add --schedule step"),
+        ({"schedule": "steps"}, "There is no schedule 'steps'. Did you mean 'step'?"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused_with_one_sentence(change, message):
+    with pytest.raises(InputError, match=message):
+        Experiment.from_mapping({**SMALL, **change})
+
+
+# ---- runs of earlier versions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["images", "beyond"])
+def test_the_records_of_earlier_versions_are_found_by_the_same_hash(folder):
+    """A run's folder is named by the hash of its config, so a new setting must not change the configs of old runs."""
+    paths = sorted((Path(__file__).parents[2] / "results" / folder).glob("*.json"))
+    assert paths
+    for path in paths:
+        record = json.loads(path.read_text())
+        config = {key: value for key, value in record["config"].items() if key != "code"}  # of versions compared on purpose
+        assert Experiment.from_config(config).config() == config
+        assert Run(path.parent, record["config"]).key == record["key"]
+        assert path.stem.startswith(record["key"])
 
 
 # ---- recipes --------------------------------------------------------------------------------------------------------
@@ -195,6 +240,16 @@ def test_the_command_line_overrides_the_config_and_the_config_overrides_the_reci
     assert (made["views"], made["rebalancer"], made["options"]) == ("flip-crop", "anchor", RECIPES["best"]["options"])
 
 
+def test_the_benchmark_command_takes_several_milestones(root, tmp_path):
+    steps = ["--epochs", "3", "--schedule", "step", "--milestones", "1", "2", "--method", "proden"]
+    result = call(root, *steps, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    logged = [json.loads(line) for line in next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines()]
+    assert [record["lr"] for record in logged] == pytest.approx([0.05, 0.005, 0.0005])
+    (tmp_path / "config.yaml").write_text("schedule: step\nmilestones: [1, 2]\nmethod: proden\nepochs: 3\n")
+    assert "finished earlier" in call(root, "--config", "config.yaml", cwd=tmp_path).stdout
+
+
 def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -233,6 +288,8 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
         (["--views", "wild"], "wild"),
         (["--recipe", "bset"], "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper."),
         (["--engine", "captured"], "needs a CUDA device"),
+        (["--epochs", "3", "--milestones", "1", "2"], "Milestones belong to the schedule step, not to cosine: add --schedule step."),
+        (["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"], "milestones is [2, 1]: they must be increasing"),
     ],
 )
 def test_a_bad_setting_exits_with_2_and_one_sentence(root, tmp_path, arguments, message):

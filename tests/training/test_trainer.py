@@ -16,7 +16,8 @@ from ltpll.methods.proden import PRODEN
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint, OnEpoch
-from ltpll.training.trainer import PartialLabelTrainer, cosine_rate
+from ltpll.training.schedule import cosine_rate
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.toy_training import assert_same, everything, toy, trainer
 

@@ -25,6 +25,7 @@ from ltpll.runs.run import Record, Run
 from ltpll.runs.schema import Kind, kind_of_run
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
+from ltpll.training.schedule import check_milestones
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
@@ -48,6 +49,10 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
+SCHEDULES = ("cosine", "step")
+# Settings of later versions: their defaults are left out of the config, so that runs of earlier versions keep their hashes.
+LATER = ("lacking", "truth_missing", "schedule", "milestones")
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -63,7 +68,9 @@ class Experiment:
         options: Options of the parts by the part's name, such as `{"lw": {"beta": 2}}`.
         model, width: The network, and the width of its first stage.
         views: The augmentation policy, "paper" or "flip-crop".
-        epochs, batch_size, lr, weight_decay: The schedule of SGD; `lr` is the initial learning rate.
+        epochs, batch_size, lr, weight_decay: The settings of SGD; `lr` is the initial learning rate.
+        schedule: How the learning rate falls: "cosine", or "step" by a factor of 0.1 after each of `milestones`.
+        milestones: Numbers of epochs, counted from the restart if the method restarts.
         truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
         precision: "float32", "bfloat16" or "float64".
         seed: Draws the long-tailed subset, the candidate sets and the training.
@@ -89,6 +96,8 @@ class Experiment:
     batch_size: int = 256
     lr: float = 0.01
     weight_decay: float = 1e-3
+    schedule: str = "cosine"
+    milestones: tuple[int, ...] = ()
     truth_missing: float = 0.0
     precision: str = "float32"
     seed: int = 0
@@ -101,7 +110,7 @@ class Experiment:
             values: Settings by name; missing ones get their default.
 
         Raises:
-            InputError: If `data` is missing, a name is unknown or a value has the wrong type.
+            InputError: If `data` is missing, a name is unknown, a value has the wrong type or the milestones do not fit.
 
         Example:
             >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
@@ -117,7 +126,10 @@ class Experiment:
         # An imbalance of 100 and one of 100.0 must be the same run.
         kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
         numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
-        return cls(**{**values, **numbers, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
+        lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
+        made = cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
+        made._check_schedule()
+        return made
 
     @classmethod
     def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
@@ -144,13 +156,22 @@ class Experiment:
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
-        left_out = [name for name in ("lacking", "truth_missing") if getattr(self, name) == 0]  # as in runs of versions without them
+        left_out = [setting.name for setting in fields(self) if setting.name in LATER and getattr(self, setting.name) == setting.default]
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         return {
             "experiment": "images",
-            **{name: value for name, value in asdict(self).items() if name not in left_out},
-            "extras": list(self.extras),
+            **{name: value for name, value in values.items() if name not in left_out},
             "options": {k: dict(v) for k, v in self.used_options().items()},  # others must not make it another run
         }
+
+    def _check_schedule(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
+        if self.schedule == "step" and not self.milestones:
+            raise InputError("The schedule step needs milestones, after which the learning rate falls, such as --milestones 700 800.")
+        if self.schedule != "step" and self.milestones:
+            raise InputError(f"Milestones belong to the schedule step, not to {self.schedule}: add --schedule step.")
+        check_milestones(self.milestones, self.epochs)
 
     def used_options(self) -> Mapping[str, Mapping[str, Any]]:
         """The options of this experiment's own parts; a config file may have options for others as well."""
@@ -307,6 +328,7 @@ def build_trainer(
         epochs=experiment.epochs,
         batch_size=experiment.batch_size,
         lr=experiment.lr,
+        milestones=experiment.milestones,
         weight_decay=experiment.weight_decay,
         truth_missing=experiment.truth_missing,
         seed=problem.seeds["training"],

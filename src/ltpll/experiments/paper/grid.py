@@ -57,20 +57,26 @@ def parse_settings(text: str) -> dict[str, Any]:
             raise unknown_name_error("setting", name, [*known, *ALIASES])
         default = known[name].default
         try:
-            chosen[name] = _as(type(default), value) if isinstance(default, (bool, int, float)) else value
+            chosen[name] = _as(name, default, value)
         except ValueError:
-            raise InputError(f"{word!r} is not valid: {name} is {'true or false' if isinstance(default, bool) else 'a number'}.") from None
-        if name == "extras":
-            chosen[name] = tuple(part for part in value.split(",") if part)
+            raise InputError(f"{word!r} is not valid: {name} is {_expected(name, default)}.") from None
     return chosen
 
 
-def _as(kind: type, text: str) -> Any:
-    if kind is bool:
+def _as(name: str, default: Any, text: str) -> Any:
+    """The value that a text stands for, of the type of the setting's default."""
+    if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise ValueError(text)
         return text.lower() == "true"
-    return kind(text)
+    if isinstance(default, tuple):
+        parts = [part for part in text.split(",") if part]
+        return tuple(map(int, parts)) if name == "milestones" else tuple(parts)
+    return type(default)(text) if isinstance(default, (int, float)) else text
+
+
+def _expected(name: str, default: Any) -> str:
+    return "a list of numbers, such as 700,800" if name == "milestones" else "true or false" if isinstance(default, bool) else "a number"
 
 
 # ---- finished runs ----------------------------------------------------------------------------------------------------
