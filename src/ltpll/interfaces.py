@@ -144,6 +144,8 @@ class Method(Configurable, nn.Module, ABC):
     """The kinds of views to draw for each example."""
     targets_on: ClassVar[Literal["candidates", "classes"]] = "candidates"
     """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for all classes."""
+    warmup_epochs: ClassVar[int] = 1
+    """Epochs before targets are refined. In the RECORDS paper targets stay uniform in the first epoch; some methods start at once."""
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
     open_after: ClassVar[float] = 0.03

@@ -112,6 +112,31 @@ def test_targets_stay_uniform_during_the_warm_up_epoch():
     assert not torch.allclose(two.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
 
 
+@pytest.mark.parametrize("method", ["solar", "htc", "pico", "corr"])
+def test_solar_and_htc_refine_targets_from_the_first_epoch_on_and_others_do_not(method):
+    x, _, candidates = toy()
+    allowed = candidates.dense().float()
+    tested = trainer(method, epochs=1).fit(x, candidates)
+    moved = (tested.targets[torch.arange(len(x))] - allowed / allowed.sum(1, keepdim=True)).abs().amax(1) > 1e-6
+    ambiguous = candidates.sizes > 1
+    rows = torch.zeros(len(x), dtype=torch.bool).index_fill_(0, rows_of_the_epoch(method, x, candidates), True)
+    assert torch.equal(moved, ambiguous & rows & (method in ("solar", "htc")))
+
+
+def rows_of_the_epoch(method, x, candidates):
+    """The rows that the first epoch trains on; the last partial batch is dropped."""
+    same = trainer(method, epochs=1)
+    same.prepare(x, candidates)
+    return torch.cat([index for index, _ in same.state.batches.batches(same.draw)])
+
+
+def test_a_method_that_restarts_refines_targets_in_the_first_epoch_of_each_stage():
+    x, _, candidates = toy()
+    tested = trainer(METHODS["solar"](estimation_epochs=1), epochs=2).fit(x, candidates)
+    allowed = candidates.dense().float()
+    assert not torch.allclose(tested.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
+
+
 def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
     x, _, candidates = toy()
     for drop_last, sizes in ((True, [64, 64]), (False, [64, 64, 22])):

@@ -35,8 +35,8 @@ class HTC(Method):
     and a small layer learns to weight the two heads for prediction.
 
     The tail head and this layer belong to the method. `variants` predict with one head only.
-    Differs from the authors' code: targets are not refined in the first epoch, and unreliable examples stay in the batch of blends,
-    unblended and with zero weight, so that shapes stay the same.
+    Differs from the authors' code: unreliable examples stay in the batch of blends, unblended and with zero weight, so that shapes stay
+    the same.
 
     Args:
         tau: The strength of the logit adjustment that makes the tail head's labels.
@@ -51,6 +51,7 @@ class HTC(Method):
 
     name = "htc"
     views = ("weak", "strong")
+    warmup_epochs = 0
     variants = ("head", "tail")
     why_no_rebalancer = "it has a head for rare classes, with its own estimate of the prior."
     stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength"}

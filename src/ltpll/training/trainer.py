@@ -64,7 +64,7 @@ class PartialLabelTrainer:
             the method restarts.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of SGD.
-        warmup_epochs: Epochs before targets are refined.
+        warmup_epochs: Epochs before targets are refined; None for those of the method.
         truth_missing: The share of candidate sets that lack the true label, or that share for each size of a set, from 0 to the number of
             classes. If it is above zero, targets can leave their sets soon after the warm-up (`ltpll.candidates.open_sets`).
         drop_last: Whether to drop an incomplete last batch.
@@ -107,7 +107,7 @@ class PartialLabelTrainer:
         milestones: Sequence[int] = (),
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
-        warmup_epochs: int = 1,
+        warmup_epochs: int | None = None,
         truth_missing: float | Sequence[float] = 0.0,
         drop_last: bool = True,
         seed: int = 0,
@@ -125,7 +125,7 @@ class PartialLabelTrainer:
         self.engine = chosen_engine(engine, self.device, self.world)
         self.epochs = whole_number(epochs, 1, "epochs")
         self.batch_size = whole_number(batch_size, 1, "batch_size")
-        self.warmup_epochs = whole_number(warmup_epochs, 0, "warmup_epochs")
+        self.warmup_epochs = whole_number(method.warmup_epochs if warmup_epochs is None else warmup_epochs, 0, "warmup_epochs")
         self.truth_missing = truth_missing
         self._open_from = max(self.warmup_epochs, round(method.open_after * self.epochs))
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
