@@ -1,3 +1,4 @@
+import math
 import warnings
 
 import numpy as np
@@ -121,6 +122,21 @@ def test_solar_and_htc_refine_targets_from_the_first_epoch_on_and_others_do_not(
     ambiguous = candidates.sizes > 1
     rows = torch.zeros(len(x), dtype=torch.bool).index_fill_(0, rows_of_the_epoch(method, x, candidates), True)
     assert torch.equal(moved, ambiguous & rows & (method in ("solar", "htc")))
+
+
+@pytest.mark.parametrize("method", ["pico", "proden"])
+def test_the_loss_is_on_refined_targets_for_methods_that_learn_them_and_on_those_from_before_the_step_for_others(method):
+    x, _, candidates = toy()
+    tested = trainer(method, warmup_epochs=0, drop_last=False)
+    seen, made = [], []
+    loss, refined = tested.method.step_loss, tested.method.refined_targets
+    tested.method.step_loss = lambda step: [seen.append(step.batch.targets), loss(step)][1]
+    tested.method.refined_targets = lambda step: made.append((step.batch.targets, refined(step))) or made[-1][1]
+    tested.fit(x, candidates)
+    assert len(seen) == len(made) == 3 * math.ceil(len(x) / 32)
+    for used, (before, after) in zip(seen, made, strict=True):
+        assert not torch.equal(before, after)
+        torch.testing.assert_close(used, after if method == "pico" else before, rtol=0, atol=0)
 
 
 def rows_of_the_epoch(method, x, candidates):

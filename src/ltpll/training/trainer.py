@@ -251,7 +251,9 @@ class PartialLabelTrainer:
             with torch.no_grad():
                 self.targets[index] = refined = self.method.refined_targets(step)
 
-        # The loss uses the raw logits and the targets from before this step.
+        # The loss uses the raw logits and, for most methods, the targets from before this step.
+        if self.method.learns_refined:
+            step = replace(step, batch=batch._replace(targets=refined))
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
             loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, more_outputs if more else None)
