@@ -206,6 +206,25 @@ def test_a_run_writes_its_record_with_the_corrections_that_need_no_other_trainin
     assert result["views_per_second"] > 0
 
 
+def test_the_best_epoch_is_the_best_of_all_and_only_some_epochs_keep_the_figures_of_each_class(tmp_path):
+    run = experiment_run(tmp_path, Experiment.from_mapping({**SMALL, "epochs": 23, "rebalancer": "none", "method": "proden"}))
+    train(run, coloured_images(), device="cpu")
+    logged, result = run.records(), run.result()
+    rows = ["test", *result["posthoc"]]
+    accuracy = {row: [record[row]["balanced_accuracy"] for record in logged] for row in rows}
+    for row in rows:
+        best = result["best"][row]
+        assert (best["epoch"], best[row]["balanced_accuracy"]) == (
+            1 + accuracy[row].index(max(accuracy[row])),
+            pytest.approx(max(accuracy[row]), abs=1e-6),
+        )
+        assert len(best[row]["per_class"]) == 4
+    for k, record in enumerate(logged):
+        detailed = k + 1 in (10, 20, 23) or any(accuracy[row][k] > max(accuracy[row][:k], default=-1) for row in rows)
+        assert ("per_class" in record["test"]) == ("mean_target" in record) == detailed
+    assert not all("mean_target" in record for record in logged)
+
+
 def test_training_images_learns(tmp_path):
     experiment = Experiment.from_mapping({**SMALL, "width": 4, "epochs": 8, "views": "flip-crop", "method": "proden", "lr": 0.1})
     run = experiment_run(tmp_path, experiment)

@@ -52,7 +52,9 @@ def benchmark(
         opt.training_option(help="With --schedule step: epochs after which the learning rate is multiplied by 0.1, such as 700 800 900."),
     ] = None,
     seed: opt.Seed = None,
-    measure_every: Annotated[int, opt.training_option(min=1, help="Epochs between evaluations on the test set.")] = 10,
+    measure_every: Annotated[
+        int, opt.training_option(min=1, help="Epochs between evaluations on the test set, of which the best epoch is reported.")
+    ] = 1,
     on_nan: opt.OnNan = "stop",
     out: Annotated[Path, opt.output_option(help="Folder in which each run gets a folder.")] = Path("ltpll-runs/images"),
     tensorboard: opt.TensorBoard = False,

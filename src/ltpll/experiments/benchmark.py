@@ -50,6 +50,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 SCHEDULES = ("cosine", "step")
+DETAILS_EVERY = 10  # epochs; the log has the figures of every class only for these, for the best so far and for the last
 # Settings of later versions: their defaults are left out of the config, so that runs of earlier versions keep their hashes.
 LATER = ("lacking", "truth_missing", "schedule", "milestones")
 
@@ -348,7 +349,7 @@ def train(
     *,
     device: str = "auto",
     engine: str = "auto",
-    measure_every: int = 10,
+    measure_every: int = 1,
     callbacks: Sequence[Callback] = (),
     checkpoint_every: int = 1,
     on_nan: str = "stop",
@@ -360,7 +361,8 @@ def train(
     Args:
         run: The run, from `experiment_run`; its folder is locked while it is trained.
         images: The image set that the experiment names, from `load_image_set`.
-        measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated.
+        measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated. The best epoch of the result is
+            the best of all evaluated ones, and an evaluation costs little beside an epoch.
         callbacks: Further callbacks of the training, such as `Progress`.
         checkpoint_every: The least number of epochs between two checkpoints.
         device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
@@ -388,7 +390,7 @@ def train(
         also = experiment.rebalancer == "records" or "balanced-head" in experiment.extras
         names = POSTHOC if bare else POSTHOC[:1] if also else ()
         posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names}
-        truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, posthoc=posthoc)
+        truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, details_every=DETAILS_EVERY, posthoc=posthoc)
         facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
         facts |= {"engine": trainer.engine, "processes": trainer.world.size}
         record_training(
