@@ -78,6 +78,7 @@ BENCHMARK = {
     "--measure-every": WHOLE,
     "--schedule": NAME | st.sampled_from(["cosine", "step"]),
     "--milestones": WHOLE,
+    "--draw": NAME | st.sampled_from(["seeded", "authors"]),
     "--data-root": st.sampled_from(["nowhere"]),
 }
 # Single wrong options, each of which once caused a traceback or a meaningless training.

@@ -1,4 +1,5 @@
 import json
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,8 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cli.progress import TensorBoardEvents
-from ltpll.data.benchmarks.image_sets import write_image_set
+from ltpll.data.benchmarks.image_sets import ImageSet, write_image_set
+from ltpll.data.synthetic import authors_draw
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import RECIPES, Experiment, build_trainer, draw_problem, experiment_run, train, with_recipe
 from ltpll.runs.run import Run
@@ -124,6 +126,44 @@ def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
 def test_a_schedule_that_does_not_fit_is_refused_with_one_sentence(change, message):
     with pytest.raises(InputError, match=message):
         Experiment.from_mapping({**SMALL, **change})
+
+
+# ---- the authors' draw --------------------------------------------------------------------------------------------------
+
+
+def complete_cifar(n_classes=10):
+    """An image set with as many labels as CIFAR, in a random order, and images of one pixel whose colour is their number."""
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(n_classes), 50_000 // n_classes))
+    x = np.stack([np.arange(50_000) // 256, np.arange(50_000) % 256, np.zeros(50_000)], 1).astype(np.uint8)[:, None, None]
+    return ImageSet("cifar10", x, y, x[:10], y[:10], tuple(map(str, range(n_classes))))
+
+
+def test_the_authors_draw_is_the_same_for_every_seed_and_the_training_is_not():
+    settings = {"data": "cifar10", "ambiguity": 0.5, "draw": "authors"}
+    one, other = (draw_problem(Experiment.from_mapping({**settings, "seed": seed}), complete_cifar()) for seed in (0, 1))
+    assert np.bincount(one.y).tolist() == [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+    assert torch.equal(one.x, other.x)
+    assert torch.equal(one.candidates.labels, other.candidates.labels)
+    assert one.seeds["training"] != other.seeds["training"]
+    drawn = authors_draw(complete_cifar().y_train, 100, 0.5)
+    numbers = one.x[:, 0, 0, 0].long() * 256 + one.x[:, 1, 0, 0]
+    assert numbers.tolist() == drawn.rows.tolist()
+    assert torch.equal(one.candidates.labels, drawn.candidates.labels)
+    assert "draw" not in Experiment("cifar10").config()
+
+
+@pytest.mark.parametrize(
+    ("images", "change", "message"),
+    [
+        (coloured_images(), {}, "needs all 50,000 training images of cifar10, equally many of each class, and this set has 96 images"),
+        (coloured_images(candidates=Candidates.from_sets([[0, 1]] * 96)), {}, "has candidate sets of its own: remove `draw`"),
+        (coloured_images(), {"superclass": True}, "no superclasses"),
+        (coloured_images(), {"draw": "author"}, "There is no draw 'author'. Did you mean 'authors'?"),
+    ],
+)
+def test_the_authors_draw_is_refused_where_it_is_not_defined(images, change, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        draw_problem(Experiment.from_mapping({**SMALL, "draw": "authors", **change}), images)
 
 
 # ---- runs of earlier versions -----------------------------------------------------------------------------------------
@@ -307,6 +347,7 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
         (["--views", "wild"], "wild"),
         (["--recipe", "bset"], "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper."),
         (["--engine", "captured"], "needs a CUDA device"),
+        (["--draw", "authors"], "The authors' draw needs all 50,000 training images of cifar10"),
         (["--epochs", "3", "--milestones", "1", "2"], "Milestones belong to the schedule step, not to cosine: add --schedule step."),
         (["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"], "milestones is [2, 1]: they must be increasing"),
     ],

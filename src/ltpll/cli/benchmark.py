@@ -25,6 +25,12 @@ def benchmark(
     ambiguity: opt.Ambiguity = None,
     superclass: opt.Superclass = None,
     lacking: Annotated[float | None, opt.data_option(help="Share of candidate sets from which the true label is removed.")] = None,
+    draw: Annotated[
+        str | None,
+        opt.data_option(
+            help="Subset and candidates: new ones for each seed, or those of the RECORDS paper's code.", metavar="seeded|authors"
+        ),
+    ] = None,
     data_root: opt.DataRoot = None,
     recipe: Annotated[
         str,
@@ -83,7 +89,7 @@ def benchmark(
     settings |= given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, width=width, views=views, method=method)
     settings |= given(rebalancer=rebalancer, extras=tuple(extra) if extra else None, epochs=epochs, batch_size=batch_size, lr=lr)
     settings |= given(schedule=schedule, milestones=tuple(milestones) if milestones else None)
-    settings |= given(seed=seed, precision=precision, lacking=lacking, truth_missing=truth_missing)
+    settings |= given(seed=seed, draw=draw, precision=precision, lacking=lacking, truth_missing=truth_missing)
     with torchrun_processes(device) as (world, own_device):
         settings.setdefault("precision", "bfloat16" if own_device.startswith("cuda") else "float32")
         experiment = Experiment.from_mapping(with_recipe(recipe, settings))

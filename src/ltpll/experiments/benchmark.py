@@ -12,9 +12,10 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
-from ltpll.data.synthetic import long_tail_subset, remove_labels, superclass_candidates, uniform_candidates
+from ltpll.data.synthetic import authors_draw, long_tail_subset, remove_labels, superclass_candidates, uniform_candidates
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.during_training import Evaluate
+from ltpll.formatting import counted
 from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
@@ -52,7 +53,9 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 SCHEDULES = ("cosine", "step")
 DETAILS_EVERY = 10  # epochs; the log has the figures of every class only for these, for the best so far and for the last
 # Settings of later versions: their defaults are left out of the config, so that runs of earlier versions keep their hashes.
-LATER = ("lacking", "truth_missing", "schedule", "milestones")
+LATER = ("lacking", "truth_missing", "schedule", "milestones", "draw")
+DRAWS = ("seeded", "authors")
+COMPLETE_CIFAR = 50_000  # training images, from all of which the authors' draw is taken
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Experiment:
         milestones: Numbers of epochs, counted from the restart if the method restarts.
         truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
         precision: "float32", "bfloat16" or "float64".
+        draw: Who draws the long-tailed subset and the candidate sets: "seeded" draws new ones for every seed; "authors" draws those of the
+            RECORDS paper's code, the same for every seed, from a complete CIFAR.
         seed: Draws the long-tailed subset, the candidate sets and the training.
 
     Example:
@@ -101,6 +106,7 @@ class Experiment:
     milestones: tuple[int, ...] = ()
     truth_missing: float = 0.0
     precision: str = "float32"
+    draw: str = "seeded"
     seed: int = 0
 
     @classmethod
@@ -129,6 +135,8 @@ class Experiment:
         numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
         lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
         made = cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
+        if made.draw not in DRAWS:
+            raise unknown_name_error("draw", made.draw, DRAWS)
         made._check_schedule()
         return made
 
@@ -219,25 +227,28 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         The training images with their candidate sets and true labels, and the test images.
 
     Raises:
-        InputError: If the experiment needs superclasses and the image set has none.
+        InputError: If the experiment needs superclasses and the image set has none, or the authors' draw and the set is incomplete.
 
     Example:
         problem = draw_problem(experiment, load_image_set(experiment.data))
     """
     seeds = seed_streams(experiment.seed)
-    n_classes = len(images.classes)
-    if images.candidates is not None:
+    superclass = images.superclass if experiment.superclass else None
+    if experiment.superclass and superclass is None and images.candidates is None:
+        raise InputError(f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings.")
+    if experiment.draw == "authors":
+        _check_complete(images)
+        rows, candidates = authors_draw(images.y_train, experiment.imbalance, experiment.ambiguity, superclass)
+    elif images.candidates is not None:
         rows, candidates = np.arange(len(images.y_train)), images.candidates
     else:
         largest = int(np.bincount(images.y_train).max())
         rows = long_tail_subset(images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest)
-        labels = images.y_train[rows]
-        if experiment.superclass:
-            if images.superclass is None:
-                raise InputError(f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings.")
-            candidates = superclass_candidates(labels, images.superclass, experiment.ambiguity, seed=seeds["candidates"])
+        labels, of_sets = images.y_train[rows], seeds["candidates"]
+        if superclass is not None:
+            candidates = superclass_candidates(labels, superclass, experiment.ambiguity, seed=of_sets)
         else:
-            candidates = uniform_candidates(labels, n_classes, experiment.ambiguity, seed=seeds["candidates"])
+            candidates = uniform_candidates(labels, len(images.classes), experiment.ambiguity, seed=of_sets)
     if experiment.lacking:
         candidates = remove_labels(candidates, images.y_train[rows], experiment.lacking, seed=seeds["candidates"] + 1)
     x = np.ascontiguousarray(images.x_train[rows])
@@ -251,6 +262,18 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         std=tuple((x.std((0, 1, 2)) / 255).tolist()),
         seeds=seeds,
     )
+
+
+def _check_complete(images: ImageSet) -> None:
+    """Refuse the authors' draw where it is not defined: the shuffled rows are those of all published images, in their order."""
+    if images.candidates is not None:
+        raise InputError(f"The image set {shown(images.name)} has candidate sets of its own: remove `draw` from the settings.")
+    counts = np.bincount(images.y_train, minlength=len(images.classes))
+    if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
+        raise InputError(
+            f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, equally many of each class, and this set "
+            f"has {counted(len(images.y_train), 'image')}: prepare the published archive with `ltpll data prepare {images.name}`."
+        )
 
 
 class DrawnCandidates(NamedTuple):
@@ -275,7 +298,8 @@ def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCand
         words = f"{images.name} with its own sets, whatever imbalance, ambiguity and seed"
     else:
         within = ", eight times that inside a superclass" if experiment.superclass else ""
-        words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, seed {experiment.seed}"
+        by = "the authors' draw" if experiment.draw == "authors" else f"seed {experiment.seed}"
+        words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, {by}"
     if experiment.lacking:
         words += f", with the true label removed from {experiment.lacking:.0%} of the sets"
     return DrawnCandidates(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), words)

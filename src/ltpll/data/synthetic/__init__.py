@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ltpll.data.synthetic.ambiguity import remove_labels, superclass_candidates, uniform_candidates
+from ltpll.data.synthetic.authors_draw import authors_draw
 from ltpll.data.synthetic.digits import load_digits_split
 from ltpll.data.synthetic.longtail import class_sizes, long_tail_subset
 from ltpll.data.synthetic.origins import crowd_candidates, crowd_votes, grouped_candidates, neighbour_candidates, top_k_candidates
 from ltpll.data.synthetic.squares import four_squares
 
 __all__ = [
+    "authors_draw",
     "class_sizes",
     "crowd_candidates",
     "crowd_votes",
