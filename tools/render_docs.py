@@ -15,9 +15,10 @@ from pathlib import Path
 
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import RECIPES
-from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.catalog import ITEMS, with_equal_lengths
 from ltpll.experiments.paper.compare import compare, markdown_table
 from ltpll.experiments.paper.grid import Finished
+from ltpll.experiments.paper.protocols import PROTOCOLS
 from ltpll.formatting import format_duration
 from ltpll.parts import describe_parts
 from ltpll.runs.run import Record, results_under
@@ -994,9 +995,15 @@ def shortened_tables() -> str:
     parts = []
     for name, epochs in (("main", 36), ("baselines", 200), ("mixup", 200), ("systems", 200)):
         item = ITEMS[name]
-        text = markdown_table(item, compare(item, finished, 1, {"epochs": epochs}))
+        text = markdown_table(with_equal_lengths(item), compare(item, finished, 1, {"epochs": epochs}))
         parts.append(f"### {item.title}, {epochs} epochs\n\n{text}")
     return "\n\n".join(parts)
+
+
+def protocols_table() -> str:
+    """How the rows of the paper's tables and of other systems are trained."""
+    lines = ["| rows labelled | training |", "|---|---|"]
+    return "\n".join(lines + [f"| {protocol.mark or 'without a protocol named'} | {protocol.summary} |" for protocol in PROTOCOLS.values()])
 
 
 def audit_summary() -> str:
@@ -1214,6 +1221,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "systems": systems_table,
     "targets": targets_table,
     "shortened": shortened_tables,
+    "protocols": protocols_table,
     "tabular": tabular_table,
     "fit": fit_table,
     "cleaning": cleaning_table,

@@ -28,8 +28,37 @@ def missing_parts(setting: Setting) -> list[str]:
 
 
 def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Experiment:
-    """The experiment of one of the paper's settings, with `changes` to its protocol."""
+    """The experiment of one of the paper's settings, with `changes` to its protocol.
+
+    Another number of epochs shortens the whole protocol: its stages and milestones keep their shares of the epochs.
+    """
+    if "epochs" in changes:
+        setting = shortened(setting, changes["epochs"])
+    if changes.get("schedule", "step") != "step":
+        setting = {name: value for name, value in setting.items() if name != "milestones"}
     return Experiment.from_mapping({**setting, **changes, "seed": seed})
+
+
+def shortened(setting: Setting, epochs: int) -> Setting:
+    """The setting with another number of epochs, in which stages and milestones keep their shares."""
+    total = setting.get("epochs", Experiment.epochs)
+    options = {
+        part: {name: value * epochs // total if name.endswith("_epochs") else value for name, value in chosen.items()}
+        for part, chosen in setting.get("options", {}).items()
+    }
+    changed: dict[str, Any] = {**setting, "epochs": epochs} | ({"options": options} if options else {})
+    if "milestones" in setting:
+        before, after = _last_stage(setting, total), _last_stage(changed, epochs)
+        changed["milestones"] = sorted({milestone * after // before for milestone in setting["milestones"]} - {0})
+        if not changed["milestones"]:  # too short for a step
+            del changed["milestones"], changed["schedule"]
+    return changed
+
+
+def _last_stage(setting: Setting, epochs: int) -> int:
+    """The number of epochs after the method's restart, from which milestones count."""
+    options = setting.get("options", {}).get(setting["method"], {})
+    return epochs - METHODS[setting["method"]](**options).restart(epochs)
 
 
 def experiments(item: Item, seeds: int, changes: Mapping[str, Any], only: Mapping[str, Any]) -> list[Experiment]:
