@@ -89,7 +89,7 @@ PILLOW_OPERATIONS: list[Callable[[Image.Image], Image.Image]] = [
     enhance(ImageEnhance.Contrast),
     enhance(ImageEnhance.Color),
     enhance(ImageEnhance.Sharpness),
-    lambda image: ImageOps.posterize(image, random.randint(4, 8)),
+    lambda image: ImageOps.posterize(image, random.randint(4, 7)),
     lambda image: ImageOps.solarize(image, random.randint(0, 256)),
     lambda image: image.rotate(random.uniform(-30, 30)),
     lambda image: affine(1, random.uniform(-0.3, 0.3), 0, 0, 1, 0)(image),
@@ -103,10 +103,10 @@ def pillow_strong(image: Image.Image, policy: str) -> Image.Image:
     image = pillow_crop(image, policy)
     for _ in range(3):
         image = random.choice(PILLOW_OPERATIONS)(image)
-    half = random.uniform(0, image.width / 4)
-    x, y = random.uniform(0, image.width), random.uniform(0, image.height)
+    side = random.uniform(0, image.width / 2)
+    x, y = (int(max(0, random.uniform(0, length) - side / 2)) for length in image.size)
     image = image.copy()
-    ImageDraw.Draw(image).rectangle((x - half, y - half, x + half, y + half), tuple(int(v) for v in HOLE))
+    ImageDraw.Draw(image).rectangle((x, y, x + side, y + side), tuple(int(v) for v in HOLE))
     return image
 
 

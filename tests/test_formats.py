@@ -54,7 +54,9 @@ def test_the_formats_on_the_page_are_those_of_the_code():
         assert f"`{name}`" in page
 
 
-@pytest.mark.parametrize(("found", "same_kind"), [("ltpll-run-2", True), ("ltpll-run-1", False), ("other-1", False), (None, False), (7, False)])
+@pytest.mark.parametrize(
+    ("found", "same_kind"), [("ltpll-run-2", True), ("ltpll-run-1", False), ("other-1", False), (None, False), (7, False)]
+)
 def test_only_another_number_of_the_same_format_is_another_version(found, same_kind):
     sentence = other_version(found, "ltpll-run-1")
     assert (sentence is not None) == same_kind

@@ -76,6 +76,9 @@ BENCHMARK = {
     "--engine": NAME | st.sampled_from(["eager", "captured", "compiled"]),
     "--sync-batch-norm": st.just(None),
     "--measure-every": WHOLE,
+    "--schedule": NAME | st.sampled_from(["cosine", "step"]),
+    "--milestones": WHOLE,
+    "--draw": NAME | st.sampled_from(["seeded", "authors"]),
     "--data-root": st.sampled_from(["nowhere"]),
 }
 # Single wrong options, each of which once caused a traceback or a meaningless training.

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import RECIPES
-from ltpll.experiments.paper.catalog import ITEMS
+from ltpll.experiments.paper.catalog import ITEMS, with_equal_lengths
 from ltpll.experiments.paper.compare import compare, compare_other_lengths
 from ltpll.experiments.paper.grid import Finished
 from ltpll.experiments.paper.layout import identities_with_runs, lay_out, markdown
+from ltpll.experiments.paper.protocols import PROTOCOLS
 from ltpll.experiments.paper.verdicts import verdicts_markdown
 from ltpll.formatting import format_duration
 from ltpll.parts import describe_parts
@@ -996,7 +997,7 @@ def shortened_tables() -> str:
     parts, shown = [], set[str]()
     for item in ITEMS.values():
         for epochs, compared in compare_other_lengths(item, finished, seeds).items():
-            numbers, comparison = identities_with_runs(item, compared), lay_out(item, compared)
+            numbers, comparison = identities_with_runs(item, compared), lay_out(with_equal_lengths(item), compared)
             if comparison is not None and not numbers <= shown:
                 parts.append(f"### {item.title}, {epochs} epochs\n\n{markdown(comparison)}")
             shown |= numbers
@@ -1006,6 +1007,12 @@ def shortened_tables() -> str:
 def verdicts_table() -> str:
     """Which published numbers are reproduced."""
     return verdicts_markdown(*image_runs())
+
+
+def protocols_table() -> str:
+    """How the rows of the paper's tables and of other systems are trained."""
+    lines = ["| rows labelled | training |", "|---|---|"]
+    return "\n".join(lines + [f"| {protocol.mark or 'without a protocol named'} | {protocol.summary} |" for protocol in PROTOCOLS.values()])
 
 
 def audit_summary() -> str:
@@ -1223,6 +1230,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "systems": systems_table,
     "targets": targets_table,
     "shortened": shortened_tables,
+    "protocols": protocols_table,
     "tabular": tabular_table,
     "fit": fit_table,
     "cleaning": cleaning_table,

@@ -144,6 +144,10 @@ class Method(Configurable, nn.Module, ABC):
     """The kinds of views to draw for each example."""
     targets_on: ClassVar[Literal["candidates", "classes"]] = "candidates"
     """Whether targets are stored for the candidates only (zero elsewhere, rows sum to one) or for all classes."""
+    warmup_epochs: ClassVar[int] = 1
+    """Epochs before targets are refined. In the RECORDS paper targets stay uniform in the first epoch; some methods start at once."""
+    learns_refined: ClassVar[bool] = False
+    """Whether the loss of a step uses the targets as this step refines them, instead of those from before it."""
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
     open_after: ClassVar[float] = 0.03
@@ -172,7 +176,7 @@ class Method(Configurable, nn.Module, ABC):
 
         Args:
             outputs: Raw logits and features of the views, with gradients.
-            targets: (batch, classes) targets from before this step.
+            targets: (batch, classes) targets from before this step or, with `learns_refined`, those that it refined.
             candidates: (batch, classes) boolean mask.
         """
 

@@ -145,6 +145,10 @@ def _expected(name: str, default: Any, value: Any) -> str | None:
         return _outside(name, value)
     if name == "extras":
         return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
+    if name == "milestones":
+        return (
+            None if value is None or (_are(value, int) and not any(isinstance(one, bool) for one in value)) else "a list of whole numbers"
+        )
     if name == "options":
         named = isinstance(value, Mapping) and _are(list(value), str)
         plain = value is None or (named and all(isinstance(part, Mapping) and _is_plain(part) for part in value.values()))

@@ -60,7 +60,7 @@ def test_help_imports_no_heavy_library():
 
 OWN = "method rebalancer prior goal model views epochs batch_size lr precision seed folds finetune on_error "
 OWN += "candidates separator id path split"
-IMAGES = "imbalance ambiguity method rebalancer width views epochs batch_size lr seed"
+IMAGES = "imbalance ambiguity method rebalancer width views epochs batch_size lr schedule draw seed"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 import json
+import re
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +10,8 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cli.progress import TensorBoardEvents
-from ltpll.data.benchmarks.image_sets import write_image_set
+from ltpll.data.benchmarks.image_sets import ImageSet, write_image_set
+from ltpll.data.synthetic import authors_draw
 from ltpll.errors import InputError
 from ltpll.experiments.benchmark import RECIPES, Experiment, build_trainer, draw_problem, experiment_run, train, with_recipe
 from ltpll.runs.run import Run
@@ -97,6 +100,88 @@ def test_options_reach_the_part_they_name():
     assert trainer.rebalancer.momentum == 0.5
 
 
+# ---- schedules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
+    made = Experiment.from_mapping({**SMALL, "schedule": "step", "milestones": [1, 2]})
+    assert made.config()["milestones"] == [1, 2]
+    assert Experiment.from_config(json.loads(json.dumps(made.config()))) == made
+    assert build_trainer(made, draw_problem(made, coloured_images()), device="cpu").milestones == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schedule": "step", "milestones": [2, 1]}, r"milestones is \[2, 1\]: they must be increasing"),
+        ({"schedule": "step", "milestones": [-1]}, "at least 1 and below 3"),
+        ({"schedule": "step", "milestones": [3]}, "at least 1 and below 3"),
+        ({"schedule": "step", "milestones": "1"}, "milestones is '1': it must be a list of whole numbers"),
+        ({"schedule": "step", "milestones": [True]}, "a list of whole numbers"),
+        ({"schedule": "step"}, "The schedule step needs milestones"),
+        ({"milestones": [1]}, "add --schedule step"),
+        ({"schedule": "steps"}, "There is no schedule 'steps'. Did you mean 'step'?"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused_with_one_sentence(change, message):
+    with pytest.raises(InputError, match=message):
+        Experiment.from_mapping({**SMALL, **change})
+
+
+# ---- the authors' draw --------------------------------------------------------------------------------------------------
+
+
+def complete_cifar(n_classes=10):
+    """An image set with as many labels as CIFAR, in a random order, and images of one pixel whose colour is their number."""
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(n_classes), 50_000 // n_classes))
+    x = np.stack([np.arange(50_000) // 256, np.arange(50_000) % 256, np.zeros(50_000)], 1).astype(np.uint8)[:, None, None]
+    return ImageSet("cifar10", x, y, x[:10], y[:10], tuple(map(str, range(n_classes))))
+
+
+def test_the_authors_draw_is_the_same_for_every_seed_and_the_training_is_not():
+    settings = {"data": "cifar10", "ambiguity": 0.5, "draw": "authors"}
+    one, other = (draw_problem(Experiment.from_mapping({**settings, "seed": seed}), complete_cifar()) for seed in (0, 1))
+    assert np.bincount(one.y).tolist() == [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+    assert torch.equal(one.x, other.x)
+    assert torch.equal(one.candidates.labels, other.candidates.labels)
+    assert one.seeds["training"] != other.seeds["training"]
+    drawn = authors_draw(complete_cifar().y_train, 100, 0.5)
+    numbers = one.x[:, 0, 0, 0].long() * 256 + one.x[:, 1, 0, 0]
+    assert numbers.tolist() == drawn.rows.tolist()
+    assert torch.equal(one.candidates.labels, drawn.candidates.labels)
+    assert "draw" not in Experiment("cifar10").config()
+
+
+@pytest.mark.parametrize(
+    ("images", "change", "message"),
+    [
+        (coloured_images(), {}, "needs all 50,000 training images of cifar10, equally many of each class, and this set has 96 images"),
+        (coloured_images(candidates=Candidates.from_sets([[0, 1]] * 96)), {}, "has candidate sets of its own: remove `draw`"),
+        (coloured_images(), {"superclass": True}, "no superclasses"),
+        (coloured_images(), {"draw": "author"}, "There is no draw 'author'. Did you mean 'authors'?"),
+    ],
+)
+def test_the_authors_draw_is_refused_where_it_is_not_defined(images, change, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        draw_problem(Experiment.from_mapping({**SMALL, "draw": "authors", **change}), images)
+
+
+# ---- runs of earlier versions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["images", "beyond"])
+def test_the_records_of_earlier_versions_are_found_by_the_same_hash(folder):
+    """A run's folder is named by the hash of its config, so a new setting must not change the configs of old runs."""
+    paths = sorted((Path(__file__).parents[2] / "results" / folder).glob("*.json"))
+    assert paths
+    for path in paths:
+        record = json.loads(path.read_text())
+        config = {key: value for key, value in record["config"].items() if key != "code"}  # of versions compared on purpose
+        assert Experiment.from_config(config).config() == config
+        assert Run(path.parent, record["config"]).key == record["key"]
+        assert path.stem.startswith(record["key"])
+
+
 # ---- recipes --------------------------------------------------------------------------------------------------------
 
 
@@ -161,6 +246,25 @@ def test_a_run_writes_its_record_with_the_corrections_that_need_no_other_trainin
     assert result["views_per_second"] > 0
 
 
+def test_the_best_epoch_is_the_best_of_all_and_only_some_epochs_keep_the_figures_of_each_class(tmp_path):
+    run = experiment_run(tmp_path, Experiment.from_mapping({**SMALL, "epochs": 23, "rebalancer": "none", "method": "proden"}))
+    train(run, coloured_images(), device="cpu")
+    logged, result = run.records(), run.result()
+    rows = ["test", *result["posthoc"]]
+    accuracy = {row: [record[row]["balanced_accuracy"] for record in logged] for row in rows}
+    for row in rows:
+        best = result["best"][row]
+        assert (best["epoch"], best[row]["balanced_accuracy"]) == (
+            1 + accuracy[row].index(max(accuracy[row])),
+            pytest.approx(max(accuracy[row]), abs=1e-6),
+        )
+        assert len(best[row]["per_class"]) == 4
+    for k, record in enumerate(logged):
+        detailed = k + 1 in (10, 20, 23) or any(accuracy[row][k] > max(accuracy[row][:k], default=-1) for row in rows)
+        assert ("per_class" in record["test"]) == ("mean_target" in record) == detailed
+    assert not all("mean_target" in record for record in logged)
+
+
 def test_training_images_learns(tmp_path):
     experiment = Experiment.from_mapping({**SMALL, "width": 4, "epochs": 8, "views": "flip-crop", "method": "proden", "lr": 0.1})
     run = experiment_run(tmp_path, experiment)
@@ -193,6 +297,16 @@ def test_the_command_line_overrides_the_config_and_the_config_overrides_the_reci
     made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
     assert (made["method"], made["epochs"], made["extras"]) == ("proden", 1, [])
     assert (made["views"], made["rebalancer"], made["options"]) == ("flip-crop", "anchor", RECIPES["best"]["options"])
+
+
+def test_the_benchmark_command_takes_several_milestones(root, tmp_path):
+    steps = ["--epochs", "3", "--schedule", "step", "--milestones", "1", "2", "--method", "proden"]
+    result = call(root, *steps, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    logged = [json.loads(line) for line in next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines()]
+    assert [record["lr"] for record in logged] == pytest.approx([0.05, 0.005, 0.0005])
+    (tmp_path / "config.yaml").write_text("schedule: step\nmilestones: [1, 2]\nmethod: proden\nepochs: 3\n")
+    assert "finished earlier" in call(root, "--config", "config.yaml", cwd=tmp_path).stdout
 
 
 def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root, tmp_path):
@@ -233,6 +347,9 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
         (["--views", "wild"], "wild"),
         (["--recipe", "bset"], "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper."),
         (["--engine", "captured"], "needs a CUDA device"),
+        (["--draw", "authors"], "The authors' draw needs all 50,000 training images of cifar10"),
+        (["--epochs", "3", "--milestones", "1", "2"], "Milestones belong to the schedule step, not to cosine: add --schedule step."),
+        (["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"], "milestones is [2, 1]: they must be increasing"),
     ],
 )
 def test_a_bad_setting_exits_with_2_and_one_sentence(root, tmp_path, arguments, message):

@@ -11,7 +11,7 @@ from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.priors import estimate_prior
 from ltpll.rebalancers import REBALANCERS
-from ltpll.runs.recording import record_snapshots, record_training, round_floats
+from ltpll.runs.recording import CURVE_POINTS, record_curves, record_snapshots, record_training, round_floats
 from ltpll.runs.run import Run
 from ltpll.runs.schema import check_record
 from ltpll.training import state as resuming
@@ -211,6 +211,22 @@ def test_snapshots_are_evenly_spread_and_end_with_the_last():
     assert kept["epoch"] == [4, 10, 14, 20, 24, 30, 34, 40]
     assert kept["mean_prediction"]["test"] == [[epoch / 100] for epoch in kept["epoch"]]
     assert record_snapshots(history[:5], ["test"])["epoch"] == [2, 4]
+
+
+def test_snapshots_leave_out_epochs_that_have_details_only_because_they_were_the_best_so_far():
+    history = [{"epoch": epoch, "test": {"mean_prediction": [0.0]} if epoch % 10 == 0 or epoch < 30 else {}} for epoch in range(1, 81)]
+    assert record_snapshots(history, ["test"], every=10)["epoch"] == [10, 20, 30, 40, 50, 60, 70, 80]
+
+
+@pytest.mark.parametrize(
+    ("n", "every", "expected"), [(7, 1, 1), (120, 1, 1), (200, 1, 2), (800, 1, 10), (1100, 1, 10), (800, 10, 10), (805, 1, 10)]
+)
+def test_curves_hold_the_last_epoch_and_round_numbers_of_epochs_that_do_not_depend_on_the_run(n, every, expected):
+    history = [{"epoch": epoch, "loss": 1.0, "test": {"balanced_accuracy": epoch / n}} for epoch in range(1, n + 1) if epoch % every == 0]
+    curves = record_curves(history, ["test"])
+    assert curves["epoch"] == sorted({*range(expected, n + 1, expected), n})
+    assert len(curves["epoch"]) <= CURVE_POINTS + 1
+    assert curves["accuracy"]["test"] == [round(epoch / n, 6) for epoch in curves["epoch"]]
 
 
 def test_a_finished_run_that_has_lost_its_result_gets_the_same_from_its_checkpoint(tmp_path):

@@ -1,3 +1,4 @@
+import math
 import warnings
 
 import numpy as np
@@ -16,7 +17,8 @@ from ltpll.methods.proden import PRODEN
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint, OnEpoch
-from ltpll.training.trainer import PartialLabelTrainer, cosine_rate
+from ltpll.training.schedule import cosine_rate
+from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.toy_training import assert_same, everything, toy, trainer
 
@@ -109,6 +111,46 @@ def test_targets_stay_uniform_during_the_warm_up_epoch():
     assert one.rebalancer.mean_feature.any()  # F is fed from the first step on all the same
     two = trainer(epochs=1, warmup_epochs=0).fit(x, candidates)
     assert not torch.allclose(two.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("method", ["solar", "htc", "pico", "corr"])
+def test_solar_and_htc_refine_targets_from_the_first_epoch_on_and_others_do_not(method):
+    x, _, candidates = toy()
+    allowed = candidates.dense().float()
+    tested = trainer(method, epochs=1).fit(x, candidates)
+    moved = (tested.targets[torch.arange(len(x))] - allowed / allowed.sum(1, keepdim=True)).abs().amax(1) > 1e-6
+    ambiguous = candidates.sizes > 1
+    rows = torch.zeros(len(x), dtype=torch.bool).index_fill_(0, rows_of_the_epoch(method, x, candidates), True)
+    assert torch.equal(moved, ambiguous & rows & (method in ("solar", "htc")))
+
+
+@pytest.mark.parametrize("method", ["pico", "proden"])
+def test_the_loss_is_on_refined_targets_for_methods_that_learn_them_and_on_those_from_before_the_step_for_others(method):
+    x, _, candidates = toy()
+    tested = trainer(method, warmup_epochs=0, drop_last=False)
+    seen, made = [], []
+    loss, refined = tested.method.step_loss, tested.method.refined_targets
+    tested.method.step_loss = lambda step: [seen.append(step.batch.targets), loss(step)][1]
+    tested.method.refined_targets = lambda step: made.append((step.batch.targets, refined(step))) or made[-1][1]
+    tested.fit(x, candidates)
+    assert len(seen) == len(made) == 3 * math.ceil(len(x) / 32)
+    for used, (before, after) in zip(seen, made, strict=True):
+        assert not torch.equal(before, after)
+        torch.testing.assert_close(used, after if method == "pico" else before, rtol=0, atol=0)
+
+
+def rows_of_the_epoch(method, x, candidates):
+    """The rows that the first epoch trains on; the last partial batch is dropped."""
+    same = trainer(method, epochs=1)
+    same.prepare(x, candidates)
+    return torch.cat([index for index, _ in same.state.batches.batches(same.draw)])
+
+
+def test_a_method_that_restarts_refines_targets_in_the_first_epoch_of_each_stage():
+    x, _, candidates = toy()
+    tested = trainer(METHODS["solar"](estimation_epochs=1), epochs=2).fit(x, candidates)
+    allowed = candidates.dense().float()
+    assert not torch.allclose(tested.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
 
 
 def test_the_last_partial_batch_is_dropped_or_kept_as_asked():

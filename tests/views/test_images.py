@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from ltpll.errors import InputError
 from ltpll.views.crops import CropBox, padded_crop, resample, resized_crop, shift
@@ -173,31 +173,37 @@ def test_padded_crops_are_moved_uniformly_by_up_to_an_eighth(side):
 # ---- hole -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_hole_is_a_square_of_one_colour_clipped_at_the_border_and_the_rest_stays():
+def test_a_hole_is_pillows_rectangle_from_its_first_to_its_last_row_and_column_and_the_rest_stays():
     x = images(300)
     hole = random_hole(300, SIZE, CPU, generator(5))
     view = cut_out(x, hole)
-    middle = np.arange(32) + 0.5
     for k in range(300):
-        row, column, side = (float(value[k]) for value in hole)
-        square = np.outer(abs(middle - row) < side / 2, abs(middle - column) < side / 2)
-        expected = np.where(square, np.array([125, 123, 114])[:, None, None], x[k].numpy())
-        assert np.array_equal(view[k].numpy(), expected)
+        top, left, side = (float(value[k]) for value in hole)
+        expected = Image.fromarray(x[k].permute(1, 2, 0).numpy())
+        ImageDraw.Draw(expected).rectangle((left, top, min(32, left + side), min(32, top + side)), (125, 123, 114))
+        assert np.array_equal(view[k].permute(1, 2, 0).numpy(), np.asarray(expected))
 
 
-def test_a_hole_of_eight_pixels_in_the_middle_has_sixty_four_and_at_the_corner_a_quarter():
-    x = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
-    hole = Hole(torch.tensor([16.0, 0.0]), torch.tensor([16.0, 32.0]), torch.tensor([8.0, 8.0]))
-    assert (cut_out(x, hole) > 0).sum((2, 3)).tolist() == [[64] * 3, [16] * 3]
+def test_holes_are_drawn_one_by_one_as_in_the_papers_code():
+    hole = random_hole(500, (32, 48), CPU, generator(5))
+    row, column, length = torch.rand(3, 500, generator=generator(5)).tolist()
+    for k in range(500):
+        side = 16 * length[k]
+        assert float(hole.side[k]) == pytest.approx(side)
+        assert float(hole.top[k]) == int(max(0, 32 * row[k] - side / 2))
+        assert float(hole.left[k]) == int(max(0, 48 * column[k] - side / 2))
 
 
-def test_holes_have_sides_up_to_half_the_image_and_centres_anywhere_in_it():
-    n = 30_000
-    hole = random_hole(n, SIZE, CPU, generator(6))
-    for values, high in ((hole.row, 32), (hole.column, 32), (hole.side, 16)):
-        assert within(values, 0, high)
-        assert abs(values.double().mean() - high / 2) < 4 * high / (12 * n) ** 0.5
-        assert abs(values.double().std() - high / 12**0.5) < 4 * high / n**0.5 / 5
+def test_a_hole_of_eight_pixels_fills_nine_rows_and_is_clipped_only_at_the_end():
+    x = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
+    hole = Hole(torch.tensor([12.0, 0.0, 28.0]), torch.tensor([12.0, 0.0, 31.0]), torch.tensor([8.0, 8.5, 8.0]))
+    assert (cut_out(x, hole) > 0).sum((2, 3)).tolist() == [[81] * 3, [81] * 3, [4] * 3]
+
+
+def test_a_hole_in_an_image_of_32_pixels_has_85_pixels_on_average():
+    x = torch.zeros(20_000, 3, 32, 32, dtype=torch.uint8)
+    filled = (cut_out(x, random_hole(len(x), SIZE, CPU, generator(6)))[:, 0] > 0).sum((1, 2)).double()
+    assert abs(filled.mean() - 85) < 1
 
 
 # ---- views ------------------------------------------------------------------------------------------------------------

@@ -25,6 +25,12 @@ def benchmark(
     ambiguity: opt.Ambiguity = None,
     superclass: opt.Superclass = None,
     lacking: Annotated[float | None, opt.data_option(help="Share of candidate sets from which the true label is removed.")] = None,
+    draw: Annotated[
+        str | None,
+        opt.data_option(
+            help="Subset and candidates: new ones for each seed, or those of the RECORDS paper's code.", metavar="seeded|authors"
+        ),
+    ] = None,
     data_root: opt.DataRoot = None,
     recipe: Annotated[
         str,
@@ -43,8 +49,18 @@ def benchmark(
     epochs: opt.Epochs = None,
     batch_size: opt.BatchSize = None,
     lr: opt.LearningRate = None,
+    schedule: Annotated[
+        str | None,
+        opt.training_option(help="How the learning rate falls: along a cosine, or by 0.1 after milestones.", metavar="cosine|step"),
+    ] = None,
+    milestones: Annotated[
+        list[int] | None,
+        opt.training_option(help="With --schedule step: epochs after which the learning rate is multiplied by 0.1, such as 700 800 900."),
+    ] = None,
     seed: opt.Seed = None,
-    measure_every: Annotated[int, opt.training_option(min=1, help="Epochs between evaluations on the test set.")] = 10,
+    measure_every: Annotated[
+        int, opt.training_option(min=1, help="Epochs between evaluations on the test set, of which the best epoch is reported.")
+    ] = 1,
     on_nan: opt.OnNan = "stop",
     out: Annotated[Path, opt.output_option(help="Folder in which each run gets a folder.")] = Path("ltpll-runs/images"),
     tensorboard: opt.TensorBoard = False,
@@ -72,7 +88,8 @@ def benchmark(
     settings["data"] = _image_set(data or settings.get("data"))
     settings |= given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, width=width, views=views, method=method)
     settings |= given(rebalancer=rebalancer, extras=tuple(extra) if extra else None, epochs=epochs, batch_size=batch_size, lr=lr)
-    settings |= given(seed=seed, precision=precision, lacking=lacking, truth_missing=truth_missing)
+    settings |= given(schedule=schedule, milestones=tuple(milestones) if milestones else None)
+    settings |= given(seed=seed, draw=draw, precision=precision, lacking=lacking, truth_missing=truth_missing)
     with torchrun_processes(device) as (world, own_device):
         settings.setdefault("precision", "bfloat16" if own_device.startswith("cuda") else "float32")
         experiment = Experiment.from_mapping(with_recipe(recipe, settings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ Goal = Annotated[
 Extra = Annotated[list[str] | None, part_option(help="Additional loss term; see `ltpll list`. May be repeated.")]
 Epochs = Annotated[int | None, training_option(help="Passes over the training data.")]
 BatchSize = Annotated[int | None, training_option(help="Examples per step, over all processes.")]
-LearningRate = Annotated[float | None, training_option("--lr", help="Initial learning rate of SGD; it follows a cosine.")]
+LearningRate = Annotated[float | None, training_option("--lr", help="Initial learning rate of SGD; it falls during training.")]
 Seed = Annotated[int | None, training_option(help="Seed of everything random.")]
 OnNan = Annotated[str, training_option(help="On a NaN or infinite loss: stop, or skip (drop the batch and count it).", metavar="stop|skip")]
 
@@ -147,8 +148,22 @@ class CommandWithLibraryDefaults(TyperCommand):
         super().format_help(ctx, formatter)
 
 
+def repeat_option(arguments: Sequence[str], option: str) -> list[str]:
+    """Turn `--option 1 2 3` into `--option 1 --option 2 --option 3`, because an option of Click takes a fixed number of values."""
+    repeated: list[str] = []
+    for argument in arguments:
+        if argument.isdigit() and len(repeated) > 1 and repeated[-2] == option:
+            repeated.append(option)
+        repeated.append(argument)
+    return repeated
+
+
 class ExperimentCommand(CommandWithLibraryDefaults):
-    """Shows the defaults of an experiment, for `benchmark` and `data describe`."""
+    """Shows the defaults of an experiment, for `benchmark` and `data describe`; `--milestones` takes several numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments as usual, but with several numbers after `--milestones`."""
+        return super().parse_args(ctx, repeat_option(args, "--milestones"))
 
     def dataclasses(self) -> tuple[type[Any], ...]:
         from ltpll.data.readers.tables import Reading

@@ -180,25 +180,33 @@ def _show_list(items: Any, runs_of: Callable[[Any], Sequence[Any]], finished: An
 
 
 def _show_table(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
+    from ltpll.experiments.paper.catalog import with_equal_lengths
     from ltpll.experiments.paper.compare import cell_text, compare
 
     compared = compare(item, finished, seeds, protocol)
+    if "epochs" in protocol:
+        item = with_equal_lengths(item)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("setting")
     table.add_column("row")
     for column in ("ours, last epoch (%)", "paper", "difference"):
         table.add_column(column, justify="right")
+    marked: dict[str, str] = {}  # the protocols of rows that depart from the paper's
     for number, column in enumerate(item.columns):
         for line, cells in zip(item.lines, compared, strict=True):
             cell = cells[number]
             if cell.last is None and not (cell.missing_parts and not chosen):
                 continue
             difference = "–" if cell.difference is None else f"{cell.difference:+.2f}"
+            if line.protocol.mark:
+                marked[line.protocol.mark] = line.protocol.summary
             colour = "" if cell.difference is None else "[yellow]" if cell.is_far else "[green]"
             table.add_row(
                 column, line.label, cell_text(cell), "–" if cell.published is None else f"{cell.published:.2f}", colour + difference
             )
     console.print(table if table.row_count else "No runs yet.")
+    for mark, summary in marked.items():
+        print_line(f"{mark}: {summary}.")
 
 
 def _name(experiment: Any) -> str:
@@ -209,7 +217,9 @@ def _name(experiment: Any) -> str:
         setting |= {"imbalance": experiment.imbalance, "ambiguity": experiment.ambiguity}
     options = "".join(f" {part} {dict(values)}" for part, values in experiment.options.items())
     parts = row_label(experiment.method, experiment.rebalancer, "", experiment.extras)
-    return f"{column_label(setting)}, {parts}{options}, seed {experiment.seed}"
+    changed = [name for name in ("epochs", "views", "schedule") if getattr(experiment, name) != getattr(type(experiment), name)]
+    how = "".join(f", {name} {getattr(experiment, name)}" for name in changed)
+    return f"{column_label(setting)}, {parts}{options}{how}, seed {experiment.seed}"
 
 
 def _left(missing: Sequence[Any], pace: Any) -> str:

@@ -15,8 +15,9 @@ from ltpll.evaluation.metrics import RunningEvaluation, Shots, prior_distance, t
 from ltpll.interfaces import Outputs, Rebalancer
 from ltpll.training.callbacks import Measurement
 from ltpll.training.nonfinite import not_finite_error, record_is_finite
+from ltpll.training.state import without_long_lists
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs, as_labels
+from ltpll.validation import as_inputs, as_labels, whole_number
 
 UNCORRECTED = "uncorrected"
 """The figures of predictions for the goal "accuracy", which are not corrected for the class prior."""
@@ -32,6 +33,8 @@ class Evaluate(Measurement):
         y_test: Their class numbers.
         y_train: The true class numbers of the training examples, if known.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
+        details_every: The figures of single classes are kept for every so many epochs, for the last one and for those that are better than
+            all before them in some row. More than 1 keeps the records of long trainings small.
         shots: The bounds of many-, medium- and few-shot classes.
         posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded; they see the end of
             the epochs that are evaluated.
@@ -48,10 +51,12 @@ class Evaluate(Measurement):
         y_train: npt.ArrayLike | Tensor | None = None,
         *,
         every: int = 1,
+        details_every: int = 1,
         shots: Shots | None = None,
         posthoc: Mapping[str, Rebalancer] | None = None,
     ) -> None:
         super().__init__(every)
+        self.details_every = whole_number(details_every, 1, "details_every")
         self.x_test = as_inputs(x_test, "test")
         self.y_test = y_test
         self.y_train = y_train
@@ -98,7 +103,15 @@ class Evaluate(Measurement):
         if not record_is_finite(record):
             # Weights can be finite but so large that no prediction is.
             raise not_finite_error("The network's predictions of test examples are", trainer.epoch, None, (), trainer.lr)
-        return record
+        return record if self._keeps_details(record, trainer) else without_long_lists(record, 0)
+
+    def _keeps_details(self, record: Mapping[str, Any], trainer: PartialLabelTrainer) -> bool:
+        if trainer.epoch % self.details_every == 0 or trainer.epoch == trainer.epochs:
+            return True
+        rows = [name for name, figures in record.items() if isinstance(figures, Mapping)]
+        return any(
+            _accuracy(record, row) > max((_accuracy(one, row) for one in trainer.history if row in one), default=-1.0) for row in rows
+        )
 
     @torch.no_grad()
     def _test_figures(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
@@ -139,4 +152,9 @@ def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mappi
     measured = [record for record in history if row in record]
     if not measured:
         raise InputError("No epoch was evaluated: pass callbacks=[Evaluate(…)] to fit.")
-    return max(measured, key=lambda record: record[row]["balanced_accuracy"])
+    return max(measured, key=lambda record: _accuracy(record, row))
+
+
+def _accuracy(record: Mapping[str, Any], row: str) -> float:
+    accuracy: float = record[row]["balanced_accuracy"]
+    return accuracy

@@ -12,9 +12,10 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.image_sets import ImageSet, load_image_set
-from ltpll.data.synthetic import long_tail_subset, remove_labels, superclass_candidates, uniform_candidates
+from ltpll.data.synthetic import authors_draw, long_tail_subset, remove_labels, superclass_candidates, uniform_candidates
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.during_training import Evaluate
+from ltpll.formatting import counted
 from ltpll.models import build_model
 from ltpll.parts import build_parts
 from ltpll.rebalancers import REBALANCERS
@@ -25,6 +26,7 @@ from ltpll.runs.run import Record, Run
 from ltpll.runs.schema import Kind, kind_of_run
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
+from ltpll.training.schedule import check_milestones
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting, chosen_device
 from ltpll.views import ImageViews
@@ -48,6 +50,13 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
+SCHEDULES = ("cosine", "step")
+DETAILS_EVERY = 10  # epochs; the log has the figures of every class only for these, for the best so far and for the last
+# Settings of later versions: their defaults are left out of the config, so that runs of earlier versions keep their hashes.
+LATER = ("lacking", "truth_missing", "schedule", "milestones", "draw")
+DRAWS = ("seeded", "authors")
+COMPLETE_CIFAR = 50_000  # training images, from all of which the authors' draw is taken
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -70,8 +79,12 @@ class Experiment:
         batch_size: The number of examples in a batch.
         lr: The initial learning rate of SGD.
         weight_decay: The weight decay of SGD.
+        schedule: How the learning rate falls: "cosine", or "step" by a factor of 0.1 after each of `milestones`.
+        milestones: Numbers of epochs, counted from the restart if the method restarts.
         truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
         precision: "float32", "bfloat16" or "float64".
+        draw: Who draws the long-tailed subset and the candidate sets: "seeded" draws new ones for every seed; "authors" draws those of the
+            RECORDS paper's code, the same for every seed, from a complete CIFAR.
         seed: Draws the long-tailed subset, the candidate sets and the training.
 
     Examples:
@@ -95,8 +108,11 @@ class Experiment:
     batch_size: int = 256
     lr: float = 0.01
     weight_decay: float = 1e-3
+    schedule: str = "cosine"
+    milestones: tuple[int, ...] = ()
     truth_missing: float = 0.0
     precision: str = "float32"
+    draw: str = "seeded"
     seed: int = 0
 
     @classmethod
@@ -107,7 +123,7 @@ class Experiment:
             values: Settings by name; missing ones get their default.
 
         Raises:
-            InputError: If `data` is missing, a name is unknown or a value has the wrong type.
+            InputError: If `data` is missing, a name is unknown, a value has the wrong type or the milestones do not fit.
 
         Examples:
             >>> Experiment.from_mapping({"data": "cifar10", "imbalance": 50}).imbalance
@@ -123,7 +139,12 @@ class Experiment:
         # An imbalance of 100 and one of 100.0 must be the same run.
         kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
         numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
-        return cls(**{**values, **numbers, "extras": tuple(values.get("extras") or ()), "options": dict(values.get("options") or {})})
+        lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
+        made = cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
+        if made.draw not in DRAWS:
+            raise unknown_name_error("draw", made.draw, DRAWS)
+        made._check_schedule()
+        return made
 
     @classmethod
     def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
@@ -150,13 +171,22 @@ class Experiment:
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
-        left_out = [name for name in ("lacking", "truth_missing") if getattr(self, name) == 0]  # as in runs of versions without them
+        left_out = [setting.name for setting in fields(self) if setting.name in LATER and getattr(self, setting.name) == setting.default]
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         return {
             "experiment": "images",
-            **{name: value for name, value in asdict(self).items() if name not in left_out},
-            "extras": list(self.extras),
+            **{name: value for name, value in values.items() if name not in left_out},
             "options": {k: dict(v) for k, v in self.used_options().items()},  # others must not make it another run
         }
+
+    def _check_schedule(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise unknown_name_error("schedule", self.schedule, SCHEDULES)
+        if self.schedule == "step" and not self.milestones:
+            raise InputError("The schedule step needs milestones, after which the learning rate falls, such as --milestones 700 800.")
+        if self.schedule != "step" and self.milestones:
+            raise InputError(f"Milestones belong to the schedule step, not to {self.schedule}: add --schedule step.")
+        check_milestones(self.milestones, self.epochs)
 
     def used_options(self) -> Mapping[str, Mapping[str, Any]]:
         """The options of this experiment's own parts; a config file may have options for others as well."""
@@ -203,25 +233,28 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         The training images with their candidate sets and true labels, and the test images.
 
     Raises:
-        InputError: If the experiment needs superclasses and the image set has none.
+        InputError: If the experiment needs superclasses and the image set has none, or the authors' draw and the set is incomplete.
 
     Examples:
         problem = draw_problem(experiment, load_image_set(experiment.data))
     """
     seeds = seed_streams(experiment.seed)
-    n_classes = len(images.classes)
-    if images.candidates is not None:
+    superclass = images.superclass if experiment.superclass else None
+    if experiment.superclass and superclass is None and images.candidates is None:
+        raise InputError(f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings.")
+    if experiment.draw == "authors":
+        _check_complete(images)
+        rows, candidates = authors_draw(images.y_train, experiment.imbalance, experiment.ambiguity, superclass)
+    elif images.candidates is not None:
         rows, candidates = np.arange(len(images.y_train)), images.candidates
     else:
         largest = int(np.bincount(images.y_train).max())
         rows = long_tail_subset(images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest)
-        labels = images.y_train[rows]
-        if experiment.superclass:
-            if images.superclass is None:
-                raise InputError(f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings.")
-            candidates = superclass_candidates(labels, images.superclass, experiment.ambiguity, seed=seeds["candidates"])
+        labels, of_sets = images.y_train[rows], seeds["candidates"]
+        if superclass is not None:
+            candidates = superclass_candidates(labels, superclass, experiment.ambiguity, seed=of_sets)
         else:
-            candidates = uniform_candidates(labels, n_classes, experiment.ambiguity, seed=seeds["candidates"])
+            candidates = uniform_candidates(labels, len(images.classes), experiment.ambiguity, seed=of_sets)
     if experiment.lacking:
         candidates = remove_labels(candidates, images.y_train[rows], experiment.lacking, seed=seeds["candidates"] + 1)
     x = np.ascontiguousarray(images.x_train[rows])
@@ -235,6 +268,18 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         std=tuple((x.std((0, 1, 2)) / 255).tolist()),
         seeds=seeds,
     )
+
+
+def _check_complete(images: ImageSet) -> None:
+    """Refuse the authors' draw where it is not defined: the shuffled rows are those of all published images, in their order."""
+    if images.candidates is not None:
+        raise InputError(f"The image set {shown(images.name)} has candidate sets of its own: remove `draw` from the settings.")
+    counts = np.bincount(images.y_train, minlength=len(images.classes))
+    if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
+        raise InputError(
+            f"The authors' draw needs all {COMPLETE_CIFAR:,} training images of {images.name}, equally many of each class, and this set "
+            f"has {counted(len(images.y_train), 'image')}: prepare the published archive with `ltpll data prepare {images.name}`."
+        )
 
 
 class DrawnCandidates(NamedTuple):
@@ -259,7 +304,8 @@ def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCand
         words = f"{images.name} with its own sets, whatever imbalance, ambiguity and seed"
     else:
         within = ", eight times that inside a superclass" if experiment.superclass else ""
-        words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, seed {experiment.seed}"
+        by = "the authors' draw" if experiment.draw == "authors" else f"seed {experiment.seed}"
+        words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, {by}"
     if experiment.lacking:
         words += f", with the true label removed from {experiment.lacking:.0%} of the sets"
     return DrawnCandidates(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), words)
@@ -313,6 +359,7 @@ def build_trainer(
         epochs=experiment.epochs,
         batch_size=experiment.batch_size,
         lr=experiment.lr,
+        milestones=experiment.milestones,
         weight_decay=experiment.weight_decay,
         truth_missing=experiment.truth_missing,
         seed=problem.seeds["training"],
@@ -332,7 +379,7 @@ def train(
     *,
     device: str = "auto",
     engine: str = "auto",
-    measure_every: int = 10,
+    measure_every: int = 1,
     callbacks: Sequence[Callback] = (),
     checkpoint_every: int = 1,
     on_nan: str = "stop",
@@ -344,7 +391,8 @@ def train(
     Args:
         run: The run, from `experiment_run`; its folder is locked while it is trained.
         images: The image set that the experiment names, from `load_image_set`.
-        measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated.
+        measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated. The best epoch of the result is
+            the best of all evaluated ones, and an evaluation costs little beside an epoch.
         callbacks: Further callbacks of the training, such as `Progress`.
         checkpoint_every: The least number of epochs between two checkpoints.
         device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
@@ -372,7 +420,7 @@ def train(
         also = experiment.rebalancer == "records" or "balanced-head" in experiment.extras
         names = POSTHOC if bare else POSTHOC[:1] if also else ()
         posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names}
-        truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, posthoc=posthoc)
+        truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, details_every=DETAILS_EVERY, posthoc=posthoc)
         facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
         facts |= {"engine": trainer.engine, "processes": trainer.world.size}
         record_training(

@@ -69,6 +69,7 @@ class HTC(Method):
 
     name = "htc"
     views = ("weak", "strong")
+    warmup_epochs = 0
     variants = ("head", "tail")
     why_no_rebalancer = "it has a head for rare classes, with its own estimate of the prior."
     stored_as: ClassVar[dict[str, str]] = {"strength": "final_strength"}

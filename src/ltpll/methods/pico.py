@@ -18,7 +18,8 @@ class PiCO(Method):
 
     The contrastive loss compares projected features: those of the weak view, with gradients, against those of the strong view from a
     momentum encoder and a queue of earlier ones. Each class has a prototype, the running mean of the projections of examples whose
-    likeliest candidate it is. Targets move towards the candidate with the nearest prototype: φ·w + (1 − φ)·onehot, with decreasing φ.
+    likeliest candidate it is. Before the loss of a step, targets move towards the candidate with the nearest prototype:
+    φ·w + (1 − φ)·onehot, with decreasing φ.
 
     A rebalancer affects which candidate is likeliest, and the predictions.
     Differs from the authors' code: empty places of the queue are left out, whereas theirs hold random vectors, and the queue is never
@@ -54,6 +55,7 @@ class PiCO(Method):
 
     name = "pico"
     views = ("weak", "strong")
+    learns_refined = True
     stored_as: ClassVar[dict[str, str]] = {"phi": "phi_range"}
     prototypes: Tensor
     phi: Tensor

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import count
 from typing import Any
 
 from ltpll.evaluation.during_training import Evaluate, best_epoch
@@ -17,6 +18,7 @@ from ltpll.training.state import without_long_lists
 from ltpll.training.trainer import PartialLabelTrainer
 
 SNAPSHOTS = 8
+CURVE_POINTS = 120
 CHECKPOINT_SECONDS = 20.0  # minimum between two checkpoints: writing one takes about as long as a fast epoch
 
 
@@ -73,7 +75,7 @@ def record_training(
             "last": round_floats(trainer.history[-1]),
             "best": {row: round_floats(dict(best_epoch(trainer.history, row))) for row in rows},
             "curves": record_curves(trainer.history, rows),
-            "snapshots": record_snapshots(trainer.history, rows),
+            "snapshots": record_snapshots(trainer.history, rows, evaluate.details_every),
             "skipped": sum(record.get("skipped", 0) for record in trainer.history),
             **facts,
         }
@@ -141,14 +143,14 @@ def training_conditions(run: Run, trainer: PartialLabelTrainer) -> Record:
     return {
         "environment": environment(str(trainer.device)) | {"threads": trainer.threads.number},
         "seconds": round(sum(seconds), 3),
-        # The median epoch: the first one compiles, and some include an evaluation or a checkpoint.
+        # The median epoch: the first one compiles, and some include a checkpoint; benchmarks evaluate every epoch by default.
         "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),
     }
 
 
 def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
-    """The figures over epochs that plots need, as columns."""
-    measured = [record for record in history if "test" in record]
+    """The figures over epochs that plots need, as columns, for round numbers of epochs; all of them would make records large."""
+    measured = _thinned([record for record in history if "test" in record], CURVE_POINTS)
     columns: Record = {
         "epoch": [record["epoch"] for record in measured],
         "loss": [record["loss"] for record in measured],
@@ -161,9 +163,20 @@ def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
     return compact
 
 
-def record_snapshots(history: Sequence[Record], rows: Sequence[str]) -> Record:
-    """The mean prediction on the test set at a few evenly spaced epochs; all of them would make records large."""
-    measured = [record for record in history if "mean_prediction" in record.get("test", {})]
+def _thinned(measured: Sequence[Record], most: int) -> list[Record]:
+    """The last record, and those of every second, fifth, tenth, … epoch: as many as possible, but at most about `most`.
+
+    The epochs depend only on how often a training was measured, so that the curves of several seeds can be averaged.
+    """
+    steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
+    step = next(step for step in steps if sum(record["epoch"] % step == 0 for record in measured) <= most)
+    return [record for record in measured if record["epoch"] % step == 0 or record is measured[-1]]
+
+
+def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int = 1) -> Record:
+    """The mean prediction on the test set at a few evenly spaced epochs, of those divisible by `every` and the last."""
+    regular = [record for record in history if record["epoch"] % every == 0 or record is history[-1]]
+    measured = [record for record in regular if "mean_prediction" in record.get("test", {})]
     n = min(SNAPSHOTS, len(measured))
     chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
     compact: Record = round_floats(

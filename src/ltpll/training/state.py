@@ -169,7 +169,8 @@ def _fingerprint(candidates: Candidates) -> str:
     return digest.hexdigest()[:12]
 
 
-def without_long_lists(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record without lists of more than 1,000 numbers: with many classes, those of all epochs would fill checkpoints."""
-    kept = {key: without_long_lists(value) if isinstance(value, Mapping) else value for key, value in record.items()}
-    return {key: value for key, value in kept.items() if not (isinstance(value, list) and len(value) > LONG_LIST)}
+def without_long_lists(record: Mapping[str, Any], longest: int | None = None) -> dict[str, Any]:
+    """Return a record without lists of more than `longest` numbers, by default 1,000: those of all epochs would fill checkpoints."""
+    longest = LONG_LIST if longest is None else longest
+    kept = {key: without_long_lists(value, longest) if isinstance(value, Mapping) else value for key, value in record.items()}
+    return {key: value for key, value in kept.items() if not (isinstance(value, list) and len(value) > longest)}

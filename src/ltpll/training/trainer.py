@@ -34,6 +34,7 @@ from ltpll.training.cuda_graphs import Runner, chosen_engine
 from ltpll.training.distributed import SharedSignals, World, current_world
 from ltpll.training.inputs import held_inputs
 from ltpll.training.nonfinite import nonfinite_policy, not_finite_error
+from ltpll.training.schedule import check_milestones, cosine_rate, step_rate
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
 from ltpll.training.sync_batch_norm import synchronise_batch_norm
@@ -59,9 +60,11 @@ class PartialLabelTrainer:
         batch_size: Examples per step, of all processes together.
         lr: The learning rate of the first epoch.
         final_lr_factor: The learning rate falls to `lr * final_lr_factor` along half a cosine; 1 keeps it constant.
+        milestones: Numbers of epochs after which the learning rate is multiplied by 0.1, instead of the cosine; counted from the restart if
+            the method restarts.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of SGD.
-        warmup_epochs: Epochs before targets are refined.
+        warmup_epochs: Epochs before targets are refined; None for those of the method.
         truth_missing: The share of candidate sets that lack the true label, or that share for each size of a set, from 0 to the number of
             classes. If it is above zero, targets can leave their sets soon after the warm-up (`ltpll.candidates.open_sets`).
         drop_last: Whether to drop an incomplete last batch.
@@ -101,9 +104,10 @@ class PartialLabelTrainer:
         batch_size: int = 256,
         lr: float = 0.01,
         final_lr_factor: float = 1e-3,
+        milestones: Sequence[int] = (),
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
-        warmup_epochs: int = 1,
+        warmup_epochs: int | None = None,
         truth_missing: float | Sequence[float] = 0.0,
         drop_last: bool = True,
         seed: int = 0,
@@ -121,7 +125,7 @@ class PartialLabelTrainer:
         self.engine = chosen_engine(engine, self.device, self.world)
         self.epochs = whole_number(epochs, 1, "epochs")
         self.batch_size = whole_number(batch_size, 1, "batch_size")
-        self.warmup_epochs = whole_number(warmup_epochs, 0, "warmup_epochs")
+        self.warmup_epochs = whole_number(method.warmup_epochs if warmup_epochs is None else warmup_epochs, 0, "warmup_epochs")
         self.truth_missing = truth_missing
         self._open_from = max(self.warmup_epochs, round(method.open_after * self.epochs))
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
@@ -167,6 +171,7 @@ class PartialLabelTrainer:
         self._restart = self.method.restart(self.epochs)
         if not 0 <= self._restart < self.epochs:
             raise InputError(f"The method {method.name!r} restarts after {self._restart} of {self.epochs} epochs: train longer.")
+        self.milestones = check_milestones(milestones, self._stage_length)
         if self._restart:
             self.state.initial = {name: value.clone() for name, value in self.model.state_dict().items()}
 
@@ -246,7 +251,9 @@ class PartialLabelTrainer:
             with torch.no_grad():
                 self.targets[index] = refined = self.method.refined_targets(step)
 
-        # The loss uses the raw logits and the targets from before this step.
+        # The loss uses the raw logits and, for most methods, the targets from before this step.
+        if self.method.learns_refined:
+            step = replace(step, batch=batch._replace(targets=refined))
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
             loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, more_outputs if more else None)
@@ -290,6 +297,11 @@ class PartialLabelTrainer:
     def _stage_epoch(self) -> int:
         """Epochs since the network was last reset, for methods that restart."""
         return self.epoch - (self._restart if self.epoch >= self._restart else 0)
+
+    @property
+    def _stage_length(self) -> int:
+        """Epochs after the network was last reset."""
+        return self.epochs - self._restart
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step; a recorded step is valid for one value."""
@@ -424,8 +436,11 @@ class PartialLabelTrainer:
         return {"loss": loss, "skipped": skipped} if self._nonfinite.counts_skipped else {"loss": loss}
 
     def _set_learning_rate(self) -> float:
-        length = self.epochs - self._restart
-        rate = cosine_rate(min(self._stage_epoch, length), length, self.lr, self.lr * self.final_lr_factor)
+        if self.milestones:
+            rate = step_rate(self._stage_epoch, self.milestones, self.lr)
+        else:
+            at = min(self._stage_epoch, self._stage_length)
+            rate = cosine_rate(at, self._stage_length, self.lr, self.lr * self.final_lr_factor)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate * group["lr_factor"])
@@ -575,8 +590,3 @@ class PartialLabelTrainer:
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
         return self.predictor.predict(x, goal)
-
-
-def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
-    """The learning rate of an epoch, falling from `start` towards `end` along half a cosine."""
-    return end + (start - end) * (1 + math.cos(math.pi * epoch / n_epochs)) / 2

@@ -12,25 +12,30 @@ HOLE = (125.0, 123.0, 114.0)  # the mean colour of natural images
 
 
 class Hole(NamedTuple):
-    """The centre and side of the square that is cut out of each image, in pixels from the upper left corner; each field is (batch,)."""
+    """The square that is cut out of each image: its first row and column, and the distance to its last ones; each field is (batch,)."""
 
-    row: Tensor
-    column: Tensor
+    top: Tensor
+    left: Tensor
     side: Tensor
 
 
 def random_hole(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> Hole:
-    """Squares whose side is at most half that of the image, centred anywhere in it."""
+    """Squares around a centre anywhere in the image, with a side of at most half the image's.
+
+    A square that would begin outside of the image is moved into it, not clipped, as in the code of the RECORDS paper.
+    """
     u = torch.rand(3, batch, generator=generator, device=device)
-    return Hole(u[0] * size[0], u[1] * size[1], u[2] * (min(size) / 2))
+    side = u[2] * (min(size) / 2)
+    top, left = ((u[k] * size[k] - side / 2).clamp_(min=0).floor_() for k in range(2))
+    return Hole(top, left, side)
 
 
 def cut_out(x: Tensor, hole: Hole) -> Tensor:
-    """Fill the hole of each image: all pixels whose centre lies in the square."""
-    within = [
-        (torch.arange(side, device=x.device) + 0.5 - centre[:, None]).abs() < hole.side[:, None] / 2
-        for side, centre in zip(x.shape[2:], (hole.row, hole.column), strict=True)
-    ]
+    """Fill the hole of each image, from its first row and column through the last ones, as Pillow fills a rectangle."""
+    within = []
+    for length, first in zip(x.shape[2:], (hole.top, hole.left), strict=True):
+        offset = torch.arange(length, device=x.device) - first[:, None]
+        within.append((offset >= 0) & (offset <= hole.side[:, None]))
     cut = (within[0][:, :, None] & within[1][:, None, :])[:, None]
     # Products of uint8, because torch.where takes twenty times as long on a CPU.
     return x * ~cut + per_channel(HOLE, x.device).to(torch.uint8) * cut

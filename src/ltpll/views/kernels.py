@@ -278,7 +278,7 @@ def operate_on_gpu(x: Tensor, operations: Operations) -> Tensor:
 
 @triton.jit
 def _cut_out_and_normalise(
-    x, centre_row, centre_column, side, y, rows, columns, s_image, s_channel, s_row, s_column, t_image, t_channel, t_row, t_column,
+    x, top, left, side, y, rows, columns, s_image, s_channel, s_row, s_column, t_image, t_channel, t_row, t_column,
     hole_0, hole_1, hole_2, scale_0, scale_1, scale_2, offset_0, offset_1, offset_2, CUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Cut out the hole and normalise."""
@@ -291,8 +291,9 @@ def _cut_out_and_normalise(
     green = tl.load(source + s_channel, mask=inside, other=0).to(tl.float32)
     blue = tl.load(source + 2 * s_channel, mask=inside, other=0).to(tl.float32)
     if CUTS:
-        half = tl.load(side + image) / 2
-        cut = (tl.abs(row + 0.5 - tl.load(centre_row + image)) < half) & (tl.abs(column + 0.5 - tl.load(centre_column + image)) < half)
+        down, across = row - tl.load(top + image), column - tl.load(left + image)
+        length = tl.load(side + image)
+        cut = (down >= 0) & (down <= length) & (across >= 0) & (across <= length)
         red, green, blue = tl.where(cut, hole_0, red), tl.where(cut, hole_1, green), tl.where(cut, hole_2, blue)
     out = y + image.to(tl.int64) * t_image + row * t_row + column * t_column
     tl.store(out, (red * scale_0 + offset_0).to(y.dtype.element_ty), mask=inside)

@@ -40,8 +40,8 @@ def random_operations(rounds: int, batch: int, device: torch.device, generator: 
     which = torch.randint(len(OPERATIONS), (rounds, batch), generator=generator, device=device)
     u = torch.rand(rounds, batch, generator=generator, device=device)
     magnitude = torch.where(which <= SHARPNESS, 0.05 + 0.9 * u, 0.6 * u - 0.3)
-    # 4 to 8 bits; the clamp is needed because the product of a draw just below one may round up.
-    magnitude = torch.where(which == POSTERIZE, torch.clamp((4 + 5 * u).floor(), max=8), magnitude)
+    # 4 to 7 bits; the clamp is needed because the product of a draw just below one may round up.
+    magnitude = torch.where(which == POSTERIZE, torch.clamp((4 + 4 * u).floor(), max=7), magnitude)
     magnitude = torch.where(which == SOLARIZE, 256 * u, magnitude)
     return Operations(which, torch.where(which == ROTATE, 60 * u - 30, magnitude))
 

@@ -45,7 +45,7 @@ def test_a_row_that_is_not_built_says_so(monkeypatch):
     monkeypatch.setattr("ltpll.experiments.paper.grid.METHODS", {name: cls for name, cls in METHODS.items() if name != "solar"})
     item = ITEMS["mixup"]
     table = compare(item, Finished([]), 1, {})
-    solar = table[[line.label for line in item.lines].index("solar")][0]
+    solar = table[[line.name for line in item.lines].index("solar")][0]
     assert cell_text(solar) == "solar: not built yet"
     assert solar.published == 83.88
 

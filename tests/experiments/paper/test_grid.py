@@ -45,6 +45,7 @@ def test_rows_that_are_not_built_are_left_out(monkeypatch):
         ("qq=1", "no setting 'qq'", UnknownNameError),
         ("q=many", "ambiguity is a number", InputError),
         ("superclass=1", "superclass is true or false", InputError),
+        ("milestones=700,many", "milestones is a list of numbers, such as 700,800", InputError),
     ],
 )
 def test_an_invalid_choice_is_refused(text, message, kind):
@@ -52,11 +53,12 @@ def test_an_invalid_choice_is_refused(text, message, kind):
 
 
 def test_a_choice_is_read_as_the_type_of_its_setting():
-    assert parse_settings("superclass=true extras=mixup,sfn epochs=3 lr=1") == {
+    assert parse_settings("superclass=true extras=mixup,sfn epochs=3 lr=1 milestones=1,2") == {
         "superclass": True,
         "extras": ("mixup", "sfn"),
         "epochs": 3,
         "lr": 1.0,
+        "milestones": (1, 2),
     }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic.longtail import check_class_numbers
+from ltpll.data.synthetic.longtail import RandomNumbers, check_class_numbers
 from ltpll.errors import InputError
 
 
@@ -29,7 +31,7 @@ def uniform_candidates(labels: npt.ArrayLike, n_classes: int, ambiguity: float, 
         >>> uniform_candidates([0, 1, 2], n_classes=3, ambiguity=0.5, seed=0).n_classes
         3
     """
-    return _flip(labels, np.broadcast_to(_probability(ambiguity, "ambiguity"), (n_classes, n_classes)), seed)
+    return join_labels(labels, joining_probabilities(n_classes, ambiguity), np.random.default_rng(seed))
 
 
 def superclass_candidates(
@@ -55,9 +57,18 @@ def superclass_candidates(
         4
     """
     group = np.asarray(superclass)
+    return join_labels(labels, joining_probabilities(len(group), ambiguity, group, factor), np.random.default_rng(seed))
+
+
+def joining_probabilities(
+    n_classes: int, ambiguity: float, superclass: npt.NDArray[Any] | None = None, factor: float = 8.0
+) -> npt.NDArray[np.float64]:
+    """The probability that a label joins the set of a true label, (true, other); higher inside a superclass if there are some."""
     outside = _probability(ambiguity, "ambiguity")
+    if superclass is None:
+        return np.broadcast_to(outside, (n_classes, n_classes))
     inside = _probability(factor * ambiguity, "ambiguity inside a superclass")
-    return _flip(labels, np.where(group[:, None] == group[None, :], inside, outside), seed)
+    return np.where(superclass[:, None] == superclass[None, :], inside, outside)
 
 
 def remove_labels(candidates: Candidates, labels: npt.ArrayLike, share: float, *, seed: int) -> Candidates:
@@ -101,14 +112,13 @@ def _probability(value: float, what: str) -> float:
     return float(value)
 
 
-def _flip(labels: npt.ArrayLike, probability: npt.NDArray[np.float64], seed: int) -> Candidates:
+def join_labels(labels: npt.ArrayLike, probability: npt.NDArray[np.float64], rng: RandomNumbers) -> Candidates:
     """Draw sets with `probability[true, other]`, in chunks of rows so that memory does not grow with N × C."""
     y = check_class_numbers(labels)
     n_classes = len(probability)
     wrong = np.flatnonzero(y >= n_classes)
     if len(wrong):
         raise InputError(f"Row {int(wrong[0])} has the label {int(y[wrong[0]])}, but classes are numbered 0 to {n_classes - 1}.")
-    rng = np.random.default_rng(seed)
     sets: list[npt.NDArray[np.int64]] = []
     sizes: list[npt.NDArray[np.int64]] = []
     chunk = max(1, (1 << 22) // n_classes)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 
+RandomNumbers = np.random.Generator | np.random.RandomState
+
 
 def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[np.int64]:
     """Compute long-tailed class sizes, n_c = int(largest · (1/ρ)^(c/(C−1))).
@@ -76,9 +78,12 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     if len(short):
         c = int(short[0])
         raise InputError(f"Class {c} has {counted(available[c], 'example')}, but the long tail needs {sizes[c]}: lower `largest`.")
-    rng = np.random.default_rng(seed)
-    chosen = [rng.permutation(np.flatnonzero(y == c))[:n] for c, n in enumerate(sizes)]
-    return np.sort(np.concatenate(chosen)).astype(np.int64)
+    return np.sort(shuffled_subset(y, sizes, np.random.default_rng(seed)))
+
+
+def shuffled_subset(y: npt.NDArray[Any], sizes: npt.NDArray[np.int64], rng: RandomNumbers) -> npt.NDArray[np.int64]:
+    """Class by class, the first rows of a random order of its examples."""
+    return np.concatenate([rng.permutation(np.flatnonzero(y == c))[:n] for c, n in enumerate(sizes)]).astype(np.int64)
 
 
 def check_class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -33,7 +33,7 @@ def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict
     A figure agrees with the published number if it is within one point of it or, with three seeds or more, within its standard deviation.
     The number is reproduced if the last epoch agrees. The best one is chosen on the test set, so its agreement alone is another verdict.
 
-    Example:
+    Examples:
         >>> judge(Figure(46.1, None, 1), Figure(49.99, None, 1), 50.09)
         <Verdict.ONLY_BEST: 'only the best epoch agrees'>
     """

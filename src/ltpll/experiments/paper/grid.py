@@ -28,8 +28,37 @@ def missing_parts(setting: Setting) -> list[str]:
 
 
 def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Experiment:
-    """The experiment of one of the paper's settings, with `changes` to its protocol."""
+    """The experiment of one of the paper's settings, with `changes` to its protocol.
+
+    Another number of epochs shortens the whole protocol: its stages and milestones keep their shares of the epochs.
+    """
+    if "epochs" in changes:
+        setting = shortened(setting, changes["epochs"])
+    if changes.get("schedule", "step") != "step":
+        setting = {name: value for name, value in setting.items() if name != "milestones"}
     return Experiment.from_mapping({**setting, **changes, "seed": seed})
+
+
+def shortened(setting: Setting, epochs: int) -> Setting:
+    """The setting with another number of epochs, in which stages and milestones keep their shares."""
+    total = setting.get("epochs", Experiment.epochs)
+    options = {
+        part: {name: value * epochs // total if name.endswith("_epochs") else value for name, value in chosen.items()}
+        for part, chosen in setting.get("options", {}).items()
+    }
+    changed: dict[str, Any] = {**setting, "epochs": epochs} | ({"options": options} if options else {})
+    if "milestones" in setting:
+        before, after = _last_stage(setting, total), _last_stage(changed, epochs)
+        changed["milestones"] = sorted({milestone * after // before for milestone in setting["milestones"]} - {0})
+        if not changed["milestones"]:  # too short for a step
+            del changed["milestones"], changed["schedule"]
+    return changed
+
+
+def _last_stage(setting: Setting, epochs: int) -> int:
+    """The number of epochs after the method's restart, from which milestones count."""
+    options = setting.get("options", {}).get(setting["method"], {})
+    return epochs - METHODS[setting["method"]](**options).restart(epochs)
 
 
 def experiments(item: Item, seeds: int, changes: Mapping[str, Any], only: Mapping[str, Any]) -> list[Experiment]:
@@ -57,20 +86,26 @@ def parse_settings(text: str) -> dict[str, Any]:
             raise unknown_name_error("setting", name, [*known, *ALIASES])
         default = known[name].default
         try:
-            chosen[name] = _as(type(default), value) if isinstance(default, (bool, int, float)) else value
+            chosen[name] = _as(name, default, value)
         except ValueError:
-            raise InputError(f"{word!r} is not valid: {name} is {'true or false' if isinstance(default, bool) else 'a number'}.") from None
-        if name == "extras":
-            chosen[name] = tuple(part for part in value.split(",") if part)
+            raise InputError(f"{word!r} is not valid: {name} is {_expected(name, default)}.") from None
     return chosen
 
 
-def _as(kind: type, text: str) -> Any:
-    if kind is bool:
+def _as(name: str, default: Any, text: str) -> Any:
+    """The value that a text stands for, of the type of the setting's default."""
+    if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise ValueError(text)
         return text.lower() == "true"
-    return kind(text)
+    if isinstance(default, tuple):
+        parts = [part for part in text.split(",") if part]
+        return tuple(map(int, parts)) if name == "milestones" else tuple(parts)
+    return type(default)(text) if isinstance(default, (int, float)) else text
+
+
+def _expected(name: str, default: Any) -> str:
+    return "a list of numbers, such as 700,800" if name == "milestones" else "true or false" if isinstance(default, bool) else "a number"
 
 
 # ---- finished runs ----------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ def launch(
     *,
     data_root: Path | None,
     device: str,
-    measure_every: int = 10,
+    measure_every: int = 1,
     on_start: RunStart | None = None,
 ) -> list[Outcome]:
     """Train every experiment that is neither finished nor being trained by another process.
@@ -74,7 +74,7 @@ def launch_in_processes(
     workers: int,
     data_root: Path | None,
     device: str,
-    measure_every: int = 10,
+    measure_every: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
     """Do the same in `workers` processes, each of which trains one run at a time."""

@@ -22,7 +22,7 @@ def launch_on_ray(
     device: str,
     per_gpu: int = 1,
     address: str | None = None,
-    measure_every: int = 10,
+    measure_every: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
     """Train every run that is not finished; `root` and the data must have the same path on every machine.

@@ -1,0 +1,49 @@
+"""The draw of the RECORDS paper's code: one long-tailed subset with one list of candidate sets, the same for every seed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates import Candidates
+from ltpll.data.synthetic.ambiguity import join_labels, joining_probabilities
+from ltpll.data.synthetic.longtail import check_class_numbers, class_sizes, shuffled_subset
+
+
+class AuthorsDraw(NamedTuple):
+    """The row numbers of a long-tailed subset, class by class, and the candidate sets of these rows."""
+
+    rows: npt.NDArray[np.int64]
+    candidates: Candidates
+
+
+def authors_draw(labels: npt.ArrayLike, imbalance: float, ambiguity: float, superclass: npt.ArrayLike | None = None) -> AuthorsDraw:
+    """Draw the subset and the candidate sets from numpy's legacy generator with the seed 0, as the authors of the RECORDS paper do.
+
+    The rows of each class are shuffled, class by class, and the first ones are kept; then a number between 0 and 1 is drawn for every
+    row and class, and the class joins the set if the number is below its probability.
+
+    Args:
+        labels: Class numbers of all training examples in their published order, equally many of each class.
+        imbalance: The size of the first class over that of the last.
+        ambiguity: The probability that a wrong label joins a set.
+        superclass: The superclass of each class, inside which this probability is eight times as high; None if it is the same everywhere.
+
+    Returns:
+        The subset and its candidate sets.
+
+    Raises:
+        InputError: The imbalance, the ambiguity or the labels cannot be used.
+
+    Examples:
+        >>> authors_draw([0, 1, 0, 1], imbalance=2, ambiguity=0.5).rows.shape
+        (3,)
+    """
+    y = check_class_numbers(labels)
+    counts = np.bincount(y)
+    rng = np.random.RandomState(0)
+    rows = shuffled_subset(y, class_sizes(int(counts.max()), len(counts), imbalance), rng)
+    groups = None if superclass is None else np.asarray(superclass)
+    return AuthorsDraw(rows, join_labels(y[rows], joining_probabilities(len(counts), ambiguity, groups), rng))

@@ -1,0 +1,33 @@
+"""Schedules: the learning rate of every epoch, along half a cosine or in steps."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from ltpll.errors import InputError, shown
+
+STEP_FACTOR = 0.1
+
+
+def cosine_rate(epoch: int, n_epochs: int, start: float, end: float) -> float:
+    """The learning rate of an epoch, falling from `start` towards `end` along half a cosine."""
+    return end + (start - end) * (1 + math.cos(math.pi * epoch / n_epochs)) / 2
+
+
+def step_rate(epoch: int, milestones: Sequence[int], start: float) -> float:
+    """The learning rate of an epoch (from 0), which is multiplied by 0.1 after each of `milestones` epochs."""
+    return start * STEP_FACTOR ** bisect_right(milestones, epoch)
+
+
+def check_milestones(milestones: Sequence[int], n_epochs: int) -> tuple[int, ...]:
+    """Check that milestones are increasing numbers of epochs, after each of which some epoch follows."""
+    numbers = list(milestones)
+    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
+    if numbers and not (whole and sorted(set(numbers)) == numbers and numbers[0] >= 1 and numbers[-1] < n_epochs):
+        raise InputError(
+            f"milestones is {shown(numbers)}: they must be increasing numbers of epochs, at least 1 and below {n_epochs}, "
+            f"the number of epochs in which the learning rate falls."
+        )
+    return tuple(numbers)
