@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs format clean
+.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs gallery format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,6 +76,9 @@ results: $(DEV)  ## Measure the figures in README.md and docs again on this mach
 
 docs: $(DEV)  ## Update the generated parts of README.md and docs
 	$(BIN)/python tools/render_docs.py
+
+gallery: $(DEV)  ## Run the examples and update their pages in docs/gallery
+	OMP_NUM_THREADS=1 $(BIN)/python tools/render_gallery.py
 
 format: $(DEV)  ## Format the code and apply the linter's fixes
 	$(BIN)/ruff check --fix .

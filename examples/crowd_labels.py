@@ -14,7 +14,7 @@ from ltpll import PartialLabelClassifier, candidates_from_votes, initial_targets
 from ltpll.data.synthetic import crowd_votes, long_tail_subset
 
 # %% Votes
-# The pictures are scikit-learn's handwritten digits, made long-tailed: there are twenty times as many zeros as nines. Each is
+# The pictures are scikit-learn's handwritten digits, made long-tailed: there are about twenty times as many zeros as nines. Each is
 # labelled by three of ten annotators. Most are right more or less often, one guesses, and one often takes a digit for the next.
 pictures, truth = load_digits(return_X_y=True)
 kept = long_tail_subset(truth, imbalance=20, seed=0)
@@ -24,7 +24,7 @@ guesses = np.full((10, 10), 0.1)
 takes_for_next = 0.5 * np.eye(10) + 0.5 * np.roll(np.eye(10), 1, axis=1)
 people = {"Ada": 0.95, "Ben": 0.9, "Cleo": 0.85, "Dan": 0.8, "Eve": 0.75, "Finn": 0.7, "Gus": 0.6, "Hal": 0.5}
 people |= {"Ida": takes_for_next, "Jo": guesses}
-row, who, label = crowd_votes(truth, 10, annotators=list(people.values()), per_row=3, seed=0)
+row, who, label = crowd_votes(truth, 10, annotators=list(people.values()), per_row=3, seed=2)
 votes = pd.DataFrame({"picture": row, "annotator": np.array(list(people))[who], "label": label})
 print(votes.head(6).to_string(index=False))
 

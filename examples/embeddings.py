@@ -7,14 +7,17 @@ is enough to train a classifier, to label the pictures, and to say how sure each
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.decomposition import PCA
 
 from ltpll import CandidateKFold, PartialLabelClassifier
+from ltpll.cleaning.judgement import judge
 from ltpll.data.synthetic import load_digits_split, long_tail_subset, top_k_candidates
+from ltpll.evaluation.set_predictions import SetPredictions
 
 # %% Embeddings and proposals
 # Handwritten digits stand in for pictures and their principal components for embeddings. Any matrix with one row per example
-# takes their place. Zeros are thirty times as frequent as nines; the test set has as many of each digit.
+# takes their place. Zeros are about thirty times as frequent as nines; the test set has as many of each digit.
 pool_pictures, pool_labels, test_pictures, test_labels = load_digits_split(seed=1)
 kept = long_tail_subset(pool_labels, imbalance=30, seed=1)
 network = PCA(32, random_state=0).fit(pool_pictures.reshape(len(pool_pictures), -1))
@@ -31,25 +34,29 @@ for i in range(3):
 
 # %% Fit, and label the pictures
 classifier = PartialLabelClassifier(steps=600).fit(embeddings, candidates)
-labels, confidence, *_ = classifier.transduce()
+labels, *_ = classifier.transduce()
 print(classifier.choice_)
 print(f"{np.mean(labels == truth):.1%} of the labels are right; guessing among three would get 33.3%")
 
-# %% Confidences that can be trusted
-# A network fits the rows that it is trained on, right or wrong, so the confidences of `transduce` tend to be too high. Classifiers
-# that were not trained on a row are more honest: their probabilities, restricted to the candidates, say how sure each label is.
-# `CandidateKFold` keeps rare classes in every training part, and "mean-target" leaves the targets alone without another comparison.
-# Labels with a low confidence are the ones to check first. (`ltpll train` also fits a temperature to such predictions.)
-probabilities = np.zeros((len(truth), 10))
+# %% Confidences that mean something
+# How far can labels be trusted? Classifiers that were not trained on a row are the fairest judges of its set, but networks are often
+# too sure of themselves. `judge` finds the temperature that makes the observed sets most probable, without any true label;
+# confidences then use the logits divided by it. `CandidateKFold` keeps rare classes in every training part, and "mean-target" leaves
+# the targets alone without another comparison. (`ltpll train` does all of this on its own.)
+probabilities = np.zeros((len(truth), 10), dtype=np.float32)
 for others, rows in CandidateKFold(3).split(embeddings, candidates):
     fold = PartialLabelClassifier(rebalancer="mean-target", steps=600).fit(embeddings[others], candidates.select(others))
     probabilities[rows] = fold.predict_proba(embeddings[rows])
-inside = probabilities * candidates.dense().numpy()
-held_out = inside[np.arange(len(truth)), labels] / inside.sum(1)
-print(f"mean confidence: {confidence.mean():.1%} by the targets, {held_out.mean():.1%} out of fold")
-table = pd.DataFrame({"pictures": 1, "confidence": held_out, "right": labels == truth})
-bins = pd.cut(table["confidence"], [0, 0.5, 0.8, 0.95, 1], labels=["up to 0.5", "up to 0.8", "up to 0.95", "above"], include_lowest=True)
-print(table.groupby(bins, observed=True).agg({"pictures": "sum", "confidence": "mean", "right": "mean"}).round(2).to_string())
+predictions = SetPredictions.of(torch.from_numpy(probabilities), candidates)
+raw, calibrated = predictions.inside_sets(), predictions.inside_sets(temperature=judge(predictions, 10).temperature)
+right = calibrated.label == truth
+print(f"mean confidence {raw.share.mean():.1%}, calibrated {calibrated.share.mean():.1%}; {right.mean():.1%} of these labels are right")
+
+# %%
+# The least confident labels are the ones to check first.
+table = pd.DataFrame({"pictures": 1, "confidence": calibrated.share, "right": right})
+levels = pd.cut(calibrated.share, [0, 0.6, 0.8, 0.95, 1], labels=["up to 0.6", "up to 0.8", "up to 0.95", "above"])
+print(table.groupby(levels, observed=True).agg({"pictures": "sum", "confidence": "mean", "right": "mean"}).round(2).to_string())
 
 # %% Every example, or every class?
 # `goal` decides what predictions are for, and can be switched after `fit`: "accuracy" counts every example the same and favours
