@@ -44,7 +44,7 @@ print(PartialLabelClassifier(method=RulingOut(weight=1.0)).get_params()["method_
 
 # %% Compare it with PRODEN
 # One draw of data says little about a method, so there are five, each with its own split, sets and seed. Both methods are trained
-# alone and with RECORDS, on the same draws; the weight was chosen on others.
+# alone and with RECORDS, on the same draws; the weight was chosen on five other draws.
 def draw(seed):
     pool_pictures, pool_labels, test_pictures, test_labels = load_digits_split(seed=seed)
     kept = long_tail_subset(pool_labels, imbalance=20, seed=seed)
