@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs site release format clean
+.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs gallery site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -87,6 +87,10 @@ site: $(DEV)  ## Build the documentation into build/site, without network
 # In environments of their own: the tools that build must not change the environment that is tested, and the wheel must work without it.
 release: site  ## Build and check the wheel and the source distribution: twine, size, a fresh environment, the demo
 	$(BIN)/python tools/release.py
+
+gallery: $(DEV)  ## Run the examples and the tutorial again, and update their pages
+	OMP_NUM_THREADS=1 $(BIN)/python tools/render_gallery.py
+	$(BIN)/python tools/render_tutorial.py
 
 format: $(DEV)  ## Format the code and apply the linter's fixes
 	$(BIN)/ruff check --fix .
