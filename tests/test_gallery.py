@@ -47,7 +47,7 @@ def test_cleaned_labels_of_a_crowd_beat_weighted_votes_and_these_a_majority(run)
         assert score["cleaned"] > score["weighted votes"] > score["majority vote"]
     reliability = space["reliability"]
     assert np.abs(reliability["agrees"] - reliability["right"]).max() < 0.1
-    assert (reliability.index[0], reliability.index[-1]) == ("Jo", "Ada")
+    assert (reliability.index[0], reliability.index[-1]) == ("J", "A")
 
 
 def test_with_embeddings_confident_labels_are_right_and_balanced_predictions_help_rare_classes(run):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ltpll.training.trainer import PartialLabelTrainer as PartialLabelTrainer
     from ltpll.views import Views as Views
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported on first use: torch takes seconds to load, and reports, `--help` and error messages do not need it.
 _HOMES = {

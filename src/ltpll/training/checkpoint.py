@@ -67,8 +67,8 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                if other := other_version(metadata.get("format"), FORMAT):
-                    raise _UnusableError(f"The checkpoint {path} {other}", "use the version that wrote it, or train again")
+                if other := other_version(metadata.get("format"), FORMAT):  # not damaged, so it is neither renamed nor skipped
+                    raise InputError(f"The checkpoint {path} {other}: use the version that wrote it, or train again.")
                 raise _UnusableError(f"{path} is not an ltpll checkpoint", "delete it or choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]
@@ -80,7 +80,7 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         return tensors, values
     except FileNotFoundError:
         raise InputError(f"There is no checkpoint {path}.") from None
-    except _UnusableError:
+    except (_UnusableError, InputError):
         raise
     except Exception as error:  # from safetensors, the JSON of its header, or a dtype that torch does not know
         raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})", "delete it to start again") from None
