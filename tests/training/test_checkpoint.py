@@ -194,9 +194,7 @@ def test_a_checkpoint_with_a_broken_header_is_refused(tmp_path):
     assert "damaged" in refusal(lambda: read_checkpoint(tmp_path / "c"))
 
 
-@pytest.mark.parametrize(
-    "metadata", [None, {}, {"format": "pt"}, {"format": "ltpll-checkpoint-999", "values": "{}"}], ids=["none", "empty", "torch", "newer"]
-)
+@pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}, {"format": "ltpll-run-1"}], ids=["none", "empty", "torch", "other"])
 def test_weights_of_another_program_are_refused_as_foreign(tmp_path, metadata):
     save_file({"weight": torch.ones(2)}, tmp_path / "c", metadata=metadata)
     assert refusal(lambda: read_checkpoint(tmp_path / "c")).startswith(f"{tmp_path / 'c'} is not an ltpll checkpoint")

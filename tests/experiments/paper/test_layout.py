@@ -82,7 +82,7 @@ def test_a_wide_table_is_split_by_image_set_and_then_by_setting():
 def test_a_page_gets_the_tables_that_have_runs_and_marks_large_differences():
     finished = Finished([paper_record(0, 0.30, 0.41), paper_record(0, 0.34, 0.35, "none", POSTHOC)])
     found = {comparison.title.partition(":")[0]: comparison for comparison in comparison_tables(finished, 1)}
-    assert set(found) == {"Table 1", "Tables 2 and 10", "Table 5", "Tables 4 and 12"}
+    assert set(found) == {"Table 1", "Tables 2 and 10", "Table 5", "Tables 4 and 12", "Beyond the paper"}
     (table,) = found["Table 1"].tables
     marks = {label: [(cell.difference, cell.marked) for cell in cells] for label, cells in table.rows}
     assert marks == {"corr": [("−0.09", False)], "corr + oracle-la-posthoc": [("−0.79", False)], "corr + records": [("−10.59", True)]}

@@ -19,9 +19,10 @@ def test_every_published_number_is_judged_once():
                 setting = {"figure": "balanced_accuracy", "superclass": False} | column
                 distinct.add((system, *(f"{name}={setting[name]}" for name in sorted(setting))))
     groups = judged_groups(Finished([]), 1)
-    assert sum(len(group.cells) for group in groups) == len(distinct)
+    of_solar = 2  # with its own protocol, alone and with logit adjustment, as its own paper reports
+    assert sum(len(group.cells) for group in groups) == len(distinct) + of_solar
     assert verdicts_markdown(Finished([]), 1).startswith(
-        f"Of {len(distinct)} published numbers, 0 reproduced, 0 only the best epoch agrees, 0 not reproduced, {len(distinct)} not run "
+        f"Of {len(distinct) + of_solar} published numbers, 0 reproduced, 0 only the best epoch agrees, 0 not reproduced, {len(distinct) + of_solar} not run "
     )
 
 
