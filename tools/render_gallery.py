@@ -147,7 +147,7 @@ def without_results(text: str) -> str:
 def index(scripts: Sequence[Script]) -> str:
     """The page that lists all examples."""
     lines = [
-        "# Examples",
+        "# Gallery",
         "",
         "Short scripts, each with an explanation, its output and a figure. They need no download and run in seconds on a CPU; beside the",
         "package they need matplotlib and pandas (`pip install 'ltpll[research]' pandas`).",
