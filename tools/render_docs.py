@@ -123,6 +123,11 @@ def performance_table() -> str:
             "| | |",
             "|---|---:|",
             f"| views per second, end to end | {found['views_per_second']:,.0f} |",
+            *(
+                [f"| views per second, without evaluation | {found['training_views_per_second']:,.0f} |"]
+                if "training_views_per_second" in found
+                else []
+            ),
             f"| share of the {found['matrix_peak_tflops']:.0f} TFLOP/s that bf16 products reach | {found['share_of_matrix_peak']:.1%} |",
             f"| cost of RECORDS over `none` | {found['rebalancer_cost']:+.1%} |",
             f"| start-up | {found['start_seconds']:.0f} s |",

@@ -148,4 +148,6 @@ def _print_result(run: Run) -> None:
         console.print(f"Batches that were skipped because their loss, outputs or gradients were not finite: {result['skipped']}")
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
-    console.print(f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch")
+    console.print(
+        f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch, without evaluation"
+    )
