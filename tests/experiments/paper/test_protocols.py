@@ -1,6 +1,7 @@
 """The protocols of the systems: what their runs are, how rows name them, and what remains of them in fewer epochs."""
 
 import json
+import re
 
 import pytest
 
@@ -11,6 +12,7 @@ from ltpll.experiments.paper.duration import pixels_processed
 from ltpll.experiments.paper.grid import Finished, experiment_of, experiments, parse_settings, shortened
 from ltpll.experiments.paper.protocols import PROTOCOLS, find_protocol
 from ltpll.methods import METHODS
+from ltpll.training.schedule import STEP_FACTOR
 from support.commands import ltpll, ltpll_here
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -79,6 +81,21 @@ def test_the_settings_of_the_papers_own_protocol_are_the_defaults():
     assert not [line.label for line in ITEMS["main"].lines if line.protocol != PROTOCOLS["records"]]
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=list(PROTOCOLS))
+def test_the_summary_of_a_protocol_has_the_numbers_and_views_of_its_settings(protocol):
+    system = protocol.name.removeprefix("records-") if protocol.name != "records" else "corr"
+    needed, possible = set(), {Experiment.lr, STEP_FACTOR, Experiment.lr * STEP_FACTOR}
+    for column in (CIFAR10, CIFAR100):
+        setting = {**column, "method": system, "rebalancer": "none", **protocol.settings_for(column["data"])}
+        made = experiment_of(setting, {}, 0)
+        estimation = METHODS[system](**made.options.get(system, {})).restart(made.epochs)
+        needed |= {made.epochs - estimation, *made.milestones} | ({estimation} if estimation else set())
+        assert ("flip and crop" in protocol.summary) == (made.views == "flip-crop")
+    words = protocol.summary.replace("CIFAR-100", "").replace(",0", "0")
+    found = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)}
+    assert needed <= found <= needed | possible
+
+
 def test_an_unknown_protocol_is_refused_with_a_suggestion():
     assert "Did you mean 'solar'" in refusal(lambda: find_protocol("solr"), UnknownNameError)
 
@@ -140,6 +157,12 @@ def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
         "CIFAR-10-LT ρ=100 q=0.5, solar, epochs 1100, views flip-crop, schedule step, seed 0",
         "CIFAR-10-LT ρ=100 q=0.5, htc, views flip-crop, schedule step, seed 0",
     ]
+
+
+def test_runs_with_the_authors_draw_are_named_by_it(tmp_path):
+    changes = ["--set", "draw=authors", "--only", "dataset=cifar10 method=htc schedule=step"]
+    result = ltpll("reproduce", "systems", "--dry-run", *changes, "--device", "cpu", cwd=tmp_path)
+    assert "htc, views flip-crop, schedule step, draw authors, seed 0" in result.stdout
 
 
 def test_a_table_with_runs_of_another_protocol_explains_it_below(tmp_path, monkeypatch):

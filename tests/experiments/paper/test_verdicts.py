@@ -1,8 +1,10 @@
 """The table of verdicts: every published number once, with what our runs say about it."""
 
 from ltpll.experiments.paper.catalog import ITEMS, published
+from ltpll.experiments.paper.compare import Verdict
 from ltpll.experiments.paper.grid import Finished
 from ltpll.experiments.paper.verdicts import explanations, judged_groups, verdicts_markdown
+from support.documents import ROOT
 from support.paper_runs import paper_record
 
 
@@ -76,6 +78,13 @@ def test_systems_without_runs_are_named_or_counted_by_method():
     assert "corr + epoch-records" in names
     assert "corr + records" not in names
     assert missing[3] == f"0 of {6 * (len({line.label for name in published() for line in ITEMS[name].lines}) - 1)}"
+
+
+def test_only_numbers_with_which_the_best_epoch_agrees_are_explained_by_it():
+    groups = judged_groups(Finished.under(ROOT / "results" / "images"), 1)
+    explained = [group for group in groups if group.has_runs and group.line()[-1] == "the paper's numbers look like the best test epoch"]
+    assert explained
+    assert {cell.verdict for group in explained for cell in group.cells.values()} <= {Verdict.ONLY_BEST, Verdict.NOT_RUN}
 
 
 def test_explanations_are_for_systems_and_images_of_the_paper():
