@@ -234,6 +234,23 @@ def test_the_runs_behind_the_page_on_the_anchor_are_whole_and_name_the_commit_of
         assert record["curves"]["epoch"][-1] == record["config"]["epochs"]
 
 
+def with_a_longer_curve(record):
+    """The record with twice as many points in its curves, nonsense between the old ones."""
+    short = record["curves"]
+    epochs = sorted({*short["epoch"], *(epoch - 5 for epoch in short["epoch"])})
+    old = dict(zip(short["epoch"], short["target_recovery"], strict=True))
+    return {**record, "curves": {"epoch": epochs, "target_recovery": [old.get(epoch, 0.0) for epoch in epochs]}}
+
+
+def test_the_drift_is_shown_at_the_epochs_that_all_runs_have(monkeypatch):
+    table, data = render_docs.beyond_drift_table(), draw_figures.drift_data()
+    first, *others = render_docs.beyond_runs(render_docs.CELL)
+    for changed in ([with_a_longer_curve(first), *others], [with_a_longer_curve(record) for record in (first, *others)]):
+        monkeypatch.setattr(render_docs, "beyond_runs", lambda cell=None, found=changed: found)
+        assert render_docs.beyond_drift_table() == table
+        assert draw_figures.drift_data() == data
+
+
 def test_the_page_on_the_anchor_shows_the_mean_of_the_final_rule():
     final = {"bounds": "point", "warmup": 0.5}  # and RECORDS in all epochs, which was the default then
     runs = [run for run in render_docs.beyond_runs() if run["config"]["options"].get("anchor") == final]

@@ -10,6 +10,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from formats.write import OPTIONS, SMALL_BATCHES
 from ltpll import InputError, PartialLabelClassifier, Run, __version__
 from ltpll.files import other_version
 from ltpll.runs.run import FORMAT as RUN_FORMAT
@@ -48,6 +49,47 @@ def test_a_run_is_cleaned_used_and_finished_without_training_again(files, monkey
     assert len(pd.read_csv("cleaned.csv")) == len(pd.read_csv("predictions.csv")) == len(pd.read_csv("table.csv"))
 
 
+def contents(folder, *patterns):
+    return {path.name: path.read_bytes() for pattern in patterns for path in folder.glob(pattern)}
+
+
+def test_no_file_of_a_finished_run_changes_when_it_is_used(files, monkeypatch):
+    monkeypatch.chdir(files)
+    before = contents(files / "run", "*")
+    assert {"fold-1.safetensors", "fold-2.safetensors"} <= before.keys()
+    assert "This run was finished earlier" in ltpll_here("train", "table.csv", *OPTIONS, "--out", "run")
+    ltpll_here("clean", "run", "--out", "cleaned.csv")
+    assert contents(files / "run", "*") == before
+
+
+@pytest.mark.parametrize(("name", "epochs", "folds"), [("training", 2, 0), ("folds", 5, 1)])
+def test_an_interrupted_run_is_resumed_where_it_was(files, monkeypatch, name, epochs, folds):
+    monkeypatch.chdir(files)
+    folder = files / f"interrupted-{name}"
+    log, kept = (folder / "metrics.jsonl").read_bytes(), contents(folder, "fold-*")
+    assert (log.count(b"\n"), len(kept)) == (epochs, folds)
+    for out in (folder.name, "whole"):
+        ltpll_here("train", "table.csv", *OPTIONS, *SMALL_BATCHES, "--out", out)
+    assert (folder / "metrics.jsonl").read_bytes().startswith(log)  # with the times of then
+    assert contents(folder, "fold-*").items() >= kept.items()
+    resumed, whole = (Run.open(files / out) for out in (folder.name, "whole"))
+    assert [one["loss"] for one in resumed.records()] == pytest.approx([one["loss"] for one in whole.records()], abs=1e-4)
+    np.testing.assert_allclose(*(np.load(run.folder / "probabilities.npy") for run in (resumed, whole)), atol=1e-4)
+
+
+@pytest.mark.parametrize(("run", "file"), [("training", "checkpoint"), ("folds", "fold-1"), ("folds", "checkpoint-fold-2")])
+def test_an_interrupted_run_with_a_file_of_a_newer_version_is_refused_and_stays(files, monkeypatch, run, file):
+    monkeypatch.chdir(files)
+    folder = files / f"interrupted-{run}"
+    as_newer_version(folder / f"{file}.safetensors")
+    before = contents(folder, "fold-*", "checkpoint*")
+    said = ltpll_here("train", "table.csv", *OPTIONS, *SMALL_BATCHES, "--out", folder.name, status=2)
+    assert (
+        f"{file}.safetensors has the format 'ltpll-checkpoint-99', and this version of ltpll reads '{CHECKPOINT_FORMAT}': use the" in said
+    )
+    assert contents(folder, "fold-*", "checkpoint*") == before
+
+
 def test_the_formats_on_the_page_are_those_of_the_code():
     page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
     for name in (RUN_FORMAT, CHECKPOINT_FORMAT):
@@ -63,11 +105,16 @@ def test_only_another_number_of_the_same_format_is_another_version(found, same_k
     assert not same_kind or sentence == "has the format 'ltpll-run-2', and this version of ltpll reads 'ltpll-run-1'"
 
 
-def test_a_classifier_of_a_newer_version_is_refused_and_stays(files, tmp_path):
-    with safe_open(files / "classifier.safetensors", framework="numpy") as file:
+def as_newer_version(path):
+    """Give a checkpoint the format of a later version."""
+    with safe_open(path, framework="numpy") as file:
         tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
-    path = tmp_path / "newer.safetensors"
     save_file(tensors, path, metadata | {"format": "ltpll-checkpoint-99"})
+
+
+def test_a_classifier_of_a_newer_version_is_refused_and_stays(files):
+    path = files / "classifier.safetensors"
+    as_newer_version(path)
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"has the format 'ltpll-checkpoint-99', and this version of ltpll reads '.+': use the version"):
         PartialLabelClassifier.load(path)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ltpll.cli import app
+from ltpll.cli.options import repeat_option
 from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError, NotFiniteError
 from support.pictures import coloured_images
@@ -152,6 +153,24 @@ def check(place, command):
             assert not out.parent.exists(), message
     finally:
         shutil.rmtree(out.parents[1])
+
+
+@pytest.mark.parametrize(
+    ("given_as", "passed_on"),
+    [
+        ("--milestones 7 80", "--milestones 7 --milestones 80"),
+        ("--milestones 7,80", "--milestones 7 --milestones 80"),
+        ("--milestones=7,80 --lr 1", "--milestones 7 --milestones 80 --lr 1"),
+        ("--milestones 7, 80, 9 cifar10 5", "--milestones 7 --milestones 80 --milestones 9 cifar10 5"),
+        ("--milestones=7 80 --milestones 9", "--milestones 7 --milestones 80 --milestones 9"),
+        ("--epochs 9 --milestones", "--epochs 9 --milestones"),
+        ("--milestones many 7", "--milestones many 7"),
+        ("--milestones=many --milestones , --milestones=", "--milestones=many --milestones , --milestones="),
+        ("--epochs 7 8", "--epochs 7 8"),
+    ],
+)
+def test_an_option_takes_several_numbers_in_every_usual_spelling(given_as, passed_on):
+    assert repeat_option(given_as.split(), "--milestones") == passed_on.split()
 
 
 @pytest.mark.parametrize("options", KNOWN, ids=" ".join)

@@ -98,8 +98,8 @@ def drift_data() -> dict[str, Any]:
     groups = {name: records for name, records in render_docs.under_recipe().items() if name in COLOURS}
     adjusted = {name: per_class(records, lambda record: render_docs.last_figures(record)["adjusted"]) for name, records in groups.items()}
     return {
-        "epochs": next(iter(groups.values()))[0]["curves"]["epoch"],
-        "recovery": {name: [record["curves"]["target_recovery"] for record in records] for name, records in groups.items()},
+        "epochs": list(render_docs.DRIFT_EPOCHS),
+        "recovery": {name: [render_docs.recovery_curve(record) for record in records] for name, records in groups.items()},
         "accuracy": adjusted,
     }
 

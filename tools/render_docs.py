@@ -10,11 +10,11 @@ import re
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ltpll.errors import InputError
-from ltpll.experiments.benchmark import RECIPES
+from ltpll.experiments.benchmark import FIRST_EDITION, RECIPES
 from ltpll.experiments.paper.catalog import ITEMS, with_equal_lengths
 from ltpll.experiments.paper.compare import compare, compare_other_lengths
 from ltpll.experiments.paper.grid import Finished
@@ -123,6 +123,11 @@ def performance_table() -> str:
             "| | |",
             "|---|---:|",
             f"| views per second, end to end | {found['views_per_second']:,.0f} |",
+            *(
+                [f"| views per second, without evaluation | {found['training_views_per_second']:,.0f} |"]
+                if "training_views_per_second" in found
+                else []
+            ),
             f"| share of the {found['matrix_peak_tflops']:.0f} TFLOP/s that bf16 products reach | {found['share_of_matrix_peak']:.1%} |",
             f"| cost of RECORDS over `none` | {found['rebalancer_cost']:+.1%} |",
             f"| start-up | {found['start_seconds']:.0f} s |",
@@ -618,6 +623,12 @@ def targets_table() -> str:
     return "\n".join(lines).rstrip()
 
 
+def at_epochs(curves: Record, values: Sequence[float], epochs: Iterable[int]) -> list[float]:
+    """The values of a curve at these epochs; runs of different versions keep different ones."""
+    by_epoch = dict(zip(curves["epoch"], values, strict=True))
+    return [by_epoch[epoch] for epoch in epochs]
+
+
 def drift_table() -> str:
     """Accuracy and target recovery over the course of training."""
     records = [
@@ -626,13 +637,14 @@ def drift_table() -> str:
         if (one := record["config"])["data"] == "cifar10" and (one["imbalance"], one["ambiguity"], one["method"]) == (100, 0.5, "corr")
         if one["rebalancer"] in ("none", "records") and (one["seed"], one["epochs"], one["extras"], one["options"]) == (0, 800, [], {})
     ]
-    records.sort(key=lambda record: record["config"]["rebalancer"])
+    records.sort(key=lambda record: (record["config"]["rebalancer"], record["config"].get("edition", FIRST_EDITION)))
+    records = list({record["config"]["rebalancer"]: record for record in records}.values())  # of the newest edition
     epochs = range(100, 801, 100)
     lines = ["| epoch | | " + " | ".join(map(str, epochs)) + " |", "|---|---|" + "---:|" * len(epochs)]
     for record in records:
         curves, name = record["curves"], record["config"]["rebalancer"]
         for what, values in (("accuracy (%)", curves["accuracy"]["test"]), ("target recovery (%)", curves["target_recovery"])):
-            cells = [f"{100 * values[curves['epoch'].index(epoch)]:.1f}" for epoch in epochs]
+            cells = [f"{100 * value:.1f}" for value in at_epochs(curves, values, epochs)]
             lines.append(f"| corr + {name} | {what} | " + " | ".join(cells) + " |")
     for record in records:
         best, last = (
@@ -652,6 +664,7 @@ MEAN_TARGET = "mean-target"
 HEAD = "balanced-head"
 
 
+DRIFT_EPOCHS = range(20, RECIPES["best"]["epochs"] + 1, 20)  # which the curves of all runs have
 CELL, HUNDRED = ("cifar10", 100.0, 0.5), ("cifar100", 100.0, 0.05)  # image set, imbalance and ambiguity
 
 
@@ -779,15 +792,19 @@ def beyond_short_table() -> str:
     )
 
 
+def recovery_curve(record: Record) -> list[float]:
+    """Target recovery at `DRIFT_EPOCHS`."""
+    return at_epochs(record["curves"], record["curves"]["target_recovery"], DRIFT_EPOCHS)
+
+
 def beyond_drift_table() -> str:
     """Target recovery over the course of training, on the seeds that all rebalancers share."""
     groups = {name: records for name, records in under_recipe().items() if HEAD not in name}
     shared = set.intersection(*({record["config"]["seed"] for record in records} for records in groups.values()))
     chosen = {name: [record for record in records if record["config"]["seed"] in shared] for name, records in groups.items()}
-    epochs = next(iter(groups.values()))[0]["curves"]["epoch"]
-    lines = ["| target recovery (%) after epoch | " + " | ".join(map(str, epochs)) + " |", "|---|" + "---:|" * len(epochs)]
+    lines = ["| target recovery (%) after epoch | " + " | ".join(map(str, DRIFT_EPOCHS)) + " |", "|---|" + "---:|" * len(DRIFT_EPOCHS)]
     for name, records in chosen.items():
-        means = [statistics.fmean(values) for values in zip(*(record["curves"]["target_recovery"] for record in records), strict=True)]
+        means = [statistics.fmean(values) for values in zip(*map(recovery_curve, records), strict=True)]
         lines.append(f"| {name} | " + " | ".join(f"{100 * mean:.1f}" for mean in means) + " |")
     return "\n".join([*lines, "", f"*Means over {len(shared)} seeds.*"])
 

@@ -49,6 +49,10 @@ class BusyError(InputError):
     """Another process is training the run."""
 
 
+class VersionError(InputError):
+    """A file has another version of its format: it is intact, so it is neither read nor replaced."""
+
+
 class UnknownNameError(InputError, KeyError):
     """A name is not in a registry."""
 

@@ -147,7 +147,10 @@ class Method(Configurable, nn.Module, ABC):
     warmup_epochs: ClassVar[int] = 1
     """Epochs before targets are refined. In the RECORDS paper targets stay uniform in the first epoch; some methods start at once."""
     learns_refined: ClassVar[bool] = False
-    """Whether the loss of a step uses the targets as this step refines them, instead of those from before it."""
+    """Whether the loss of a step uses the targets as this step refines them, instead of those from before it.
+
+    Extras that add inputs to the forward pass, such as mixup, blend the targets from before the step in either case: their inputs pass
+    through the network together with the views whose outputs refine the targets."""
     why_no_rebalancer: ClassVar[str] = ""
     """Why this method cannot be combined with a rebalancer; empty if it can."""
     open_after: ClassVar[float] = 0.03

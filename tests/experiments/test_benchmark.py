@@ -1,6 +1,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -118,14 +119,29 @@ def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
         ({"schedule": "step", "milestones": [3]}, "at least 1 and below 3"),
         ({"schedule": "step", "milestones": "1"}, "milestones is '1': it must be a list of whole numbers"),
         ({"schedule": "step", "milestones": [True]}, "a list of whole numbers"),
-        ({"schedule": "step"}, "The schedule step needs milestones"),
-        ({"milestones": [1]}, "add --schedule step"),
+        ({"schedule": "step"}, "The schedule step needs `milestones`"),
+        ({"milestones": [1]}, "Milestones do not fit the schedule cosine: set `schedule` to step, or remove the milestones."),
         ({"schedule": "steps"}, "There is no schedule 'steps'. Did you mean 'step'?"),
     ],
 )
 def test_a_schedule_that_does_not_fit_is_refused_with_one_sentence(change, message):
     with pytest.raises(InputError, match=message):
         Experiment.from_mapping({**SMALL, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schedule": "steps"}, "There is no schedule 'steps'"),
+        ({"schedule": "step", "milestones": (800,)}, "at least 1 and below 800"),
+        ({"milestones": (700,)}, "do not fit the schedule cosine"),
+        ({"draw": "author"}, "There is no draw 'author'"),
+        ({"edition": 3}, "edition is 3: this version of ltpll knows the editions 1 to 2."),
+    ],
+)
+def test_an_experiment_that_is_constructed_directly_is_checked_too(change, message):
+    with pytest.raises(InputError, match=message):
+        Experiment("cifar10", **change)
 
 
 # ---- the authors' draw --------------------------------------------------------------------------------------------------
@@ -156,7 +172,6 @@ def test_the_authors_draw_is_the_same_for_every_seed_and_the_training_is_not():
     ("images", "change", "message"),
     [
         (coloured_images(), {}, "needs all 50,000 training images of cifar10, equally many of each class, and this set has 96 images"),
-        (coloured_images(candidates=Candidates.from_sets([[0, 1]] * 96)), {}, "has candidate sets of its own: remove `draw`"),
         (coloured_images(), {"superclass": True}, "no superclasses"),
         (coloured_images(), {"draw": "author"}, "There is no draw 'author'. Did you mean 'authors'?"),
     ],
@@ -166,7 +181,40 @@ def test_the_authors_draw_is_refused_where_it_is_not_defined(images, change, mes
         draw_problem(Experiment.from_mapping({**SMALL, "draw": "authors", **change}), images)
 
 
+def test_an_image_set_with_its_own_candidates_ignores_the_draw():
+    images = coloured_images(candidates=Candidates.from_sets([[0, 1]] * 96))
+    problem = draw_problem(Experiment.from_mapping({**SMALL, "draw": "authors"}), images)
+    assert len(problem.y) == 96
+    assert torch.equal(problem.candidates.labels, images.candidates.labels)
+
+
 # ---- runs of earlier versions -----------------------------------------------------------------------------------------
+
+
+def test_the_edition_is_part_of_a_new_runs_config_and_absent_from_those_of_the_first():
+    new, old = Experiment("cifar10"), Experiment("cifar10", edition=1)
+    assert new.config() == {**old.config(), "edition": 2}
+    assert "edition" not in old.config()
+    assert (Experiment.from_config(new.config()), Experiment.from_config(old.config())) == (new, old)
+
+
+def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed_and_its_settings_are_trained_beside_it(root, tmp_path):
+    made = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    folder = next(path.parent for path in tmp_path.rglob("done"))
+    config = json.loads((folder / "config.json").read_text())
+    old = experiment_run(folder.parent, replace(Experiment.from_config(config), edition=1))
+    folder.rename(old.folder)  # as if an earlier version had written it and had been interrupted
+    (old.folder / "config.json").write_text(json.dumps(old.config))
+    (old.folder / "done").unlink()
+    before = {path.name: path.read_bytes() for path in old.folder.iterdir()}
+    with pytest.raises(InputError, match="is of edition 1, and this version of ltpll trains edition 2: finish it with the version"):
+        train(old, coloured_images(), device="cpu")
+    again = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert f"The run {old.key} has the same settings but is of an earlier edition" in " ".join(again.stdout.split())
+    assert {path.name: path.read_bytes() for path in old.folder.iterdir()} == before
+    assert (folder / "done").exists()
 
 
 @pytest.mark.parametrize("folder", ["images", "beyond"])
@@ -299,6 +347,14 @@ def test_the_command_line_overrides_the_config_and_the_config_overrides_the_reci
     assert (made["views"], made["rebalancer"], made["options"]) == ("flip-crop", "anchor", RECIPES["best"]["options"])
 
 
+def test_another_schedule_on_the_command_line_replaces_the_milestones_of_a_config_file(root, tmp_path):
+    (tmp_path / "config.yaml").write_text("schedule: step\nmilestones: [1]\nmethod: proden\nepochs: 2\n")
+    result = call(root, "--config", "config.yaml", "--schedule", "cosine", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
+    assert not {"schedule", "milestones"} & made.keys()
+
+
 def test_the_benchmark_command_takes_several_milestones(root, tmp_path):
     steps = ["--epochs", "3", "--schedule", "step", "--milestones", "1", "2", "--method", "proden"]
     result = call(root, *steps, cwd=tmp_path)
@@ -348,7 +404,7 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
         (["--recipe", "bset"], "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper."),
         (["--engine", "captured"], "needs a CUDA device"),
         (["--draw", "authors"], "The authors' draw needs all 50,000 training images of cifar10"),
-        (["--epochs", "3", "--milestones", "1", "2"], "Milestones belong to the schedule step, not to cosine: add --schedule step."),
+        (["--epochs", "3", "--milestones", "1", "2"], "Milestones do not fit the schedule cosine: set `schedule` to step"),
         (["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"], "milestones is [2, 1]: they must be increasing"),
     ],
 )

@@ -1,7 +1,9 @@
 """Writes the files of this version into tests/formats/VERSION, for the tests of later versions: `python tests/formats/write.py`."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,10 @@ from ltpll.data.writers import write_table
 
 HERE = Path(__file__).parent
 NAMES = np.asarray(["ant", "bee", "cat", "fox"])
+OPTIONS = ["--epochs", "5", "--folds", "2", "--rebalancer", "mean-target", "--device", "cpu"]
+SMALL_BATCHES = ["--batch-size", "8"]
+# Runs that were interrupted in the middle of an epoch: in the 13th of 25 steps on all rows, and in the 6th of 10 steps of the second fold.
+INTERRUPTED = {"training": 13, "folds": 41}
 
 
 def points():
@@ -24,14 +30,19 @@ def points():
 
 
 def write(folder):
-    """A saved classifier and a run on a table, with what they answered."""
+    """A saved classifier, a run on a table, with what they answered, and two interrupted runs."""
     x, sets = points()
     classifier = PartialLabelClassifier(method="proden", steps=60, device="cpu", threads=1).fit(x, sets)
     classifier.save(folder / "classifier.safetensors")
     table = {"id": list(range(len(x))), "candidates": sets, "width": x[:, 0], "height": x[:, 1]}
     write_table(folder / "table.csv", table)
-    options = ["--epochs", "5", "--folds", "2", "--rebalancer", "mean-target", "--out", "run"]
-    subprocess.run([sys.executable, "-m", "ltpll", "train", "table.csv", *options], cwd=folder, check=True)
+    subprocess.run([sys.executable, "-m", "ltpll", "train", "table.csv", *OPTIONS, "--out", "run"], cwd=folder, check=True)
+    for name, step in INTERRUPTED.items():
+        arguments = ["train", "table.csv", *OPTIONS, *SMALL_BATCHES, "--out", f"interrupted-{name}"]
+        code = f"from support.interrupted_runs import signalled_at; signalled_at({step}, {int(signal.SIGINT)}, 'command', *{arguments})"
+        path = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+        ended = subprocess.run([sys.executable, "-c", code], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=False)
+        assert ended.returncode == 130, ended
     answers = {"classes": classifier.classes_.tolist(), "probabilities": classifier.predict_proba(x).round(5).tolist()}
     (folder / "answers.json").write_text(json.dumps(answers) + "\n", encoding="utf-8")
 
@@ -41,4 +52,5 @@ if __name__ == "__main__":
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     write(target)
-    (target / "run" / "checkpoint.previous.safetensors").unlink(missing_ok=True)
+    for path in (*target.glob("*/checkpoint*.previous.safetensors"), *target.glob(".*.lock")):
+        path.unlink()

@@ -225,6 +225,17 @@ def test_plots_hold_the_mean_and_spread_over_seeds(whole):
     np.testing.assert_allclose(truth["y"], 100 * np.asarray([90, 20, 5]) / 115, atol=1e-4)
 
 
+def test_plots_over_epochs_show_only_the_epochs_that_all_seeds_have():
+    longer, shorter = record(seed=0, epochs=8), record(seed=1, epochs=8)
+    curves = shorter["curves"]
+    curves |= {name: values[1::2] for name, values in curves.items() if isinstance(values, list)}
+    curves["accuracy"] = {name: values[1::2] for name, values in curves["accuracy"].items()}
+    line = Page(render([longer, shorter])).plots()["accuracy"]["lines"]["proden"]
+    assert line["x"] == [2, 4, 6, 8]
+    both = np.asarray([longer["curves"]["accuracy"]["test"][1::2], curves["accuracy"]["test"]])
+    np.testing.assert_allclose(line["y"], 100 * both.mean(0), atol=1e-4)
+
+
 def test_what_the_sets_say_is_shown_with_bounds_if_the_records_hold_it(whole):
     assert "estimated from the sets" not in Page(whole).plots()["prior"]["lines"]
     records = [one for one in study(2) if one["config"]["rebalancer"] == "none"]

@@ -37,7 +37,9 @@ def record(run, *, stop_after=None, checkpoint_every=2, rebalancer="records", **
 
 
 def untimed(records):
-    return [{key: value for key, value in one.items() if key not in ("seconds", "views_per_second")} for one in records]
+    return [
+        {key: value for key, value in one.items() if key not in ("seconds", "evaluation_seconds", "views_per_second")} for one in records
+    ]
 
 
 def test_a_log_cut_off_in_a_line_or_ahead_of_the_checkpoint_is_made_good(tmp_path):
@@ -176,9 +178,31 @@ def test_without_checkpoints_an_interrupted_run_starts_anew(tmp_path):
 def test_seconds_and_speed_come_from_the_epochs(tmp_path):
     run = Run(tmp_path, {"seed": 0})
     record(run)
-    seconds = sorted(one["seconds"] for one in run.records())
-    assert run.result()["seconds"] == pytest.approx(sum(seconds), abs=0.01)
-    assert run.result()["views_per_second"] == pytest.approx(128 / seconds[3], rel=0.01)  # 4 batches of 32, one view, median of 7
+    assert run.result()["seconds"] == pytest.approx(sum(one["seconds"] for one in run.records()), abs=0.01)
+    training = sorted(one["seconds"] - one.get("evaluation_seconds", 0) for one in run.records())
+    assert run.result()["views_per_second"] == pytest.approx(128 / training[3], rel=0.01)  # 4 batches of 32, one view, median of 7
+
+
+def test_the_speed_counts_training_alone_and_the_seconds_everything(tmp_path, monkeypatch):
+    """A clock that stands still except for one second in every step and ten in every evaluation."""
+    now = 0.0
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    step, measure = PartialLabelTrainer.step, Evaluate.measure
+
+    def slow(original, seconds):
+        def call(self, *given):
+            nonlocal now
+            now += seconds
+            return original(self, *given)
+
+        return call
+
+    monkeypatch.setattr(PartialLabelTrainer, "step", slow(step, 1))
+    monkeypatch.setattr(Evaluate, "measure", slow(measure, 10))
+    run = Run(tmp_path, {"seed": 0})
+    record(run)
+    assert [(one["seconds"], one["evaluation_seconds"], one["views_per_second"]) for one in run.records()] == [(14.0, 10.0, 32)] * 7
+    assert (run.result()["seconds"], run.result()["views_per_second"]) == (98.0, 32)
 
 
 def test_rounding_keeps_structure_and_everything_but_floats():

@@ -35,6 +35,7 @@ from support.pictures import coloured_images
 
 # The calls that create, rename, delete or flush files.
 OPERATIONS = ("replace", "rename", "unlink", "rmdir", "mkdir", "fsync")
+TIMES = ("seconds", "evaluation_seconds", "views_per_second", "crc32")  # entries of a log that differ between equal trainings
 
 
 def points_run(root, *, epochs=2, fresh=False, **options):
@@ -221,7 +222,7 @@ def outcome(root):
     log = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return {
         "result": {name: result[name] for name in ("config", "last", "best", "curves", "snapshots", "skipped")},
-        "log": [{key: value for key, value in one.items() if key not in ("seconds", "views_per_second", "crc32")} for one in log],
+        "log": [{key: value for key, value in one.items() if key not in TIMES} for one in log],
         "history": values["history"],
         "tensors": {name: tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()},
     }

@@ -653,6 +653,16 @@ def test_with_every_method_labels_leave_sets_that_lack_the_true_label(method):
     torch.testing.assert_close(found.targets.mean().sum(), torch.tensor(1.0))
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_no_label_leaves_its_set_in_the_first_epoch_however_few_there_are(method):
+    x, _, sets, _ = lacking()
+    made = open_trainer(method, epochs=3, truth_missing=0.3)
+    made.prepare(x, sets)
+    assert not made._opens
+    made.train_epoch()
+    assert bool(sets.contains(made.targets.labels()).all())
+
+
 @pytest.mark.parametrize("rebalancer", ["records", "anchor", "auto", "mean-target"])
 def test_open_sets_work_with_rebalancers_and_extras(rebalancer):
     x, y, sets, lacks = lacking()

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError, InputWarning
+from ltpll.errors import InputError, InputWarning, VersionError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.files import remove_leftovers
@@ -100,9 +100,11 @@ def _fold_file(folder: Path, k: int) -> Path:
 
 
 def _is_finished(folder: Path, k: int) -> bool:
-    """Whether the predictions of a fold are stored; a damaged file counts as missing."""
+    """Whether the predictions of a fold are stored; a damaged file counts as missing, but one of another version is not replaced."""
     try:
         SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0])
+    except VersionError:
+        raise
     except (InputError, KeyError):
         return False
     return True

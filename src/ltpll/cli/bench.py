@@ -29,7 +29,7 @@ def engine(
     width: Annotated[int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")] = 64,
     per_class: Annotated[int, size_option(min=100, help="Size of the largest of 100 classes.")] = 500,
     epochs: Annotated[int, training_option(min=1, help="Epochs in each of three timed passes.")] = 10,
-    measure_every: Annotated[int, training_option(min=1, help="Epochs between evaluations on the test set.")] = 10,
+    measure_every: Annotated[int, training_option(min=1, help="Epochs between evaluations on the test set, as for `ltpll benchmark`.")] = 1,
     steps: Engine = "auto",
     device: Device = "auto",
     json_file: JsonFile = None,
@@ -48,7 +48,10 @@ def engine(
     for name, milliseconds in found["milliseconds_per_step"].items():
         table.add_row(name, f"{milliseconds:.2f}")
     console.print(table)
-    console.print(f"{found['views_per_second']:,.0f} views/s end to end ({found['engine']} steps, {found['environment']['hardware']})")
+    console.print(
+        f"{found['views_per_second']:,.0f} views/s end to end, {found['training_views_per_second']:,.0f} without evaluation "
+        f"({found['engine']} steps, {found['environment']['hardware']})"
+    )
     console.print(f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s that matrix products reach here")
     console.print(f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up {found['start_seconds']:.0f} s")
     if found["peak_memory_gib"] is not None:

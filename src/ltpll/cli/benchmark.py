@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,11 +52,13 @@ def benchmark(
     lr: opt.LearningRate = None,
     schedule: Annotated[
         str | None,
-        opt.training_option(help="How the learning rate falls: along a cosine, or by 0.1 after milestones.", metavar="cosine|step"),
+        opt.training_option(help="How the learning rate falls: along a cosine, or to a tenth after each milestone.", metavar="cosine|step"),
     ] = None,
     milestones: Annotated[
         list[int] | None,
-        opt.training_option(help="With --schedule step: epochs after which the learning rate is multiplied by 0.1, such as 700 800 900."),
+        opt.training_option(
+            help="With --schedule step: the learning rate falls to a tenth after each of these epochs, such as 700 800 900."
+        ),
     ] = None,
     seed: opt.Seed = None,
     measure_every: Annotated[
@@ -78,7 +81,7 @@ def benchmark(
     """Train one benchmark experiment on an image set, by default with the RECORDS paper's protocol. Rerun the command to resume."""
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
     from ltpll.data.benchmarks.image_sets import load_image_set
-    from ltpll.experiments.benchmark import Experiment, experiment_run, with_recipe
+    from ltpll.experiments.benchmark import FIRST_EDITION, Experiment, experiment_run, with_recipe
     from ltpll.experiments.benchmark import train as train_run
     from ltpll.training.callbacks import Callback
     from ltpll.training.cuda_graphs import chosen_engine
@@ -88,6 +91,8 @@ def benchmark(
     settings["data"] = _image_set(data or settings.get("data"))
     settings |= given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, width=width, views=views, method=method)
     settings |= given(rebalancer=rebalancer, extras=tuple(extra) if extra else None, epochs=epochs, batch_size=batch_size, lr=lr)
+    if schedule not in (None, "step"):
+        settings.pop("milestones", None)  # of the config file's schedule, which this one replaces
     settings |= given(schedule=schedule, milestones=tuple(milestones) if milestones else None)
     settings |= given(seed=seed, draw=draw, precision=precision, lacking=lacking, truth_missing=truth_missing)
     with torchrun_processes(device) as (world, own_device):
@@ -101,6 +106,9 @@ def benchmark(
         else:
             processes = "" if world.alone else f" in {world.size} processes"
             print_line(f"Run {run.key} on {own_device}: {experiment.precision}, {steps}{processes}; {run.folder}")
+            earlier = experiment_run(out, replace(experiment, edition=FIRST_EDITION))
+            if earlier.folder.exists():
+                print_line(f"The run {earlier.key} has the same settings but is of an earlier edition: it stays as it is.")
             progress = ProgressBar()
             callbacks: list[Callback] = [progress, *([TensorBoardEvents(run)] if tensorboard and world.first else [])]
             how: dict[str, Any] = {"device": own_device, "engine": engine, "threads": threads or "auto", "sync_batch_norm": sync_batch_norm}
@@ -140,4 +148,6 @@ def _print_result(run: Run) -> None:
         console.print(f"Batches that were skipped because their loss, outputs or gradients were not finite: {result['skipped']}")
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
-    console.print(f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch")
+    console.print(
+        f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch, without evaluation"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from functools import partial
@@ -148,13 +149,24 @@ class CommandWithLibraryDefaults(TyperCommand):
         super().format_help(ctx, formatter)
 
 
+NUMBERS = re.compile("[0-9]+(,[0-9]+)*,?")
+
+
 def repeat_option(arguments: Sequence[str], option: str) -> list[str]:
-    """Turn `--option 1 2 3` into `--option 1 --option 2 --option 3`, because an option of Click takes a fixed number of values."""
+    """Turn `--option 1 2`, `--option 1,2` and `--option=1,2` into `--option 1 --option 2`: Click takes a fixed number of values."""
     repeated: list[str] = []
+    takes_numbers = False
     for argument in arguments:
-        if argument.isdigit() and len(repeated) > 1 and repeated[-2] == option:
-            repeated.append(option)
-        repeated.append(argument)
+        name, _, given = argument.partition("=")
+        numbers = given if name == option else argument if takes_numbers else ""
+        if NUMBERS.fullmatch(numbers):
+            if repeated[-1:] == [option]:
+                repeated.pop()
+            repeated += [part for number in numbers.split(",") if number for part in (option, number)]
+            takes_numbers = True
+        else:
+            repeated.append(argument)
+            takes_numbers = argument == option
     return repeated
 
 

@@ -24,7 +24,13 @@ def reproduce(
     out: Annotated[Path, output_option(help="Folder for runs.")] = Path("ltpll-runs/images"),
     results: Annotated[list[Path] | None, output_option(help="Folder of further finished results to include. May be repeated.")] = None,
     only: Annotated[str, training_option(help="Train only some runs, such as 'dataset=cifar10 imbalance=100'.", show_default=False)] = "",
-    seeds: Annotated[int, training_option(min=1, help="Number of seeds, from 0; each draws its own subset, candidates and training.")] = 1,
+    seeds: Annotated[
+        int,
+        training_option(
+            min=1,
+            help="Number of seeds, from 0; each draws its own subset, candidates and training; with --set draw=authors, only its training.",
+        ),
+    ] = 1,
     epochs: Annotated[int | None, training_option(min=1, help="Epochs per run.", show_default="those of the paper")] = None,
     change: Annotated[
         list[str] | None, training_option("--set", help="Deviate from the paper's settings, such as width=16. May be repeated.")
@@ -217,7 +223,7 @@ def _name(experiment: Any) -> str:
         setting |= {"imbalance": experiment.imbalance, "ambiguity": experiment.ambiguity}
     options = "".join(f" {part} {dict(values)}" for part, values in experiment.options.items())
     parts = row_label(experiment.method, experiment.rebalancer, "", experiment.extras)
-    changed = [name for name in ("epochs", "views", "schedule") if getattr(experiment, name) != getattr(type(experiment), name)]
+    changed = [name for name in ("epochs", "views", "schedule", "draw") if getattr(experiment, name) != getattr(type(experiment), name)]
     how = "".join(f", {name} {getattr(experiment, name)}" for name in changed)
     return f"{column_label(setting)}, {parts}{options}{how}, seed {experiment.seed}"
 

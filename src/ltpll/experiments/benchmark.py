@@ -52,8 +52,18 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 
 SCHEDULES = ("cosine", "step")
 DETAILS_EVERY = 10  # epochs; the log has the figures of every class only for these, for the best so far and for the last
-# Settings of later versions: their defaults are left out of the config, so that runs of earlier versions keep their hashes.
-LATER = ("lacking", "truth_missing", "schedule", "milestones", "draw")
+# What the same settings mean changes with the edition, and so does a run's hash: docs/reproduction.md says how. Configs without an
+# entry are of the first edition.
+EDITION, FIRST_EDITION = 2, 1
+# Settings of later versions: these values are left out of the config, so that runs of earlier versions keep their hashes.
+LATER: Mapping[str, Any] = {
+    "lacking": 0.0,
+    "truth_missing": 0.0,
+    "schedule": "cosine",
+    "milestones": (),
+    "draw": "seeded",
+    "edition": FIRST_EDITION,
+}
 DRAWS = ("seeded", "authors")
 COMPLETE_CIFAR = 50_000  # training images, from all of which the authors' draw is taken
 
@@ -84,8 +94,12 @@ class Experiment:
         truth_missing: The share of sets that the training assumes to lack the true label, see `PartialLabelTrainer`.
         precision: "float32", "bfloat16" or "float64".
         draw: Who draws the long-tailed subset and the candidate sets: "seeded" draws new ones for every seed; "authors" draws those of the
-            RECORDS paper's code, the same for every seed, from a complete CIFAR.
+            RECORDS paper's code, the same for every seed, from a complete CIFAR. An image set with candidate sets of its own ignores it.
         seed: Draws the long-tailed subset, the candidate sets and the training.
+        edition: Which training the settings stand for. Only the current edition can be trained; runs of earlier ones are still read.
+
+    Raises:
+        InputError: If the draw, the schedule or the edition does not exist, or the milestones do not fit.
 
     Examples:
         >>> Experiment("cifar10", ambiguity=0.5, method="proden").epochs
@@ -114,6 +128,14 @@ class Experiment:
     precision: str = "float32"
     draw: str = "seeded"
     seed: int = 0
+    edition: int = EDITION
+
+    def __post_init__(self) -> None:
+        if self.draw not in DRAWS:
+            raise unknown_name_error("draw", self.draw, DRAWS)
+        if not FIRST_EDITION <= self.edition <= EDITION:
+            raise InputError(f"edition is {self.edition}: this version of ltpll knows the editions {FIRST_EDITION} to {EDITION}.")
+        self._check_schedule()
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Experiment:
@@ -140,11 +162,7 @@ class Experiment:
         kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
         numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
         lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
-        made = cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
-        if made.draw not in DRAWS:
-            raise unknown_name_error("draw", made.draw, DRAWS)
-        made._check_schedule()
-        return made
+        return cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
 
     @classmethod
     def from_recipe(cls, recipe: str, /, **settings: Any) -> Experiment:
@@ -167,15 +185,14 @@ class Experiment:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
         """Restore an experiment from the config of its run, the inverse of `config`."""
-        return cls.from_mapping({key: value for key, value in config.items() if key != "experiment"})
+        return cls.from_mapping({"edition": FIRST_EDITION} | {key: value for key, value in config.items() if key != "experiment"})
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
-        left_out = [setting.name for setting in fields(self) if setting.name in LATER and getattr(self, setting.name) == setting.default]
-        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        values = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
         return {
             "experiment": "images",
-            **{name: value for name, value in values.items() if name not in left_out},
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
             "options": {k: dict(v) for k, v in self.used_options().items()},  # others must not make it another run
         }
 
@@ -183,9 +200,9 @@ class Experiment:
         if self.schedule not in SCHEDULES:
             raise unknown_name_error("schedule", self.schedule, SCHEDULES)
         if self.schedule == "step" and not self.milestones:
-            raise InputError("The schedule step needs milestones, after which the learning rate falls, such as --milestones 700 800.")
+            raise InputError("The schedule step needs `milestones`, the epochs after which the learning rate falls, such as 700 and 800.")
         if self.schedule != "step" and self.milestones:
-            raise InputError(f"Milestones belong to the schedule step, not to {self.schedule}: add --schedule step.")
+            raise InputError(f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or remove the milestones.")
         check_milestones(self.milestones, self.epochs)
 
     def used_options(self) -> Mapping[str, Mapping[str, Any]]:
@@ -223,7 +240,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     """Draw the long-tailed training set and its candidate sets.
 
     The subset, the candidates and the training have separate seeds, all derived from the experiment's seed. An image set that has
-    candidate sets of its own (voc2007) is used whole, whatever the imbalance and ambiguity.
+    candidate sets of its own (voc2007) is used whole, whatever the imbalance, the ambiguity and the draw.
 
     Args:
         experiment: The settings.
@@ -233,7 +250,7 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
         The training images with their candidate sets and true labels, and the test images.
 
     Raises:
-        InputError: If the experiment needs superclasses and the image set has none, or the authors' draw and the set is incomplete.
+        InputError: If the experiment needs superclasses or the authors' draw, and the image set has no superclasses or is incomplete.
 
     Examples:
         problem = draw_problem(experiment, load_image_set(experiment.data))
@@ -242,11 +259,11 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     superclass = images.superclass if experiment.superclass else None
     if experiment.superclass and superclass is None and images.candidates is None:
         raise InputError(f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings.")
-    if experiment.draw == "authors":
+    if images.candidates is not None:
+        rows, candidates = np.arange(len(images.y_train)), images.candidates
+    elif experiment.draw == "authors":
         _check_complete(images)
         rows, candidates = authors_draw(images.y_train, experiment.imbalance, experiment.ambiguity, superclass)
-    elif images.candidates is not None:
-        rows, candidates = np.arange(len(images.y_train)), images.candidates
     else:
         largest = int(np.bincount(images.y_train).max())
         rows = long_tail_subset(images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest)
@@ -272,8 +289,6 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
 
 def _check_complete(images: ImageSet) -> None:
     """Refuse the authors' draw where it is not defined: the shuffled rows are those of all published images, in their order."""
-    if images.candidates is not None:
-        raise InputError(f"The image set {shown(images.name)} has candidate sets of its own: remove `draw` from the settings.")
     counts = np.bincount(images.y_train, minlength=len(images.classes))
     if len(images.y_train) != COMPLETE_CIFAR or len(set(counts.tolist())) != 1:
         raise InputError(
@@ -392,7 +407,7 @@ def train(
         run: The run, from `experiment_run`; its folder is locked while it is trained.
         images: The image set that the experiment names, from `load_image_set`.
         measure_every: Epochs between two evaluations on the test set; the last epoch is always evaluated. The best epoch of the result is
-            the best of all evaluated ones, and an evaluation costs little beside an epoch.
+            the best of all evaluated ones. `ltpll bench engine` measures what an evaluation costs; speeds in records do not include it.
         callbacks: Further callbacks of the training, such as `Progress`.
         checkpoint_every: The least number of epochs between two checkpoints.
         device, engine, on_nan, threads, sync_batch_norm: As for `build_trainer`.
@@ -408,6 +423,11 @@ def train(
     """
     # Check everything before the folder is created.
     experiment = Experiment.from_config(run.config)
+    if experiment.edition != EDITION and not run.done:
+        raise InputError(
+            f"The run {run.folder} is of edition {experiment.edition}, and this version of ltpll trains edition {EDITION}: "
+            "finish it with the version that started it, or train its settings again with `ltpll benchmark`."
+        )
     problem = draw_problem(experiment, images)
     how: dict[str, Any] = {"device": device, "engine": engine, "on_nan": on_nan, "threads": threads, "sync_batch_norm": sync_batch_norm}
     trainer = build_trainer(experiment, problem, **how)

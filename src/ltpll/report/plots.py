@@ -92,14 +92,12 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
     def by_epoch(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
         series = []
         for row in shown:
-            points: dict[int, list[float | None]] = {}
-            for record in row.records:
-                curves = record.get("curves", {})
-                if (values := read(curves, row.key)) is not None:
-                    for epoch, value in zip(curves["epoch"], values, strict=True):
-                        points.setdefault(epoch, []).append(value)
-            epochs = sorted(points)
-            series.append(Series(found.index(row), row.label, what, epochs, [Figure.of(points[epoch]) for epoch in epochs]))
+            curves = [record.get("curves", {}) for record in row.records]
+            columns = [dict(zip(one["epoch"], values, strict=True)) for one in curves if (values := read(one, row.key)) is not None]
+            # Only epochs that all seeds have: a mean over other seeds at every other epoch would zigzag.
+            epochs = sorted(set.intersection(*map(set, columns))) if columns else []
+            figures = [Figure.of(column[epoch] for column in columns) for epoch in epochs]
+            series.append(Series(found.index(row), row.label, what, epochs, figures))
         return series
 
     priors = by_class(estimating, lambda record, _: record["last"].get("prior"), "estimated prior")

@@ -12,11 +12,12 @@ from typing import Any
 from ltpll.evaluation.during_training import Evaluate, best_epoch
 from ltpll.runs.environment import environment
 from ltpll.runs.run import Record, Run
-from ltpll.training.callbacks import Callback, Checkpoint
+from ltpll.training.callbacks import Callback, Checkpoint, Measurement
 from ltpll.training.checkpoint import has_checkpoint
 from ltpll.training.state import without_long_lists
 from ltpll.training.trainer import PartialLabelTrainer
 
+EVALUATION = "evaluation_seconds"  # in the log: the part of an epoch's seconds that is not training
 SNAPSHOTS = 8
 CURVE_POINTS = 120
 CHECKPOINT_SECONDS = 20.0  # minimum between two checkpoints: writing one takes about as long as a fast epoch
@@ -87,7 +88,7 @@ def train_logged(
     trainer: PartialLabelTrainer,
     x: Any,
     candidates: Any,
-    evaluate: Callback,
+    evaluate: Measurement,
     *,
     checkpoint_every: int = 0,
     checkpoint_seconds: float = 0.0,
@@ -99,7 +100,7 @@ def train_logged(
         run.start()
     trainer.world.wait()
     checkpoint = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
-    trainer.fit(x, candidates, [evaluate, RunLog(run, durable=checkpoint_every > 0), *callbacks, *checkpoint])
+    trainer.fit(x, candidates, [evaluate, RunLog(run, evaluate, durable=checkpoint_every > 0), *callbacks, *checkpoint])
 
 
 @contextmanager
@@ -110,15 +111,16 @@ def locked_for_training(run: Run, trainer: PartialLabelTrainer) -> Iterator[bool
 
 
 class RunLog(Callback):
-    """Appends the record of every epoch, with its time and speed, to the log of a run.
+    """Appends the record of every epoch, with its time and its speed without evaluation, to the log of a run.
 
     Args:
         run: The run.
+        evaluate: The measurement that is called before.
         durable: Whether each line must reach the disk before training continues.
     """
 
-    def __init__(self, run: Run, *, durable: bool) -> None:
-        self.run, self.durable = run, durable
+    def __init__(self, run: Run, evaluate: Measurement, *, durable: bool) -> None:
+        self.run, self.evaluate, self.durable = run, evaluate, durable
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         self._epoch_began = time.perf_counter()
@@ -131,20 +133,21 @@ class RunLog(Callback):
         now = time.perf_counter()
         seconds = now - self._epoch_began + trainer.state.seconds_before
         self._epoch_began = now
-        speed = round(trainer.views_per_epoch / seconds)
         if trainer.world.first:
-            logged = {**without_long_lists(record), "seconds": round(seconds, 4), "views_per_second": speed}
-            self.run.log(logged, durable=self.durable)
+            times = {"seconds": round(seconds, 4)} | ({EVALUATION: round(self.evaluate.seconds, 4)} if self.evaluate.seconds else {})
+            speed = round(trainer.views_per_epoch / (seconds - self.evaluate.seconds))
+            self.run.log({**without_long_lists(record), **times, "views_per_second": speed}, durable=self.durable)
 
 
 def training_conditions(run: Run, trainer: PartialLabelTrainer) -> Record:
     """The hardware, the software and the speed of a training."""
-    seconds = [record["seconds"] for record in run.records()]
+    records = run.records()
+    training = [record["seconds"] - record.get(EVALUATION, 0.0) for record in records]
     return {
         "environment": environment(str(trainer.device)) | {"threads": trainer.threads.number},
-        "seconds": round(sum(seconds), 3),
-        # The median epoch: the first one compiles, and some include a checkpoint; benchmarks evaluate every epoch by default.
-        "views_per_second": round(trainer.views_per_epoch / statistics.median(seconds)),
+        "seconds": round(sum(record["seconds"] for record in records), 3),
+        # The median epoch, since the first one compiles and some include a checkpoint; without evaluation, however often there is one.
+        "views_per_second": round(trainer.views_per_epoch / statistics.median(training)),
     }
 
 

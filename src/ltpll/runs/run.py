@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ltpll.errors import BusyError, InputError, InputWarning, first_line
+from ltpll.errors import BusyError, InputError, InputWarning, VersionError, first_line
 from ltpll.files import cannot_write_error, other_version, parse_json, remove_leftovers, write_atomically
 from ltpll.runs.checksums import MARKER, checksums, damaged_files, marker_text, read_checked, unreadable_run
 from ltpll.runs.schema import Kind, kind_of_run, record_problem
@@ -368,7 +368,7 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
     except (OSError, ValueError) as error:
         raise unreadable(f"is damaged: {first_line(error)}") from None
     if isinstance(record, dict) and (other := other_version(record.get("format"), FORMAT)):
-        raise InputError(f"The result file {path} {other}: use the version that wrote it, or train again.")
+        raise VersionError(f"The result file {path} {other}: use the version that wrote it, or train again.")
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise unreadable("is not a result file of this program")
     if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):

@@ -150,7 +150,7 @@ class ComparisonCell:
     best: str  # ours at the best test epoch
     other: str
     difference: str
-    n: str = ""  # the number of our runs, where it differs from cell to cell
+    note: str = ""  # in brackets: the number of our runs and how they were trained, where these differ from cell to cell
     marked: bool = False  # whether the difference is large
 
 

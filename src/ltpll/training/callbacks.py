@@ -79,14 +79,21 @@ class Measurement(Callback):
 
     Args:
         every: The number of epochs between two measurements; the last epoch is always measured.
+
+    Attributes:
+        seconds: How long the measurement of the last epoch took; 0 if it was not measured.
     """
 
     def __init__(self, every: int = 1) -> None:
         self.every = whole_number(every, 1, "every")
+        self.seconds = 0.0
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
+        self.seconds = 0.0
         if trainer.epoch % self.every == 0 or trainer.epoch == trainer.epochs:
+            began = time.perf_counter()
             record |= self.measure(trainer)
+            self.seconds = time.perf_counter() - began
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state."""

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from ltpll.errors import CheckpointWarning, InputError, first_line
+from ltpll.errors import CheckpointWarning, InputError, VersionError, first_line
 from ltpll.files import other_version, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
@@ -46,7 +46,8 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu", *, advice: s
         advice: What the user can do about an unusable file, where deleting it does not help.
 
     Raises:
-        InputError: If the file does not exist, is damaged, or is not a checkpoint of this version.
+        VersionError: If the file has another version of the format.
+        InputError: If the file does not exist, is damaged, or is not a checkpoint.
     """
     try:
         return _read(path, device)
@@ -68,7 +69,7 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
                 if other := other_version(metadata.get("format"), FORMAT):  # not damaged, so it is neither renamed nor skipped
-                    raise InputError(f"The checkpoint {path} {other}: use the version that wrote it, or train again.")
+                    raise VersionError(f"The checkpoint {path} {other}: use the version that wrote it, or train again.")
                 raise _UnusableError(f"{path} is not an ltpll checkpoint", "delete it or choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]

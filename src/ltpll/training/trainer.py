@@ -127,7 +127,7 @@ class PartialLabelTrainer:
         self.batch_size = whole_number(batch_size, 1, "batch_size")
         self.warmup_epochs = whole_number(method.warmup_epochs if warmup_epochs is None else warmup_epochs, 0, "warmup_epochs")
         self.truth_missing = truth_missing
-        self._open_from = max(self.warmup_epochs, round(method.open_after * self.epochs))
+        self._open_from = max(1, self.warmup_epochs, round(method.open_after * self.epochs))
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
         self.lr = in_range(lr, "lr", 0, above=True)
         self.final_lr_factor = in_range(final_lr_factor, "final_lr_factor", 0, 1)

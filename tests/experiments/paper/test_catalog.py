@@ -30,7 +30,7 @@ def number(table, column, row):
         ("dynamic", "CIFAR-10-LT ρ=100 q=0.5", "corr + temp-oracle-la", 25.88),
         ("baselines", "PASCAL VOC", "corr + bcl + oracle-la", 53.23),
         ("baselines", "CIFAR-10-LT ρ=100 q=0.5", "lw + sfn", 39.59),
-        ("mixup", "CIFAR-10-LT ρ=50 q=0.3", "solar, estimation + 800 epochs", 83.88),
+        ("mixup", "CIFAR-10-LT ρ=50 q=0.3", "solar, prior estimation, then 800 epochs", 83.88),
         ("mixup", "PASCAL VOC", "corr + mixup + records", 58.45),
     ],
 )

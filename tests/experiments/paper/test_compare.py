@@ -1,13 +1,11 @@
 """Our runs compared with the paper's numbers."""
 
-import json
-
 import pytest
 
 from ltpll.experiments.benchmark import Experiment
 from ltpll.experiments.paper.catalog import ITEMS
-from ltpll.experiments.paper.compare import Verdict, cell_text, compare, compare_other_lengths, judge, protocol_of
-from ltpll.experiments.paper.grid import Finished
+from ltpll.experiments.paper.compare import Verdict, cell_text, compare, compare_other_lengths, departures, judge
+from ltpll.experiments.paper.grid import Finished, experiment_of
 from ltpll.methods import METHODS
 from ltpll.runs.summary import Figure
 from support.paper_runs import paper_record as record
@@ -50,12 +48,27 @@ def test_a_row_that_is_not_built_says_so(monkeypatch):
     assert solar.published == 83.88
 
 
-def test_a_cell_says_how_its_runs_were_trained():
-    assert cell(compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}), "corr + records").protocol == "800 epochs"
-    changes = {"epochs": 200, "lr": 0.05}
-    made = Experiment.from_mapping({"data": "cifar100", "method": "corr", "seed": 3, "precision": "bfloat16", **changes}).config()
-    assert protocol_of(made) == "200 epochs, lr = 0.05"
-    assert protocol_of(json.loads(json.dumps(made))) == "200 epochs, lr = 0.05"
+def test_a_cell_says_in_what_its_runs_depart_from_the_protocol():
+    assert cell(compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}), "corr + records").departures == ()
+    setting = {"data": "cifar100", "imbalance": 100, "method": "corr", "rebalancer": "records"}
+    made = Experiment.from_mapping({**setting, "seed": 3, "precision": "bfloat16", "epochs": 200, "lr": 0.05, "views": "flip-crop"})
+    assert departures(made, setting) == ("200 epochs", "views = flip-crop", "lr = 0.05")
+
+
+@pytest.mark.parametrize("line", ITEMS["systems"].lines, ids=lambda line: line.label)
+def test_a_run_of_any_protocol_departs_from_it_only_in_what_was_changed(line):
+    for cell in line.cells:
+        assert departures(experiment_of(cell.setting, {}, 0), cell.setting) == ()
+        assert departures(experiment_of(cell.setting, {"epochs": 100, "lr": 0.1}, 0), cell.setting) == ("100 epochs", "lr = 0.1")
+
+
+def test_runs_of_an_earlier_edition_count_where_no_other_is_finished_and_say_so():
+    old = [record(seed, 0.30, 0.31, edition=1) for seed in (0, 1)]
+    found = cell(compare(ITEMS["main"], Finished(old), 2, {}), "corr + records")
+    assert (found.last.mean, found.last.n, found.edition, found.manner) == (pytest.approx(30.0), 2, 1, ("edition 1",))
+    assert cell_text(found) == "30.00 ± 0.00 (best 31.00), edition 1"
+    both = cell(compare(ITEMS["main"], Finished([*old, record(1, 0.40, 0.41)]), 2, {}), "corr + records")
+    assert (both.last.mean, both.last.n, both.manner) == (pytest.approx(40.0), 1, ())  # editions are never averaged
 
 
 def test_runs_of_another_length_are_compared_by_themselves():
@@ -63,7 +76,7 @@ def test_runs_of_another_length_are_compared_by_themselves():
     by_length = compare_other_lengths(ITEMS["main"], finished, 1)
     assert list(by_length) == [200, 800]
     assert cell(by_length[200], "corr").last.mean == pytest.approx(30.0)
-    assert cell(by_length[200], "corr").protocol == "200 epochs"
+    assert cell(by_length[200], "corr").departures == ("200 epochs",)
     assert all(cell.last is None for line in by_length[800] for cell in line)  # of the paper's length, so not of another one
 
 

@@ -68,6 +68,19 @@ def test_a_finished_run_counts_whatever_its_precision_and_however_numbers_are_wr
     assert Experiment.from_mapping({"data": "cifar10", "imbalance": 50}) not in finished
 
 
+def test_a_run_of_an_earlier_edition_is_not_done_but_is_found_until_a_newer_one_is():
+    new, old = record(seconds=2.0), record(seconds=1.0, edition=1)
+    wanted = Experiment("cifar10")
+    assert wanted not in Finished([old])
+    assert Finished([old]).newest([wanted]) == [old]
+    assert Finished([old, new]).newest([wanted]) == [new]
+    assert Finished([]).newest([wanted]) == []
+
+
+def test_of_two_records_of_one_experiment_the_first_counts():
+    assert Finished([record(seconds=1.0), record(seconds=2.0)]).get(Experiment("cifar10"))["seconds"] == 1.0
+
+
 def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     def write(path, **settings):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """The protocols of the systems: what their runs are, how rows name them, and what remains of them in fewer epochs."""
 
 import json
+import re
 
 import pytest
 
@@ -11,6 +12,7 @@ from ltpll.experiments.paper.duration import pixels_processed
 from ltpll.experiments.paper.grid import Finished, experiment_of, experiments, parse_settings, shortened
 from ltpll.experiments.paper.protocols import PROTOCOLS, find_protocol
 from ltpll.methods import METHODS
+from ltpll.training.schedule import STEP_FACTOR
 from support.commands import ltpll, ltpll_here
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -29,10 +31,10 @@ def experiment(label, column=CIFAR10):
 @pytest.mark.parametrize(
     ("label", "column", "epochs", "estimation", "views", "milestones"),
     [
-        ("solar, estimation + 800 epochs", CIFAR10, 900, 100, "paper", ()),
-        ("solar, estimation + 800 epochs", CIFAR100, 820, 20, "paper", ()),
-        ("solar + la, SoLar's protocol, estimation + 1000 epochs", CIFAR10, 1100, 100, "flip-crop", (700, 800, 900)),
-        ("solar, SoLar's protocol, estimation + 1000 epochs", CIFAR100, 1020, 20, "flip-crop", (700, 800, 900)),
+        ("solar, prior estimation, then 800 epochs", CIFAR10, 900, 100, "paper", ()),
+        ("solar, prior estimation, then 800 epochs", CIFAR100, 820, 20, "paper", ()),
+        ("solar + la, SoLar's protocol, prior estimation, then 1000 epochs", CIFAR10, 1100, 100, "flip-crop", (700, 800, 900)),
+        ("solar, SoLar's protocol, prior estimation, then 1000 epochs", CIFAR100, 1020, 20, "flip-crop", (700, 800, 900)),
         ("htc, HTC's protocol", CIFAR10, 800, 0, "flip-crop", (700,)),
         ("htc", CIFAR100, 800, 0, "paper", ()),
         ("pico", CIFAR10, 800, 0, "paper", ()),
@@ -50,17 +52,17 @@ def test_every_system_is_trained_as_it_was_published(label, column, epochs, esti
 
 def test_the_published_numbers_are_those_of_each_protocol():
     numbers = {line.label: line.cells[0].published for line in ITEMS["systems"].lines}
-    assert numbers["solar, SoLar's protocol, estimation + 1000 epochs"] == 74.16
-    assert numbers["solar + la, SoLar's protocol, estimation + 1000 epochs"] == 80.88
+    assert numbers["solar, SoLar's protocol, prior estimation, then 1000 epochs"] == 74.16
+    assert numbers["solar + la, SoLar's protocol, prior estimation, then 1000 epochs"] == 80.88
     table = published()["mixup"]
     (printed,) = [row["values"] for row in table["rows"] if row["method"] == "solar"]
-    (solar,) = lines("solar, estimation + 800 epochs")
+    (solar,) = lines("solar, prior estimation, then 800 epochs")
     assert [cell.published for cell in solar.cells] == [printed[table["columns"].index(column)] for column in (CIFAR10, CIFAR100)]
 
 
 def test_systems_share_their_runs_with_the_tables_of_the_paper():
     shared = [dict(setting) for setting in ITEMS["mixup"].settings]
-    (solar,) = lines("solar, estimation + 800 epochs")
+    (solar,) = lines("solar, prior estimation, then 800 epochs")
     assert all(dict(cell.setting) in shared for cell in solar.cells)
 
 
@@ -79,6 +81,21 @@ def test_the_settings_of_the_papers_own_protocol_are_the_defaults():
     assert not [line.label for line in ITEMS["main"].lines if line.protocol != PROTOCOLS["records"]]
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=list(PROTOCOLS))
+def test_the_summary_of_a_protocol_has_the_numbers_and_views_of_its_settings(protocol):
+    system = protocol.name.removeprefix("records-") if protocol.name != "records" else "corr"
+    needed, possible = set(), {Experiment.lr, STEP_FACTOR, Experiment.lr * STEP_FACTOR}
+    for column in (CIFAR10, CIFAR100):
+        setting = {**column, "method": system, "rebalancer": "none", **protocol.settings_for(column["data"])}
+        made = experiment_of(setting, {}, 0)
+        estimation = METHODS[system](**made.options.get(system, {})).restart(made.epochs)
+        needed |= {made.epochs - estimation, *made.milestones} | ({estimation} if estimation else set())
+        assert ("flip and crop" in protocol.summary) == (made.views == "flip-crop")
+    words = protocol.summary.replace("CIFAR-100", "").replace(",0", "0")
+    found = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)}
+    assert needed <= found <= needed | possible
+
+
 def test_an_unknown_protocol_is_refused_with_a_suggestion():
     assert "Did you mean 'solar'" in refusal(lambda: find_protocol("solr"), UnknownNameError)
 
@@ -86,11 +103,11 @@ def test_an_unknown_protocol_is_refused_with_a_suggestion():
 # ---- fewer epochs -----------------------------------------------------------------------------------------------------
 
 
-def test_with_another_number_of_epochs_stages_and_milestones_keep_their_shares():
+def test_with_another_number_of_epochs_milestones_and_stated_stages_keep_their_shares_and_other_stages_are_the_methods():
     made = experiment_of(
         {**CIFAR10, "method": "solar", "rebalancer": "none", "extras": [], **PROTOCOLS["solar"].settings}, {"epochs": 200}, 0
     )
-    assert (made.epochs, METHODS["solar"]().restart(200)) == (200, 50)  # a quarter of the epochs, as ever
+    assert (made.epochs, made.options, METHODS["solar"]().restart(200)) == (200, {}, 50)  # the method's own choice, a quarter
     assert made.milestones == (105, 120, 135)  # of the 150 that remain
     hundred = {**CIFAR100, "method": "solar", "rebalancer": "none", "extras": [], **PROTOCOLS["solar"].settings_for("cifar100")}
     fifth = shortened(hundred, 204)
@@ -124,9 +141,8 @@ def test_a_change_of_the_schedule_replaces_that_of_every_protocol():
 
 
 def test_runs_of_two_protocols_are_not_mixed_up():
-    (ours, theirs) = (
-        experiment(label) for label in ("solar, estimation + 800 epochs", "solar, SoLar's protocol, estimation + 1000 epochs")
-    )
+    labels = ["solar, prior estimation, then 800 epochs", "solar, SoLar's protocol, prior estimation, then 1000 epochs"]
+    ours, theirs = map(experiment, labels)
     finished = Finished([{"config": ours.config()}])
     assert ours in finished
     assert theirs not in finished
@@ -143,15 +159,21 @@ def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
     ]
 
 
+def test_runs_with_the_authors_draw_are_named_by_it(tmp_path):
+    changes = ["--set", "draw=authors", "--only", "dataset=cifar10 method=htc schedule=step"]
+    result = ltpll("reproduce", "systems", "--dry-run", *changes, "--device", "cpu", cwd=tmp_path)
+    assert "htc, views flip-crop, schedule step, draw authors, seed 0" in result.stdout
+
+
 def test_a_table_with_runs_of_another_protocol_explains_it_below(tmp_path, monkeypatch):
     figures = {"balanced_accuracy": 0.7, "per_class": [0.7], "many": 0.7, "medium": None, "few": None}
     rows = dict.fromkeys(("test", "la"), figures)
     best = {row: {"epoch": 1, row: figures} for row in rows}
-    for key, label in (("a", "solar, SoLar's protocol, estimation + 1000 epochs"), ("b", "corr + records")):
+    for key, label in (("a", "solar, SoLar's protocol, prior estimation, then 1000 epochs"), ("b", "corr + records")):
         record = {"format": "ltpll-run-1", "key": key, "config": experiment(label).config(), "posthoc": ["la"], "last": rows, "best": best}
         (tmp_path / "kept").mkdir(exist_ok=True)
         (tmp_path / "kept" / f"{key}.json").write_text(json.dumps(record))
     monkeypatch.chdir(tmp_path)
     shown = ltpll_here("reproduce", "systems", "--dry-run", "--results", "kept", "--device", "cpu")
-    assert f"SoLar's protocol, estimation + 1000 epochs: {PROTOCOLS['solar'].summary}." in shown
+    assert f"SoLar's protocol, prior estimation, then 1000 epochs: {PROTOCOLS['solar'].summary}." in shown
     assert PROTOCOLS["htc"].summary not in shown

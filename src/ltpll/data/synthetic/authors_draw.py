@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.data.synthetic.ambiguity import join_labels, joining_probabilities
 from ltpll.data.synthetic.longtail import check_class_numbers, class_sizes, shuffled_subset
+
+SHUFFLE_SEED = 123  # of the commands in the authors' README
 
 
 class AuthorsDraw(NamedTuple):
@@ -23,11 +26,12 @@ def authors_draw(labels: npt.ArrayLike, imbalance: float, ambiguity: float, supe
     """Draw the subset and the candidate sets from numpy's legacy generator with the seed 0, as the authors of the RECORDS paper do.
 
     The rows of each class are shuffled, class by class, and the first ones are kept; then a number between 0 and 1 is drawn for every
-    row and class, and the class joins the set if the number is below its probability.
+    row and class, and the class joins the set if the number is below its probability. With superclasses, the class sizes are shuffled
+    first, by Python's generator with the seed 123, so that the largest classes are not those of the first superclasses.
 
     Args:
         labels: Class numbers of all training examples in their published order, equally many of each class.
-        imbalance: The size of the first class over that of the last.
+        imbalance: The size of the largest class over that of the smallest: the first and the last class, unless there are superclasses.
         ambiguity: The probability that a wrong label joins a set.
         superclass: The superclass of each class, inside which this probability is eight times as high; None if it is the same everywhere.
 
@@ -44,6 +48,9 @@ def authors_draw(labels: npt.ArrayLike, imbalance: float, ambiguity: float, supe
     y = check_class_numbers(labels)
     counts = np.bincount(y)
     rng = np.random.RandomState(0)
-    rows = shuffled_subset(y, class_sizes(int(counts.max()), len(counts), imbalance), rng)
+    sizes = class_sizes(int(counts.max()), len(counts), imbalance).tolist()
     groups = None if superclass is None else np.asarray(superclass)
+    if groups is not None:
+        random.Random(SHUFFLE_SEED).shuffle(sizes)
+    rows = shuffled_subset(y, sizes, rng)
     return AuthorsDraw(rows, join_labels(y[rows], joining_probabilities(len(counts), ambiguity, groups), rng))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     return np.sort(shuffled_subset(y, sizes, np.random.default_rng(seed)))
 
 
-def shuffled_subset(y: npt.NDArray[Any], sizes: npt.NDArray[np.int64], rng: RandomNumbers) -> npt.NDArray[np.int64]:
+def shuffled_subset(y: npt.NDArray[Any], sizes: Iterable[int], rng: RandomNumbers) -> npt.NDArray[np.int64]:
     """Class by class, the first rows of a random order of its examples."""
     return np.concatenate([rng.permutation(np.flatnonzero(y == c))[:n] for c, n in enumerate(sizes)]).astype(np.int64)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
-from ltpll.experiments.benchmark import Experiment
-from ltpll.experiments.paper.catalog import Cell, Item
+from ltpll.experiments.benchmark import EDITION, Experiment
+from ltpll.experiments.paper.catalog import Cell, Item, Setting
 from ltpll.experiments.paper.grid import Finished, experiment_of, missing_parts
 from ltpll.runs.summary import Figure
 
@@ -58,7 +57,13 @@ class ComparedCell:
     best: Figure | None
     published: float | None
     missing_parts: tuple[str, ...] = ()
-    protocol: str = ""  # how the runs were trained, such as "800 epochs"; empty without runs
+    departures: tuple[str, ...] = ()  # from the protocol of its line, such as "200 epochs"; empty without runs
+    edition: int = EDITION  # of the runs
+
+    @property
+    def manner(self) -> tuple[str, ...]:
+        """How the runs were trained, where that is not what the protocol of the line says now."""
+        return self.departures if self.edition == EDITION else (*self.departures, f"edition {self.edition}")
 
     @property
     def difference(self) -> float | None:
@@ -90,13 +95,16 @@ def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, A
     if missing:
         return ComparedCell(None, None, cell.published, missing)
     wanted = [experiment_of(cell.setting, changes, seed) for seed in range(seeds)]
-    records = [record for experiment in wanted if (record := finished.get(experiment)) is not None]
+    records = finished.newest(wanted)
     last, best = (
         [_number(read(record).get(cell.figure)) for record in records]
         for read in (lambda record: record["last"][cell.row], lambda record: record["best"][cell.row][cell.row])
     )
     figure = Figure.of(last)
-    return ComparedCell(figure, Figure.of(best), cell.published, protocol="" if figure is None else protocol_of(records[0]["config"]))
+    if figure is None:
+        return ComparedCell(None, None, cell.published)
+    made = Experiment.from_config(records[0]["config"])
+    return ComparedCell(figure, Figure.of(best), cell.published, departures=departures(made, cell.setting), edition=made.edition)
 
 
 def compare_other_lengths(item: Item, finished: Finished, seeds: int) -> dict[int, list[list[ComparedCell]]]:
@@ -118,14 +126,27 @@ def compare_other_lengths(item: Item, finished: Finished, seeds: int) -> dict[in
 
 
 # Entries of a config that say what was trained and where, not how.
-NOT_PROTOCOL = {"data", "imbalance", "ambiguity", "superclass", "method", "rebalancer", "extras", "options", "precision", "seed", "code"}
+WHAT = {"data", "imbalance", "ambiguity", "superclass", "method", "rebalancer", "extras", "options", "precision", "seed"}
+NOT_PROTOCOL = {*WHAT, "epochs", "edition"}  # the last two are named in words
 
 
-def protocol_of(config: Mapping[str, Any]) -> str:
-    """How a run was trained: its number of epochs, and every setting that departs from the defaults, which are the paper's."""
-    own, usual = (json.loads(json.dumps(one)) for one in (config, Experiment(config["data"]).config()))  # a tuple equals a list
-    departures = [f"{name} = {value}" for name, value in own.items() if name not in {*NOT_PROTOCOL, "epochs"} and value != usual.get(name)]
-    return ", ".join([f"{config['epochs']} epochs", *departures])
+def departures(made: Experiment, setting: Setting) -> tuple[str, ...]:
+    """In which settings an experiment departs from the protocol of a setting; another length comes first.
+
+    Stages and milestones that are only as long as another number of epochs makes them are no departures of their own.
+
+    Examples:
+        >>> departures(Experiment("cifar10", epochs=200, lr=0.05), {"data": "cifar10", "method": "corr"})
+        ('200 epochs', 'lr = 0.05')
+    """
+    usual = experiment_of(setting, {}, 0)
+    found = []
+    if made.epochs != usual.epochs:
+        found.append(f"{made.epochs} epochs")
+        usual = experiment_of(setting, {"epochs": made.epochs}, 0)
+    names = [one.name for one in fields(Experiment) if one.name not in NOT_PROTOCOL]
+    found += [f"{name} = {getattr(made, name)}" for name in names if getattr(made, name) != getattr(usual, name)]
+    return tuple(found)
 
 
 def _number(value: Any) -> float | None:
@@ -134,12 +155,13 @@ def _number(value: Any) -> float | None:
 
 
 def cell_text(cell: ComparedCell) -> str:
-    """The last epoch with its standard deviation, and the best epoch in brackets."""
+    """The last epoch with its standard deviation, the best epoch in brackets, and an earlier edition."""
     if cell.missing_parts:
         return f"{', '.join(cell.missing_parts)}: not built yet"
     if cell.last is None:
         return "–"
-    return figure_text(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})")
+    edition = "" if cell.edition == EDITION else f", edition {cell.edition}"
+    return figure_text(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})") + edition
 
 
 def figure_text(figure: Figure) -> str:

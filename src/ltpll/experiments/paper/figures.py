@@ -30,7 +30,7 @@ def draw_figure(item: Item, finished: Finished, changes: Mapping[str, Any], path
 def _record(cell: Cell, finished: Finished, changes: Mapping[str, Any]) -> Record | None:
     if missing_parts(cell.setting):
         return None
-    record = finished.get(experiment_of(cell.setting, changes, 0))
+    record = next(iter(finished.newest([experiment_of(cell.setting, changes, 0)])), None)
     # Old records do not hold the predictions over the course of training.
     return None if record is not None and cell.figure == "mean_prediction" and "snapshots" not in record else record
 

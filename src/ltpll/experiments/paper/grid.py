@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ltpll.errors import InputError
-from ltpll.experiments.benchmark import Experiment
+from ltpll.experiments.benchmark import EDITION, FIRST_EDITION, Experiment
 from ltpll.experiments.paper.catalog import Item, Setting
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
@@ -30,7 +30,7 @@ def missing_parts(setting: Setting) -> list[str]:
 def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Experiment:
     """The experiment of one of the paper's settings, with `changes` to its protocol.
 
-    Another number of epochs shortens the whole protocol: its stages and milestones keep their shares of the epochs.
+    Another number of epochs shortens the whole protocol, see `shortened`.
     """
     if "epochs" in changes:
         setting = shortened(setting, changes["epochs"])
@@ -40,7 +40,11 @@ def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Ex
 
 
 def shortened(setting: Setting, epochs: int) -> Setting:
-    """The setting with another number of epochs, in which stages and milestones keep their shares."""
+    """The setting with another number of epochs, in which milestones and the stages whose length it states keep their shares.
+
+    A stage whose length is left to the method has the length that the method chooses for so many epochs, such as SoLar's first one on
+    CIFAR-10: a quarter of them, at most 100.
+    """
     total = setting.get("epochs", Experiment.epochs)
     options = {
         part: {name: value * epochs // total if name.endswith("_epochs") else value for name, value in chosen.items()}
@@ -117,14 +121,19 @@ def identity(config: Mapping[str, Any]) -> str:
 
 
 class Finished:
-    """The records of finished runs; `experiment in finished` tells whether an experiment is done."""
+    """The records of finished runs; `experiment in finished` tells whether an experiment is done, in its own edition.
+
+    Of several records of one experiment, the first one counts.
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._records = {identity(record["config"]): record for record in records}
+        self._records: dict[str, Record] = {}
+        for record in records:
+            self._records.setdefault(identity(record["config"]), record)
 
     @classmethod
     def under(cls, *folders: Path) -> Finished:
-        """Read the finished runs in folders of runs and in folders of committed results."""
+        """Read the finished runs in folders of runs and in folders of committed results; runs in earlier folders count first."""
         found = [
             record
             for folder in folders
@@ -138,6 +147,14 @@ class Finished:
 
     def get(self, experiment: Experiment) -> Record | None:
         return self._records.get(identity(experiment.config()))
+
+    def newest(self, experiments: Sequence[Experiment]) -> list[Record]:
+        """The records of those experiments that are finished, all of the newest edition that has any: editions are never averaged."""
+        for edition in range(EDITION, FIRST_EDITION - 1, -1):
+            found = [self.get(replace(experiment, edition=edition)) for experiment in experiments]
+            if any(found):
+                return [record for record in found if record is not None]
+        return []
 
     def all(self) -> list[Record]:
         return list(self._records.values())

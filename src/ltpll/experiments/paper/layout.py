@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import takewhile
 
+from ltpll.experiments.benchmark import Experiment
 from ltpll.experiments.paper.catalog import ITEMS, Item, Setting
 from ltpll.experiments.paper.compare import LARGE_DIFFERENCE, ComparedCell, compare, figure_text
 from ltpll.experiments.paper.grid import Finished
@@ -33,29 +34,31 @@ def comparison_tables(finished: Finished, seeds: int) -> list[Comparison]:
 def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Comparison | None:
     """Lay out an item without its empty rows and columns; None if there are no runs at all.
 
-    Rows that were not trained like most cells say how, such as "solar, 1000 epochs". A line with runs of two kinds makes two such rows.
+    The label of a row names its protocol. Cells that depart from it in another way than most say how, such as "(200 epochs)".
     """
     cells = [cell for line in compared for cell in line if cell.last is not None]
     if not cells:
         return None
-    usual = Counter(cell.protocol for cell in cells).most_common(1)[0][0]
+    usual = Counter(cell.manner for cell in cells).most_common(1)[0][0]
     counts = {cell.last.n for cell in cells if cell.last is not None}
-    rows = list(_rows(item, compared, usual))
-    used = [number for number in range(len(item.columns)) if any(row[number].last is not None for _, row in rows)]
-    tables = [_table(item, rows, numbers, count_seeds=len(counts) > 1) for numbers in _split(item, used, SPLITS)]
-    said = "" if all(cell.protocol == usual for cell in cells) else " unless a row says otherwise"
+    lines = [(line, row) for line, row in zip(item.lines, compared, strict=True) if any(cell.last is not None for cell in row)]
+    used = [number for number in range(len(item.columns)) if any(row[number].last is not None for _, row in lines)]
+
+    def texts(cell: ComparedCell) -> ComparisonCell:
+        words = [f"n = {cell.last.n}"] if cell.last is not None and len(counts) > 1 else []
+        words += [] if cell.manner == usual else cell.manner or ["as the row says"]
+        return _texts(cell, f"({', '.join(words)})" if words else "")
+
+    rows = [(line.label, [texts(cell) for cell in row]) for line, row in lines]
+    tables = [_table(item, rows, numbers) for numbers in _split(item, used, SPLITS)]
+    length = () if any(word.endswith(" epochs") for word in usual) else (f"{Experiment.epochs} epochs",)
+    differs = any(line.protocol.mark for line, _ in lines) or any(cell.manner != usual for cell in cells)
+    said = " unless a row or a cell says otherwise" if differs else ""
     seeds = f"n = {counts.pop()}" if len(counts) == 1 else "n in each cell"
     have = f"{len(cells)} of {counted(sum(map(len, compared)), 'cell')} {'has' if len(cells) == 1 else 'have'} runs"
     marks = f"Differences of more than {LARGE_DIFFERENCE:g} points are marked."
-    note = f"{usual}{said}; {seeds}. {have}; empty rows and columns are left out. {marks}"
+    note = f"{', '.join((*length, *usual))}{said}; {seeds}. {have}; empty rows and columns are left out. {marks}"
     return Comparison(f"{item.where}: {item.title}", tables, note)
-
-
-def _rows(item: Item, compared: Sequence[Sequence[ComparedCell]], usual: str) -> Iterator[tuple[str, list[ComparedCell]]]:
-    for line, cells in zip(item.lines, compared, strict=True):
-        for protocol in dict.fromkeys(cell.protocol for cell in cells if cell.protocol):
-            label = line.label if protocol == usual else f"{line.label}, {protocol}"
-            yield label, [cell if cell.protocol == protocol else cell.without_runs() for cell in cells]
 
 
 def _split(item: Item, numbers: Sequence[int], splits: Sequence[Callable[[Setting], Hashable]]) -> list[Sequence[int]]:
@@ -68,14 +71,13 @@ def _split(item: Item, numbers: Sequence[int], splits: Sequence[Callable[[Settin
     return [part for group in groups.values() for part in _split(item, group, splits[1:])]
 
 
-def _table(item: Item, rows: Iterable[tuple[str, list[ComparedCell]]], numbers: Sequence[int], *, count_seeds: bool) -> ComparisonTable:
+def _table(item: Item, rows: Iterable[tuple[str, list[ComparisonCell]]], numbers: Sequence[int]) -> ComparisonTable:
     labels = [item.columns[number] for number in numbers]
     caption, columns = shared_words(labels)
     if not all(columns):  # such as a single column
         caption, columns = "", labels
     chosen = [(label, [row[number] for number in numbers]) for label, row in rows]
-    with_runs = [(label, cells) for label, cells in chosen if any(cell.last is not None for cell in cells)]
-    return ComparisonTable(caption, columns, [(label, [_texts(cell, count_seeds) for cell in cells]) for label, cells in with_runs])
+    return ComparisonTable(caption, columns, [(label, cells) for label, cells in chosen if any(cell.ours for cell in cells)])
 
 
 def shared_words(labels: Sequence[str]) -> tuple[str, list[str]]:
@@ -85,13 +87,12 @@ def shared_words(labels: Sequence[str]) -> tuple[str, list[str]]:
     return " ".join(words[0][:shared]), [" ".join(one[shared:]) for one in words]
 
 
-def _texts(cell: ComparedCell, count_seeds: bool) -> ComparisonCell:
+def _texts(cell: ComparedCell, note: str) -> ComparisonCell:
     published = "" if cell.published is None else f"{cell.published:.2f}"
     if cell.last is None:
         return ComparisonCell("", "", published, "")
     best = "" if cell.best is None else f"{cell.best.mean:.2f}"
-    seeds = f"(n = {cell.last.n})" if count_seeds else ""
-    return ComparisonCell(figure_text(cell.last), best, published, signed(cell.difference), seeds, cell.is_far)
+    return ComparisonCell(figure_text(cell.last), best, published, signed(cell.difference), note, cell.is_far)
 
 
 def signed(difference: float | None) -> str:
@@ -120,7 +121,7 @@ def _markdown_cell(cell: ComparisonCell) -> str:
     ours = (cell.ours or NOTHING) + (f" ({cell.best})" if cell.best else "")
     difference = f"**{cell.difference}**" if cell.marked else cell.difference
     theirs = ", ".join(text for text in (cell.other, difference) if text)
-    below = " ".join(text for text in (theirs, cell.n) if text)
+    below = " ".join(text for text in (theirs, cell.note) if text)
     return f"{ours}<br>{below}" if below else ours
 
 

@@ -60,7 +60,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         Protocol(
             "records-solar",
             "100 epochs that estimate the prior (20 on CIFAR-100), then 800, as the RECORDS paper ran SoLar; its cosine and its views",
-            length="estimation + 800 epochs",
+            length="prior estimation, then 800 epochs",
             settings={"epochs": 900},
             by_data={"cifar100": {"epochs": 820, **SOLAR_ON_CIFAR100}},
         ),
@@ -69,7 +69,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
             "100 epochs that estimate the prior (20 on CIFAR-100), then 1,000; learning rate 0.01, times 0.1 after 700, 800 and 900; "
             "flip and crop",
             owner="SoLar's protocol",
-            length="estimation + 1000 epochs",
+            length="prior estimation, then 1000 epochs",
             settings={"epochs": 1100, "milestones": [700, 800, 900], **STEPS},
             by_data={"cifar100": {"epochs": 1020, **SOLAR_ON_CIFAR100}},
         ),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
+from ltpll.experiments.benchmark import EDITION
 from ltpll.experiments.paper.catalog import ITEMS, Cell, Line, column_label
 from ltpll.experiments.paper.compare import (
     SEEDS_FOR_SPREAD,
@@ -23,6 +24,12 @@ from ltpll.experiments.paper.layout import NOTHING, markdown_row, shared_words, 
 from ltpll.formatting import counted
 
 BY_CLASS_SIZE = ", by class size"
+COUNTED = {
+    Verdict.REPRODUCED: "{n} are reproduced",
+    Verdict.ONLY_BEST: "for {n} only the best epoch agrees",
+    Verdict.NOT_REPRODUCED: "{n} are not reproduced",
+    Verdict.NOT_RUN: "{n} have not been run",
+}
 RUN = (Verdict.REPRODUCED, Verdict.ONLY_BEST, Verdict.NOT_REPRODUCED)
 
 
@@ -55,7 +62,8 @@ class Group:
             found = [_joined(names[setting], f"({_differences(self.cells[setting])})") for setting in self.settings(verdict)]
             parts += [f"**{verdict.value}** {', '.join(found)}"] if found else []
         for setting, cell in self.other_lengths.items():
-            parts.append(f"{Verdict.NOT_RUN.value} in full {_joined(names[setting], f'({cell.protocol}: {signed(cell.difference)})')}")
+            how = f"({', '.join(cell.departures)}: {signed(cell.difference)})"
+            parts.append(f"{Verdict.NOT_RUN.value} in full {_joined(names[setting], how)}")
         return [self.system, self.name, shared or NOTHING, f"{len(run)} of {len(self.cells)}", "; ".join(parts), self._explanation()]
 
     def _explanation(self) -> str:
@@ -111,11 +119,15 @@ def verdicts_markdown(finished: Finished, seeds: int) -> str:
     """The verdicts in Markdown: a line for every system and image set with runs, then those without any, and the rule."""
     groups = judged_groups(finished, seeds)
     counts = Counter(cell.verdict for group in groups for cell in group.cells.values())
+    ours = [cell for group in groups for cell in (*group.cells.values(), *group.other_lengths.values()) if cell.last is not None]
+    earlier = sum(cell.edition != EDITION for cell in ours)
     seeds_used = sorted({cell.last.n for group in groups for cell in group.cells.values() if cell.last is not None})
     summary = (
-        f"Of {sum(counts.values())} published numbers, {', '.join(f'{counts[verdict]} {verdict.value}' for verdict in Verdict)} "
+        f"Of {sum(counts.values())} published numbers, {'; '.join(COUNTED[verdict].format(n=counts[verdict]) for verdict in Verdict)} "
         f"(n = {' or '.join(map(str, seeds_used)) or 0})."
     )
+    if earlier:
+        summary += f" {'All our figures' if earlier == len(ours) else f'{earlier} of our {len(ours)} figures'} are of an earlier edition."
     lines = [["system", "images", "setting", "cells run", "verdict (ours − paper, in points)", "why"]]
     lines.append(["---", "---", "---", "---:", "---", "---"])
     lines += [group.line() for group in sorted(groups, key=lambda group: not group.settings(*RUN)) if group.has_runs]
@@ -139,4 +151,4 @@ def _systems(missing: Sequence[Group], groups: Sequence[Group]) -> str:
         names = [group.system for group in missing if group.method == method]
         every = sum(group.method == method for group in groups)
         parts += [f"{method} ({counted(every, 'system')})"] if len(names) == every > 1 else names
-    return ", ".join(parts)
+    return "; ".join(parts)
