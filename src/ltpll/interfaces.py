@@ -74,6 +74,7 @@ class Batch(NamedTuple):
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
     log_weights: Tensor | None = None  # (batch, classes), what is known about the candidates before training (`Candidates.log_weights`)
+    given: Tensor | None = None  # (batch, classes), bool: the sets as they were given, if the candidates hold classes from outside them
 
 
 class Forward(Protocol):
@@ -205,7 +206,11 @@ class Method(Configurable, nn.Module, ABC):
 
     def step_loss(self, step: Step) -> Tensor:
         """The loss that a step minimises; override it if `loss` does not get enough information."""
-        return self.loss(step.outputs, step.batch.targets, step.batch.candidates)
+        return self.loss(step.outputs, step.batch.targets, self.loss_mask(step.batch))
+
+    def loss_mask(self, batch: Batch) -> Tensor:
+        """The candidates that `loss` gets; where sets may lack the true label, they hold a class from outside, unless this is overridden."""
+        return batch.candidates
 
     def refined_targets(self, step: Step) -> Tensor:
         """The targets after a step; override it if `disambiguate` does not get enough information. Called without gradients."""

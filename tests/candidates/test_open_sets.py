@@ -70,3 +70,28 @@ def test_a_share_of_zero_gives_a_guest_next_to_no_weight():
     sets, guests = opened([0.0] * (C + 1))
     found = sets.log_weights(torch.arange(len(SETS)))
     assert all(-30 < float(found[i, guest]) < -20 for i, guest in guests.items())
+
+
+def test_a_class_that_is_predicted_more_often_than_sets_allow_is_held_back():
+    most = np.asarray([0.3, 0.3, 0.3, 0.3, 0.3])
+    sets = OpenSets(Candidates.of([[0]] * 4, n_classes=C), 0.2, most)
+    logits = torch.tensor([[0.0, 4.0, 3.0, 0.0, 0.0]] * 4)
+    index = torch.arange(4)
+    sets.invite(index, logits)
+    p = [math.exp(value) / sum(map(math.exp, [0, 4, 3, 0, 0])) for value in (0, 4, 3, 0, 0)]
+    held_back = [2 * min(0.0, math.log(0.3 / value)) for value in p]
+    assert held_back[1] < 0 == held_back[2]
+    assert sets.guests.tolist() == [2] * 4  # 4 + 2 log(0.3 / 0.70) < 3
+    odds = 0.2 / 0.8 * 1 / (C - 1)
+    assert sets.log_weights(index)[0, 2].item() == pytest.approx(math.log(odds), abs=1e-5)
+    sets.invite(index, logits + torch.tensor([0.0, 3.0, 0.0, 0.0, 0.0]))  # class 1 is likelier by far, and the guest all the same
+    assert sets.guests.tolist() == [1] * 4
+    p = math.exp(7) / (math.exp(7) + math.exp(3) + 3)
+    assert sets.log_weights(index)[0, 1].item() == pytest.approx(math.log(odds) + 2 * math.log(0.3 / p), abs=1e-4)
+
+
+def test_without_a_limit_no_class_is_held_back():
+    sets = OpenSets(Candidates.of([[0]] * 2, n_classes=C), 0.2)
+    sets.invite(torch.arange(2), torch.tensor([[0.0, 9.0, 3.0, 0.0, 0.0]] * 2))
+    assert sets.guests.tolist() == [1, 1]
+    assert sets.log_weights(torch.arange(2))[0, 1].item() == pytest.approx(math.log(0.2 / 0.8 / (C - 1)), abs=1e-5)

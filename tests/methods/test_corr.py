@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ltpll.errors import InputError
-from ltpll.interfaces import Outputs
-from ltpll.methods import METHODS
+from ltpll.interfaces import Batch, Outputs
+from ltpll.methods import CORR, METHODS
 from support.problems import inside, naive_softmax, outside, problem
 
 
@@ -77,3 +77,20 @@ def test_a_candidate_whose_target_is_zero_is_pushed_down_like_a_non_candidate():
 def test_an_impossible_option_is_refused(options):
     with pytest.raises(InputError, match="CORR"):
         METHODS["corr"](**options)
+
+
+def test_a_class_outside_the_set_is_pushed_down_as_far_as_it_is_not_taken_for_the_label():
+    z = torch.tensor([[1.0, 0.5, -0.2]], dtype=torch.float64)
+    targets, given = torch.tensor([[0.7, 0.3, 0.0]], dtype=torch.float64), torch.tensor([[True, False, False]])
+    p = torch.softmax(z, 1)[0]
+    agreement = sum(w * math.log(w / q) for w, q in zip(targets[0].tolist(), p.tolist(), strict=True) if w)
+    push = -((1 - 0.3) ** 4 * math.log(1 - p[1]) + math.log(1 - p[2]))
+    loss = CORR().loss(Outputs((z, z), (z, z)), targets, given)
+    assert loss.item() == pytest.approx(2 * (agreement + push), abs=1e-6)
+
+
+def test_the_loss_gets_the_sets_as_they_were_given():
+    candidates, given = torch.tensor([[True, True]]), torch.tensor([[True, False]])
+    batch = Batch((), torch.zeros(1, 2), candidates)
+    assert CORR().loss_mask(batch) is candidates
+    assert CORR().loss_mask(batch._replace(given=given)) is given

@@ -6,6 +6,10 @@ is less probable than a candidate with the same logit by the factor
     λ = ε / (1 − ε) · k / (C − k),
 
 and targets are proportional to p ⊙ (S + λ (1 − S)) instead of p ⊙ S. Only the likeliest class outside the set, the guest, is stored.
+
+Candidate sets hold a network down: it can give a class to no more rows than have it as a candidate. Guests take that hold away, and a
+class that the network prefers a little would become the guest of most rows, and soon their label. So the odds of a class that a batch
+predicts more often than the sets allow are lowered.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from torch import Tensor
 from ltpll.candidates.storage import Candidates, Rows
 
 LEAST_ODDS = 1e-12  # of a guest
+RETURN = 2.0  # the power of the ratio by which a class is predicted too often, by which its odds as a guest are divided
 
 
 def outside_odds(shares: float | Sequence[float], sizes: npt.NDArray[Any], n_classes: int) -> npt.NDArray[np.float64]:
@@ -48,6 +53,7 @@ class OpenSets(Candidates):
         sets: The candidate sets.
         shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
             classes.
+        most: The largest share that each class can have; None for no limit.
 
     Attributes:
         guests: (N,) the guest of each row as a number of any type; −1 where there is none.
@@ -61,13 +67,18 @@ class OpenSets(Candidates):
                 [False,  True,  True]])
     """
 
-    def __init__(self, sets: Candidates, shares: float | Sequence[float]) -> None:
+    def __init__(self, sets: Candidates, shares: float | Sequence[float], most: npt.ArrayLike | None = None) -> None:
         super().__init__(sets.offsets, sets.labels, sets.n_classes, sets.classes, sets.groups, sets.weights, sets.observed)
         self.sets = sets
         self.max_size, self._even = sets.max_size + 1, False
         odds = torch.from_numpy(outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)).to(sets.device)
         self._log_odds = odds.float().clamp_min(LEAST_ODDS).log()  # finite for a share of zero, too
         self.strength = torch.ones((), device=sets.device)
+        limits = torch.ones(sets.n_classes) if most is None else torch.as_tensor(np.asarray(most), dtype=torch.float32)
+        self._log_most = limits.clamp_min(LEAST_ODDS).log().to(sets.device)
+        self._held_back = torch.zeros(
+            sets.n_classes, device=sets.device
+        )  # by which the odds of a class are lowered in this step, a logarithm
         self.guests = torch.full((len(sets),), -1, device=sets.device)
         parts, observed = self.parts(sets.n_classes), sets.observed
         # A person's answer stays as it is.
@@ -81,14 +92,16 @@ class OpenSets(Candidates):
         return torch.cat([self.labels.long(), self.guests.long().clamp_min(0)])
 
     def invite(self, index: Tensor, logits: Tensor) -> None:
-        """Make the likeliest class outside the set the guest of each row.
+        """Make the likeliest class outside the set the guest of each row, and hold back classes that are predicted too often.
 
         Args:
             index: Row numbers, (batch,).
             logits: Their logits, (batch, classes).
         """
+        predicted = torch.softmax(logits, dim=1).mean(0).clamp_min(LEAST_ODDS).log()
+        self._held_back.copy_(RETURN * (self._log_most - predicted).clamp_max(0.0))
         mask = self.sets[index]
-        guests = logits.masked_fill(mask, -torch.inf).argmax(1)
+        guests = (logits + self._held_back).masked_fill(mask, -torch.inf).argmax(1)
         closed = mask.all(1) if self._answered is None else mask.all(1) | self._answered[index]
         self.guests.index_copy_(0, index, torch.where(closed, -1, guests).to(self.guests.dtype))
 
@@ -109,8 +122,9 @@ class OpenSets(Candidates):
         return torch.cat([self.sets.filled(index), (self.guests[index] >= 0)[:, None]], dim=1)
 
     def log_weights(self, index: Tensor) -> Tensor:
-        """The evidence for each candidate of some rows, (batch, C); that of a guest is log λ."""
+        """The evidence for each candidate of some rows, (batch, C); that of a guest is log λ, less what its class is held back."""
         known, guests = self.sets.log_weights(index), self.guests[index].long()
         dense = self._log_odds.new_zeros(len(index), self.n_classes) if known is None else known
-        odds = torch.where(guests >= 0, self._log_odds[index] + self.strength.log(), 0.0)
-        return dense.scatter_add(1, guests.clamp_min(0)[:, None], odds[:, None].to(dense.dtype))
+        place = guests.clamp_min(0)
+        odds = torch.where(guests >= 0, self._log_odds[index] + self.strength.log() + self._held_back[place], 0.0)
+        return dense.scatter_add(1, place[:, None], odds[:, None].to(dense.dtype))

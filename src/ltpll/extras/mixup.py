@@ -52,9 +52,10 @@ class Mixup(Extra):
             views=tuple(blend(view, partner, share) for view in batch.views),
             targets=blend(batch.targets, partner, share),
             candidates=batch.candidates | batch.candidates[partner],
+            given=None if batch.given is None else batch.given | batch.given[partner],
         )
 
     def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
         assert added is not None
         assert added_outputs is not None
-        return self.weight * method.loss(added_outputs, added.targets, added.candidates)
+        return self.weight * method.loss(added_outputs, added.targets, method.loss_mask(added))

@@ -9,10 +9,13 @@ from torch import Tensor
 from torch.nn.functional import kl_div, log_softmax
 
 from ltpll.errors import InputError
-from ltpll.interfaces import Method, Outputs
+from ltpll.interfaces import Batch, Method, Outputs
 from ltpll.targets import restricted_softmax
 
 EPSILON = 1e-9
+# A class outside a set that may lack the true label, with the target w, is pushed down by (1 − w)^DOUBT. Without the push, a class that is
+# the likeliest one outside many sets spreads to every row; with a full push, labels hardly leave their sets.
+DOUBT = 4
 
 
 class CORR(Method):
@@ -63,11 +66,15 @@ class CORR(Method):
         log_p = log_softmax(torch.stack(outputs.logits), dim=2)  # (views, batch, classes)
         agreement = kl_div(log_p, targets.expand_as(log_p), reduction="sum") / len(targets)
         # Zero targets rather than non-candidates: the two differ for blended examples, and the RECORDS paper blends in this form.
-        ruled_out = targets == 0 if self.form == "records" else ~candidates
+        inside = (targets == 0).to(targets.dtype) if self.form == "records" else torch.zeros_like(targets)
+        ruled_out = torch.where(candidates, inside, (1 - targets) ** DOUBT)
         pushed = log_p if self.form == "records" else log_p[:1]
         # abs, because rounding can lift p just above 1.
         push = -torch.log((1 - pushed.exp()).abs() + EPSILON)
         return (push * ruled_out).sum() / len(targets) + self.weight * self.ramp * agreement
+
+    def loss_mask(self, batch: Batch) -> Tensor:
+        return batch.candidates if batch.given is None else batch.given
 
     def disambiguate(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
         # The softmax of the mean logits is the normalised geometric mean of the views' softmaxes.

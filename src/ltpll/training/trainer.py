@@ -22,6 +22,7 @@ from ltpll.formatting import counted
 from ltpll.inference.forward import ForwardPass
 from ltpll.inference.predictor import Array, Predictor, prediction_batch_size
 from ltpll.interfaces import Batch, Extra, Goal, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
+from ltpll.priors import estimate_prior
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rng import get_random_state, random_state_of, set_random_state
 from ltpll.targets import Targets, initial_targets
@@ -269,7 +270,7 @@ class PartialLabelTrainer:
         """The batch with sets that hold one more class, because they may lack the true label."""
         assert isinstance(self.sets, OpenSets)
         self.sets.invite(index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0))
-        return batch._replace(candidates=self.sets[index], log_weights=self.sets.log_weights(index))
+        return batch._replace(candidates=self.sets[index], log_weights=self.sets.log_weights(index), given=self.sets.sets[index])
 
     def _forward_views(self, batch: Batch, extras: Sequence[Extra]) -> Sequence[Tensor]:
         return batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]
@@ -389,7 +390,10 @@ class PartialLabelTrainer:
 
     def _new_sets(self) -> Candidates:
         """The candidate sets, open if they may lack the true label."""
-        return OpenSets(self.candidates, self.truth_missing) if np.any(self.truth_missing) else self.candidates
+        if not np.any(self.truth_missing):
+            return self.candidates
+        prior = estimate_prior(self.candidates, missing=self.truth_missing)
+        return OpenSets(self.candidates, self.truth_missing, np.maximum(prior.estimate, prior.upper))
 
     def train_epoch(self, interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Train for one epoch, or for the rest of an interrupted one.
