@@ -69,7 +69,7 @@ PossibleAt = Annotated[
     Path | None, column_option(help="Table of site and class: the classes that are possible at each site.", metavar="FILE")
 ]
 FromAnnotators = Annotated[
-    str | None, column_option(help="Instead of sets: rows are single annotations, joined by union, votes>=2 or top-3.")
+    str | None, column_option(help="Instead of sets: rows are single annotations, joined by union, votes-2 (at least two votes) or top-3.")
 ]
 Task = Annotated[
     str | None, column_option(help="Column of annotated examples.", show_default="found by its name: task, image, item, id, path, …")

@@ -215,7 +215,7 @@ def test_commas_separate_where_that_is_asked_for(tmp_path):
 
 def test_names_that_hold_another_separator_are_warned_of_where_nothing_is_split(tmp_path):
     (tmp_path / "t.csv").write_text('candidates\n"Rome, Italy"\n"Oslo, Norway"\nParis\n')
-    with pytest.warns(InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*--separator ','"):
+    with pytest.warns(InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*pass separator=','"):
         found = read_table(tmp_path / "t.csv")
     assert found.candidates.classes == ("Oslo, Norway", "Paris", "Rome, Italy")
     assert sets(read_table(tmp_path / "t.csv", Reading(separator=",")))[0] == ["Italy", "Rome"]
@@ -350,12 +350,21 @@ VOTES = "task,worker,label\n" + "".join(
 )
 
 
+def test_a_task_on_whose_labels_nobody_agrees_keeps_all_of_them_with_a_warning(tmp_path):
+    path = text(tmp_path, VOTES + "t4,ann,fox\nt4,bob,cat\n")
+    with pytest.warns(InputWarning, match="1 of 4 tasks has no label with at least 2 votes .the task 't4' of .*: all"):
+        found = read_table(path, Reading(annotators="votes-2", vote_weights="counts"))
+    assert [set(row) for row in sets(found)] == [{"dog"}, {"cat"}, {"fox"}, {"cat", "fox"}]
+    assert found.candidates.weights.tolist() == [1, 1, 1, 0.5, 0.5]
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
         ("union", [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}]),
         ("votes>=1", [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}]),
         ("votes>=2", [{"dog"}, {"cat"}, {"fox"}]),
+        ("votes-2", [{"dog"}, {"cat"}, {"fox"}]),
         ("Votes >= 2", [{"dog"}, {"cat"}, {"fox"}]),
         ("top-1", [{"dog"}, {"cat"}, {"fox"}]),
         ("top-2", [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}]),  # dog and fox tie for the second place of t1
@@ -567,7 +576,7 @@ BAD_TEXTS = {
     "blank lines": ("\n\n \n", {}, "no rows below a header"),
     "header only": ("id,candidates\n", {}, "no rows below a header"),
     "header only and blank lines": ("id,candidates\n\n\n", {}, "no rows below a header"),
-    "missing column": ("id,Candidate\n1,a\n", {}, "no column called 'candidates' (did you mean 'Candidate'?): it has id, Candidate."),
+    "missing column": ("id,Candidate\n1,a\n", {}, "no column called 'candidates' (did you mean 'Candidate'?): it has id, Candidate; name"),
     "missing named column": (GOOD, {"label": "truth"}, "no column called 'truth'"),
     "missing named id": (GOOD, {"id": "key"}, "no column called 'key'"),
     "missing feature": (GOOD, {"features": ("y",)}, "no column called 'y'"),
@@ -681,7 +690,7 @@ BAD_TEXTS = {
     "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "names several rules"),
     "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for fewer than 1"),
     "top-0": (VOTES, {"annotators": "top-0"}, "asks for fewer than 1"),
-    "too many votes": (VOTES, {"annotators": "votes>=3"}, "The task 't2' of t.csv has no label with at least 3 votes (3 of 3 tasks"),
+    "too many votes": (VOTES, {"annotators": "votes>=3"}, "The task 't2' of t.csv has no label with at least 3 votes, and neither"),
     "no worker": ("task,label\n1,a\n", {"annotators": "union"}, "unclear which column of t.csv holds the annotators"),
     "empty vote": (
         "task,worker,label\n1,u,a\n1,v,\n",

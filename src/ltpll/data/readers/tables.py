@@ -16,6 +16,7 @@ from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.expressions import EMPTY, SetRules
 from ltpll.candidates.parsing import check_class_names
 from ltpll.candidates.scores import DEFAULT_SCORES, SCORES, check_selection
+from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
 from ltpll.data.readers.annotations import (
@@ -42,7 +43,7 @@ from ltpll.data.readers.set_columns import (
 )
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.data.readers.taxonomy import read_taxonomy
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, option, shown
 from ltpll.formatting import format_names
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
@@ -110,7 +111,7 @@ class Reading:
         possible: A column of the classes that are possible in a row; None if there is none.
         site: The column of sites, for `possible_at`.
         possible_at: A file of the classes that are possible at each site.
-        annotators: How the annotations of a task become a set, in a table of annotations: `union`, `votes>=2` or `top-3`.
+        annotators: How the annotations of a task become a set, in a table of annotations: `union`, `votes-2` or `top-3`.
         task: The column of the examples that were annotated; usual names are task, image, item, id and path.
         worker: The column of annotators; usual names are worker, annotator, user and rater.
         annotation: The column of annotated labels; usual names are label, choice, answer and annotation.
@@ -410,8 +411,10 @@ def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetCo
         return ClassColumns(table, *_class_columns(table, reading.class_columns))
     if reading.probability_columns:
         return ProbabilityColumns(table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass)
-    index = table.column(reading.candidates) if needs_candidates else reading.find(table, "candidates")
-    return None if index is None else SetColumn(table, index, reading.separator, reading.classes)
+    if not needs_candidates and reading.candidates not in table.names:
+        return None
+    advice = f"name the column of sets with {option('candidates', 'COLUMN')}"
+    return SetColumn(table, table.column(reading.candidates, advice), reading.separator, reading.classes)
 
 
 def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -502,6 +505,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
     classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
     numbers = _label_numbers(table, codes["annotation"], names, classes, "label")
     votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
+    if reading.classes is None:
+        warn_of_similar_names(classes, votes.labels)
     how = (reading.annotators or "", reading.vote_weights, lambda i: f"The task {shown(tasks[i])} of {table.path}")
     candidates = voted_candidates(votes, len(tasks), classes, *how).with_groups(constant["group"])
     true = None
