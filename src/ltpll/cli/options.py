@@ -125,6 +125,10 @@ TensorBoard = Annotated[bool, output_option("--tensorboard", help="Write TensorB
 Fresh = Annotated[bool, output_option("--fresh", help="Discard earlier results of this command and train again.")]
 JsonFile = Annotated[Path | None, output_option("--json", help="Also write the results to this JSON file.")]
 
+WrittenSeparator = Annotated[
+    str | None, output_option(help="Separates the candidates in the written table.", show_default="that of the trained table")
+]
+
 # ---- finished runs ---------------------------------------------------------------------------------------------------
 
 OwnRun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")]

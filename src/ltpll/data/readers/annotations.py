@@ -126,8 +126,7 @@ def _some_candidates(
         )
     first = task(int(np.argmax(empty))) + (", …" if n > 1 else "")
     warnings.warn(
-        f"{n:,} of {n_rows:,} tasks {'has' if n == 1 else 'have'} {none} ({first[0].lower()}{first[1:]}): all their labels are "
-        "candidates.",
+        f"{n:,} of {n_rows:,} tasks {'has' if n == 1 else 'have'} {none} ({first[0].lower()}{first[1:]}): all their labels are candidates.",
         InputWarning,
         stacklevel=3,
     )
