@@ -37,9 +37,12 @@ def on_command_line() -> Iterator[None]:
         _command_line.reset(before)
 
 
-def option(name: str, value: str) -> str:
-    """How a message names an option and its value: `--separator ';'` on the command line, `separator=';'` in Python."""
-    return f"--{name.replace('_', '-')} {shlex.quote(value)}" if _command_line.get() else f"{name}={value!r}"
+def option(name: str, value: str | tuple[str, ...]) -> str:
+    """How a message names an option and its value or values: `--separator ';'` on the command line, `separator=';'` in Python."""
+    if not _command_line.get():
+        return f"{name}={shown(value)}"
+    values = (value,) if isinstance(value, str) else value
+    return " ".join(f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values)
 
 
 def first_line(error: BaseException) -> str:

@@ -278,6 +278,19 @@ def test_messages_name_options_as_the_command_line_has_them(tmp_path, cells, adv
     assert "separator=" not in message
 
 
+def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
+    rows = [[*row, "" if i == 7 else i, f"note {i}"] for i, row in enumerate(feature_rows())]
+    table = write_csv(tmp_path / "t.csv", ["bird", "candidates", "u", "v", "weight", "note"], rows)
+    command = ["train", table, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run"]
+    message = ltpll(*command, status=2)
+    assert message.endswith("in the feature column 'weight': correct the cell, drop the row, or leave the column out with --ignore weight.")
+    assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(*command, "--ignore", "weight")
+    new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"]])
+    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+    assert "Columns of text" not in ltpll(*command, "--feature-column", "*", "--ignore", "w*", "--id", "bird", "--fresh")
+    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+
+
 def test_feature_columns_are_found_by_train_and_needed_by_predict(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
     ltpll("train", table, "--epochs", "30", "--folds", "2", "--out", tmp_path / "run", "--device", "cpu")

@@ -74,7 +74,7 @@ def occurrences(values: Numbers) -> Numbers:
 
 
 def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
-    """Whether a row's label is doubted because its set may lack the true label, flagged or not, rather than because of another candidate."""
+    """Whether a row's label is doubted because its set may lack the true label, flagged or not, and not because of another candidate."""
     cleaned = table.labels
     return np.asarray((cleaned.outside >= 0) & (cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence)) & (cleaned.suspicion > 0))
 

@@ -11,7 +11,6 @@ from ltpll.cli.tables import MOST_SHOWN, check_outputs
 from ltpll.errors import InputError, printable, shown
 from ltpll.formatting import counted
 
-
 MOST_NAMED = 5  # classes that are not judged
 
 

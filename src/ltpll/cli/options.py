@@ -99,6 +99,8 @@ Objects = Annotated[
 ]
 Group = Annotated[str | None, column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")]
 
+Ignore = Annotated[list[str] | None, column_option(help="Column that is not a feature. May be repeated, or be a pattern: 'meta_*'.")]
+
 # ---- image sets ------------------------------------------------------------------------------------------------------
 
 Imbalance = Annotated[float | None, data_option(help="Size of the largest class over the smallest.")]

@@ -36,9 +36,8 @@ def review(
     write_table(out, columns)
     doubt = doubts(table)
     asked, trained = float(doubt[rows].sum()), float(doubt[table.labels.judged_by != "held out"].sum())
-    print_line(
-        f"About {asked:.0f} of the {counted(len(rows), 'label')} in the queue are expected to be wrong, and {trained:.0f} in the whole table."
-    )
+    expected = f"About {asked:.0f} of the {counted(len(rows), 'label')} in the queue are expected to be wrong"
+    print_line(f"{expected}, and {trained:.0f} in the whole table.")
     for name, why in list(zip(columns["id"], columns["why"], strict=True))[:MOST_SHOWN]:
         print_line(f"  {name}: {why}")
     if len(rows) > MOST_SHOWN:

@@ -15,8 +15,8 @@ READING_OPTIONS = {
     "probability_columns": "probability-column",
     "annotators": "from-annotators",
 }
-SETTINGS = "method rebalancer model backbone finetune views epochs batch_size lr truth_missing goal precision seed folds".split()
 ONLY_IN_CONFIG = ("options", "weight_decay")
+OTHERWISE = (*ONLY_IN_CONFIG, "extras", "prior", "prune")  # --prune does not go with --reviewed
 
 
 def training_options(record: Record) -> list[str]:
@@ -49,7 +49,7 @@ def _setting_options(config: Record) -> Iterator[str]:
     from ltpll.cleaning.pipeline import TrainingSettings
 
     defaults = TrainingSettings()
-    for name in SETTINGS:
+    for name in (one.name for one in fields(TrainingSettings) if one.name not in OTHERWISE):
         if config.get(name, getattr(defaults, name)) != getattr(defaults, name):
             yield from _words(name, config[name])
     yield from _words("extra", list(config.get("extras") or ()))

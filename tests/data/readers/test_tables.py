@@ -274,7 +274,7 @@ def test_a_word_in_a_column_of_numbers_is_named_and_not_passed_over(tmp_path, mo
     message = refusal(lambda: read_table(path))
     assert f"Row {row + 1} below the header" in message
     assert "holds 'abc' in the column 'width'" in message
-    assert "--feature-column" in message
+    assert message.endswith("drop the row, or leave the column out with ignore=('width',).")
     assert read_table(path, Reading(features=("height",))).feature_names == ("height",)
 
 
@@ -348,6 +348,61 @@ VOTES = "task,worker,label\n" + "".join(
         *(("t2", "cid", "dog"), ("t1", "dan", "fox"), ("t1", "cid", "dog"), ("t3", "bob", "fox"), ("t3", "dan", "fox")),
     ]
 )
+
+
+WIDE = "id,candidates,f1,f2,g[1],family,label\n1,a|b,1,2,3,x,a\n2,b,4,5,6,y,b\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, ("f1", "f2", "g[1]")),
+        ({"ignore": ("f2",)}, ("f1", "g[1]")),
+        ({"ignore": ("f*",)}, ("g[1]",)),
+        ({"ignore": ("g[*",)}, ("f1", "f2")),
+        ({"features": ("f*",)}, ("f1", "f2")),  # family holds text
+        ({"features": ("g[1]", "f*"), "ignore": ("*2",)}, ("g[1]", "f1")),
+        ({"features": ("*",)}, ("f1", "f2", "g[1]")),  # what has another role is no feature
+    ],
+)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_features_are_chosen_and_ignored_by_name_and_by_pattern(tmp_path, options, names, suffix):
+    frame = pd.read_csv(text(tmp_path, WIDE))
+    found = read_table(write(tmp_path, frame, suffix), Reading(**options))
+    assert found.feature_names == names
+    assert found.features.tolist() == frame[list(names)].to_numpy().tolist()
+
+
+def test_an_ignored_column_has_no_role_because_of_its_name(tmp_path):
+    path = text(tmp_path, WIDE)
+    assert read_table(path).labels.tolist() == [0, 1]
+    assert read_table(path, Reading(ignore=("label",))).labels is None
+    assert "id" not in read_table(path, Reading(ignore=("id",))).columns
+
+
+def test_names_and_patterns_without_columns_are_refused(tmp_path):
+    path = text(tmp_path, WIDE)
+    for options in ({"ignore": ("h*",)}, {"features": ("h*",)}):
+        assert "has no columns like 'h*': it has id, candidates" in refusal(lambda options=options: read_table(path, Reading(**options)))
+    assert "no column called 'f3'" in refusal(lambda: read_table(path, Reading(ignore=("f3",))))
+    assert "holds numbers" in refusal(lambda: read_table(path, Reading(features=("fam*",))))
+
+
+def test_features_of_a_matlab_file_are_chosen_and_ignored_by_pattern(tmp_path):
+    import scipy.io
+
+    rows = np.arange(24.0).reshape(2, 12)
+    scipy.io.savemat(tmp_path / "t.mat", {"data": rows, "partial_target": np.eye(2)})
+    found = read_table(tmp_path / "t.mat", Reading(features=("data_3", "data_1*"), ignore=("data_11",)))
+    assert found.feature_names == ("data_3", "data_1", "data_10", "data_12")
+    assert found.features.tolist() == rows[:, [2, 0, 9, 11]].tolist()
+    assert "no feature called 'x*'" in refusal(lambda: read_table(tmp_path / "t.mat", Reading(ignore=("x*",))))
+
+
+def test_columns_of_distinct_texts_could_be_ids_if_there_are_none(tmp_path):
+    cells = "candidates,u,name,kind\na|b,1,x,k\nb,2,y,k\n"
+    assert read_table(text(tmp_path, cells)).like_ids == ("name",)
+    assert read_table(text(tmp_path, cells), Reading(id="name")).like_ids == ()
 
 
 def test_a_task_on_whose_labels_nobody_agrees_keeps_all_of_them_with_a_warning(tmp_path):
