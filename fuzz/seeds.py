@@ -134,7 +134,7 @@ STRINGS = (
     b"[1,0,1,1]",
 )
 STRING_TOKENS = (
-    *(b"!", b"*", b":0.5", b":1e999", b'{"a":1}'),
+    *(b"!", b"*", b":0.5", b":1e999", b'{"a":1}', b"votes-"),
     *(b"|", b"||", b" ", b"\n", b"cat", b"dog", b"[", b"]", b",", b'"', b"null", b"true", b"1e999", b"NaN", b"votes>=", b"top-", b"{}"),
 )
 CONFIG = (

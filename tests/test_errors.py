@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltpll.errors import LONGEST, first_line, printable, shown
+from ltpll.errors import LONGEST, first_line, on_command_line, option, printable, shown
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
@@ -51,3 +51,11 @@ def test_of_a_librarys_error_the_first_line_is_kept():
     assert first_line(ValueError("one.\ntwo")) == "one"
     assert first_line(ValueError("")) == "ValueError"
     assert first_line(OSError("x" * 500)) == "x" * 200
+
+
+def test_an_option_is_named_as_its_user_writes_it():
+    assert option("top_k", "3") == "top_k='3'"
+    with on_command_line():
+        assert option("vote_weights", "none") == "--vote-weights none"
+        assert option("separator", ";") == "--separator ';'"
+    assert option("separator", ";") == "separator=';'"

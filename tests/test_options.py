@@ -37,7 +37,8 @@ BOTH = {
 }
 OWN = {
     "--model": NAME | st.sampled_from(["mlp", "small-cnn", "resnet18"]),
-    "--feature-column": st.sampled_from(["u", "nothing", "id", "candidates", ""]),
+    "--feature-column": st.sampled_from(["u", "nothing", "id", "candidates", "", "*", "u*", "n*"]),
+    "--ignore": st.sampled_from(["u", "nothing", "id", "candidates", "", "*", "la*"]),
     "--candidates": st.sampled_from(["candidates", "u", "nothing", ""]),
     "--separator": st.sampled_from(["|", ";", "", "ab"]),
     "--class-column": st.sampled_from(["u", "is_*", "nothing", "*"]),
@@ -51,7 +52,7 @@ OWN = {
     "--possible": st.sampled_from(["label", "candidates", "nothing", "u"]),
     "--site": st.sampled_from(["split", "label", "nothing"]),
     "--possible-at": st.sampled_from(["nowhere.csv", "nowhere", "."]),
-    "--from-annotators": st.sampled_from(["union", "votes>=2", "top-3", "votes>=0", "top-x", ""]),
+    "--from-annotators": st.sampled_from(["union", "votes>=2", "votes-2", "top-3", "votes>=0", "top-x", ""]),
     "--task": st.sampled_from(["id", "nothing", "u", ""]),
     "--worker": st.sampled_from(["v", "nothing", "id"]),
     "--annotation": st.sampled_from(["label", "u", "nothing"]),

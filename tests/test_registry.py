@@ -110,6 +110,18 @@ def test_registering_twice_is_the_same_as_once_and_gives_the_class_back(shapes):
     assert len(shapes) == 3
 
 
+@pytest.mark.parametrize(("before", "after", "replaces"), [("__main__", "__main__", True), ("other", "__main__", False)])
+def test_only_a_class_of_a_notebook_is_replaced_when_its_cell_is_run_again(before, after, replaces):
+    registry = Registry("shape", Shape)
+    first, second = (type("Star", (Shape,), {"name": "star", "__module__": module}) for module in (before, after))
+    registry.register(first)
+    if not replaces:
+        assert "is taken by other.Star" in refusal(lambda: registry.register(second))
+    else:
+        assert registry.register(second) is second
+    assert registry["star"] is (second if replaces else first)
+
+
 def test_register_is_a_decorator():
     registry = Registry("shape", Shape)
 

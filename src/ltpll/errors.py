@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import reprlib
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 LONGEST = 60
+_command_line: ContextVar[bool] = ContextVar("command_line", default=False)
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxset, _SHORT.maxdict, _SHORT.maxstring = 2, 4, 4, 4, 4, LONGEST
 
@@ -22,6 +25,24 @@ def shown(value: object, longest: int = LONGEST) -> str:
 def printable(text: str) -> str:
     """Replace control characters, which a terminal would obey."""
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text)
+
+
+@contextmanager
+def on_command_line() -> Iterator[None]:
+    """Let messages name options as on the command line."""
+    before = _command_line.set(True)
+    try:
+        yield
+    finally:
+        _command_line.reset(before)
+
+
+def option(name: str, value: str | tuple[str, ...]) -> str:
+    """How a message names an option and its value or values: `--separator ';'` on the command line, `separator=';'` in Python."""
+    if not _command_line.get():
+        return f"{name}={shown(value)}"
+    values = (value,) if isinstance(value, str) else value
+    return " ".join(f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values)
 
 
 def first_line(error: BaseException) -> str:

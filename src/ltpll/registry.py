@@ -103,7 +103,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Add a class under its `name`; can be used as a decorator.
 
         Raises:
-            InputError: If the class does not inherit from `base` or does not define a name, or if the name is taken.
+            InputError: If the class does not inherit from `base` or does not define a name, or if the name is taken. A class of
+                `__main__` replaces another one there, so that a notebook cell can be run again.
         """
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InputError(f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a {self.kind}.")
@@ -111,7 +112,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         if not isinstance(name, str) or not name:
             raise InputError(f"{cls.__name__} has no name: set the class attribute `name` to register it as a {self.kind}.")
         taken = self._classes.get(name)
-        if taken is not None and taken is not cls:
+        redefined = taken is not None and taken.__module__ == cls.__module__ == "__main__"
+        if taken is not None and taken is not cls and not redefined:
             raise InputError(f"The {self.kind} name {shown(name)} is taken by {taken.__module__}.{taken.__qualname__}.")
         self._classes[name] = cls
         return cls

@@ -89,7 +89,7 @@ def test_names_in_lists_and_given_classes_are_literal():
 def test_missing_strings_stand_for_every_class_on_request():
     found = Candidates.of(pd.Series(["a|b", None, " ", "c"]), empty="all")
     assert names_of(found) == [{"a", "b"}, {"a", "b", "c"}, {"a", "b", "c"}, {"c"}]
-    assert "--empty all" in refusal(lambda: Candidates.of(["a|b", " "]))
+    assert "read it with empty='all' if" in refusal(lambda: Candidates.of(["a|b", " "]))
 
 
 def test_scores_weight_candidates_and_zero_drops_them():

@@ -5,7 +5,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
-from ltpll.errors import InputError
+from ltpll.errors import InputError, InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from support.refusals import refusal
 
@@ -28,7 +28,8 @@ def rows(labels):
         (np.asarray(["b|a", "a", "b"], dtype=object), [["a", "b"], ["a"], ["b"]], False),
         (pd.DataFrame({"label": ["b|a", "a"]}), [["a", "b"], ["a"]], False),
         (['["b", "a"]', "a", "['b']"], [["a", "b"], ["a"], ["b"]], False),
-        (["b;a", "a", "b"], [["b;a"], ["a"], ["b"]], True),  # without a separator, labels are not questioned
+        (["b;a", "a", "c"], [["b;a"], ["a"], ["c"]], True),  # b is no label
+        (["Rome, Italy", "Oslo, Norway"], [["Rome, Italy"], ["Oslo, Norway"]], True),
         (["[0, 10]", "[10, 20]"], [["[0, 10]"], ["[10, 20]"]], True),  # intervals
         (["[unknown]", "a"], [["[unknown]"], ["a"]], True),
         (["1", "0"], [["1"], ["0"]], True),
@@ -104,3 +105,23 @@ def test_an_estimator_learns_and_scores_strings_as_it_does_sets():
     predicted = from_cells.predict(x)
     assert from_cells.score(x, cells) == np.mean([name in row for name, row in zip(predicted, sets, strict=True)])
     assert from_cells.score(x, names[truth].tolist()) == np.mean(predicted == names[truth])
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray, pd.Series])
+@pytest.mark.parametrize(
+    ("y", "row"),
+    [
+        (["a; z", "a", "a; b", "b"], 0),  # a and b are labels elsewhere; the first row shares one with them
+        (["x", "a; b", "b; c", "c; a"], 1),  # all pieces recur
+    ],
+)
+def test_strings_that_look_like_sets_with_another_separator_are_refused_as_in_a_table(kind, y, row):
+    message = refusal(lambda: PartialLabelClassifier().fit(np.zeros((4, 2)), kind(y)))
+    assert message.startswith(f"Row {row} has the candidate {y[row]!r}, which looks like several labels separated by ';'")
+    assert message.endswith("pass Candidates.of(y, separator=';').")
+    assert len(Candidates.of(kind(y), separator=";")) == 4
+
+
+def test_single_labels_some_of_whose_pieces_recur_are_warned_of():
+    with pytest.warns(InputWarning, match="2 class names contain ','"):
+        assert len(read_labels(["red, big", "red, small", "blue"]).classes) == 3

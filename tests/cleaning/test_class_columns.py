@@ -16,9 +16,11 @@ from ltpll.cleaning.results import (
     class_columns,
     known_truth,
     lack_truth,
+    said_of_missing_labels,
     true_confusion_pairs,
     verdicts,
 )
+from ltpll.cli.clean import _print_summary
 from ltpll.data.writers import write_table
 from support.cleaned_tables import cleaned_table
 
@@ -61,12 +63,14 @@ def test_the_table_of_classes_says_what_was_recovered_and_judged(tmp_path):
     table = cleaned_table()
     columns = class_columns(table)
     assert columns["recovered_out_of_fold"] == table.record["judgement"]["recovered"]
+    assert columns["judged_examples"].tolist() == [sum(c == one for one in table.labels.inside.tolist()) for c in range(6)]
     assert columns["judged"].tolist()[:2] == [False, True]
     unknown = [one[0] for one in table.record["judgement"]["not_judged"]]
     assert columns["judged"].tolist() == [c not in unknown for c in range(6)]
     older = cleaned_table(judgement=False, judged_by="own")
     columns = class_columns(older)
     assert columns["recovered_out_of_fold"] == [None] * 6
+    assert columns["judged_examples"].tolist() == [0] * 6
     assert not columns["judged"].any()
     for name in ("classes.csv", "classes.parquet"):
         write_table(tmp_path / name, columns)
@@ -112,3 +116,26 @@ def test_a_model_beats_a_guess_unless_the_verdict_says_otherwise(covering, accur
 
 def test_a_run_whose_sets_were_not_judged_neither_beats_a_guess_nor_fails_to():
     assert beats_guess(cleaned_table(judgement=False)) is None
+
+
+@pytest.mark.parametrize("trained_with", [{}, {"truth_missing": "auto"}], ids=["never", "auto"])
+def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other(capsys, trained_with):
+    table = cleaned_table()
+    table = replace(table, record={**table.record, "config": {**table.record["config"], **trained_with}})
+    advice = "" if trained_with else ": with --truth-missing auto, labels can leave their sets"
+    assert said_of_missing_labels(table) == f"About 15% of the sets seem to lack the true label{advice}."
+    none = replace(table, labels=replace(table.labels, judged=np.zeros(len(table.ids), dtype=bool)))
+    said = f"About 15% of the sets seem to lack the true label, but none certainly enough to be flagged{advice}."
+    assert said_of_missing_labels(none) == said
+    _print_summary(none)
+    assert capsys.readouterr().out.count("lack the true label") == 1
+
+
+@pytest.mark.parametrize("n", [1, 5, 6])
+def test_up_to_five_classes_that_are_not_judged_are_all_named(capsys, n):
+    table = cleaned_table()
+    unknown = [[c, 7, 3] for c in range(n)]
+    _print_summary(replace(table, record={**table.record, "judgement": {**table.record["judgement"], "not_judged": unknown}}))
+    said = next(line for line in capsys.readouterr().out.splitlines() if "cannot judge" in line)
+    assert sum(f"class {c} (7 examples, 3 recovered out of fold)" in said for c in range(n)) == (n if n <= 5 else 1)
+    assert (f"one of {n} classes" in said) == (n > 1)

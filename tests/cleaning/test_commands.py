@@ -237,6 +237,60 @@ def test_predict_does_not_need_the_column_of_true_labels(tmp_path):
     assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
 
 
+def test_predict_needs_no_column_that_only_sets_ids_or_splits_were_read_from(tmp_path):
+    rows = [[*row, "a|b|c", "test" if i % 6 == 5 else "train"] for i, row in enumerate(feature_rows())]
+    table = write_csv(tmp_path / "t.csv", ["bird", "heard", "u", "v", "here", "part"], rows)
+    named = ["--candidates", "heard", "--id", "bird", "--possible", "here", "--split", "part"]
+    ltpll("train", table, *named, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run")
+    new = write_csv(tmp_path / "new.csv", ["u", "v", "note"], [["0.1", "0.1", "x"], ["0.2", "0.1", "y"]])
+    printed = ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+    assert f"{new} has no column 'bird', so ids are row numbers.\n" in printed
+    predicted = rows_of(tmp_path / "p.csv")
+    assert [row["id"] for row in predicted] == ["1", "2"]
+    assert "label_in_set" not in predicted[0]
+    with_sets = write_csv(tmp_path / "sets.csv", ["bird", "u", "v", "heard"], [["x", "0.1", "0.1", "a|b"]])
+    assert "no column" not in ltpll("predict", tmp_path / "run", with_sets, "--out", tmp_path / "p.csv")
+    assert rows_of(tmp_path / "p.csv")[0]["label_in_set"] in "ab"
+
+
+def test_another_goal_for_a_finished_run_is_a_matter_of_prediction(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
+    command = ["train", table, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run"]
+    ltpll(*command, "--goal", "accuracy")
+    message = ltpll(*command, "--goal", "balanced", status=2)
+    assert "needs no new training" in message
+    assert f"ltpll predict {tmp_path / 'run'} NEW.csv --out predictions.csv --goal balanced" in message
+    assert "(different: goal, seed)" in ltpll(*command, "--goal", "balanced", "--seed", "3", status=2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        (["a; b", "a", "b"], "Row 1 below the header of {} has the candidate 'a; b', which looks like several labels"),
+        (["a; b", "a", "b"], "use one separator throughout, and pass --separator ';'."),
+        (["a|b", "", "b"], "read it with --empty all if nothing is known"),
+    ],
+)
+def test_messages_name_options_as_the_command_line_has_them(tmp_path, cells, advice):
+    table = write_csv(tmp_path / "t.csv", ["candidates", "u"], [[cell, i] for i, cell in enumerate(cells)])
+    message = ltpll("train", table, "--out", tmp_path / "run", status=2)
+    assert advice.format(table) in message
+    assert "separator=" not in message
+
+
+def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
+    rows = [[*row, "" if i == 7 else i, f"note {i}"] for i, row in enumerate(feature_rows())]
+    table = write_csv(tmp_path / "t.csv", ["bird", "candidates", "u", "v", "weight", "note"], rows)
+    command = ["train", table, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run"]
+    message = ltpll(*command, status=2)
+    assert message.endswith("in the feature column 'weight': correct the cell, drop the row, or leave the column out with --ignore weight.")
+    assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(*command, "--ignore", "weight")
+    new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"]])
+    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+    assert "Columns of text" not in ltpll(*command, "--feature-column", "*", "--ignore", "w*", "--id", "bird", "--fresh")
+    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+
+
 def test_feature_columns_are_found_by_train_and_needed_by_predict(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
     ltpll("train", table, "--epochs", "30", "--folds", "2", "--out", tmp_path / "run", "--device", "cpu")
@@ -421,6 +475,7 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
     ("header", "rows", "options", "words"),
     [
         (["id", "sets", "u"], [["a", "x|y", "1"]], [], "no column called 'candidates'"),
+        (["id", "sets", "u"], [["a", "x|y", "1"]], [], "it has id, sets, u; name the column of sets with --candidates COLUMN."),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["a", "y", "2"]], [], "'a'"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "", "2"]], [], "no candidate"),
         (["id", "candidates"], [["a", "x|y"], ["b", "y"]], [], "no columns of numbers"),

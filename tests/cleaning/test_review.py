@@ -1,5 +1,7 @@
 """The review queue: its order against a plain loop, its columns, and the loop of asking, answering and training again."""
 
+import json
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -71,7 +73,8 @@ def test_columns_say_what_is_doubted_and_why():
             assert columns["why"][k].startswith(expected)
         else:
             assert columns["suggestion"][k] == outside
-            assert columns["why"][k].startswith(f"set may lack the true label: {outside}?")
+            how = "set may lack" if found.issue[i] else "the set possibly lacks"
+            assert columns["why"][k].startswith(f"{how} the true label: {outside}?")
         named = [int(word.rstrip("?")) for word in columns["why"][k].split(";")[0].split() if word.rstrip("?").isdigit()]
         rare = any(sizes[c] <= 20 and sizes[c] < 200 / 5 / 2 for c in [*named, found.label[i]])
         assert ("rare class" in columns["why"][k]) == rare
@@ -108,6 +111,33 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
     assert sum(row["reviewed"] == "true" for row in cleaned.values()) == 2
     assert "--reviewed EARLIER_ANSWERS" in ltpll("review", tmp_path / "again", "--out", tmp_path / "next.csv")
     assert not {queue[0]["id"], queue[1]["id"]} & {row["id"] for row in rows_of(tmp_path / "next.csv")}
+
+
+def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [[name, sets.replace("|", ";"), u, v, "1", "a;b;c"] for name, sets, u, v in feature_rows(60)]
+    write_csv(tmp_path / "my table.csv", ["bird", "heard", "u", "v", "w", "here"], rows)
+    columns = ["--candidates", "heard", "--separator", ";", "--id", "bird", "--possible", "here", "--feature-column", "u"]
+    settings = ["--feature-column", "v", "--method", "cc", "--extra", "mixup", "--lr", "0.02", "--seed", "7", "--goal", "accuracy"]
+    ltpll("train", "my table.csv", *columns, *settings, *QUICK, "--out", "run")
+    printed = ltpll("review", "run", "--out", "queue.csv", "--n", "12")
+    assert "About " in printed
+    assert " of the 12 labels in the queue are expected to be wrong, and " in printed
+    assert "  … and 4 more in queue.csv\n" in printed
+    assert "with several as in a;b, or" in printed
+    queue = rows_of(tmp_path / "queue.csv")
+    assert any(";" in row["candidates"] for row in queue)
+    queue[0]["answer"], queue[1]["answer"], queue[2]["answer"] = "c", "a|b", "b;c"
+    write_csv(tmp_path / "queue.csv", list(queue[0]), [list(row.values()) for row in queue])
+    command = shlex.split(printed.strip().splitlines()[-1])
+    assert command[:2] == ["ltpll", "train"]
+    assert "3 reviewed" in ltpll(*command[1:], "--device", "cpu")
+    first, second = (json.loads((tmp_path / run / "result.json").read_text()) for run in ("run", "NEW_RUN"))
+    assert {**first["config"], "data": None} == {**second["config"], "data": None}
+    assert first["source"] == second["source"]
+    ltpll("clean", "NEW_RUN", "--out", "cleaned.csv")
+    cleaned = {row["id"]: row["candidates"] for row in rows_of(tmp_path / "cleaned.csv")}
+    assert [cleaned[row["id"]] for row in queue[:3]] == ["c", "a;b", "b;c"]
 
 
 def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_path):

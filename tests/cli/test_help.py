@@ -101,6 +101,12 @@ def test_the_commands_for_a_table_and_for_image_sets_are_in_different_groups():
     assert group["train"] != group["benchmark"]
 
 
+def test_the_commands_of_a_users_journey_are_in_one_group():
+    panel = next(panel for panel in re.split(r"(?=^(?:╭─|\+-))", help_of(), flags=re.M) if "Your own data" in panel)
+    listed = re.findall(r"^\W*([a-z]+) ", panel, re.M)
+    assert {"data", "train", "clean", "report", "review", "predict"} <= set(listed)
+
+
 # ---- train and benchmark ---------------------------------------------------------------------------------------------
 
 

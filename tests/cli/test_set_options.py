@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from support.commands import ltpll as ltpll_in_child
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv
 
@@ -91,3 +92,15 @@ def test_wrong_options_are_refused_before_anything_is_written(run, tmp_path):
     for options, words in wrong.items():
         assert words in ltpll("train", folder / "t.csv", *options, *QUICK, "--out", tmp_path / "run", status=2)
     assert not (tmp_path / "run").exists()
+
+
+def test_train_and_describe_warn_in_one_line_of_a_class_that_looks_misspelled(tmp_path):
+    names = ["brown creeper"] * 150 + ["wood thrush|brown creeper"] * 50 + ["brown creper"]
+    table = write_csv(tmp_path / "t.csv", ["candidates", "u"], [[name, i % 7] for i, name in enumerate(names)])
+    for command in (["data", "describe", table], ["train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run"]):
+        done = ltpll_in_child(*command)
+        assert done.returncode == 0
+        warned = [line for line in done.stderr.splitlines() if "warning" in line]
+        assert warned == [
+            "warning: The class 'brown creper' is in 1 row and resembles 'brown creeper' (200 rows): correct it if it is misspelled."
+        ]

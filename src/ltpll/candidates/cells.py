@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.errors import InputError, InputWarning, shown
+from ltpll.errors import InputError, InputWarning, option, shown
 
 SEPARATOR = "|"
 EXCLUDES, EVERY = "!", "*"  # `!dog`: not dog; `*`: every class
@@ -355,7 +355,7 @@ class TextSets(CollectedSets):
             self._check_mixed(indptr, codes, marked)
         found = Entries(indptr, codes, [*marked, *literal], len(marked), scores)
         if not self._has_lists:
-            self._check_separator(found, set(known))
+            check_separator(found, self.separator, known, self.row)
         return found
 
     def _check_mixed(self, indptr: npt.NDArray[Any], codes: npt.NDArray[Any], names: Sequence[str]) -> None:
@@ -370,48 +370,61 @@ class TextSets(CollectedSets):
             if len(plain):  # otherwise only names in lists, which are taken as they are, have no score
                 raise self._mixed(row_at(int(plain[0]), indptr), names[codes[plain[0]]])
 
-    def _check_separator(self, found: Entries, classes: set[str]) -> None:
-        """Refuse cells such as `cat;dog` that were probably meant to be split, and warn about cells that may have been.
 
-        They probably were if `cat` and `dog` are labels elsewhere, or if no cell is split and either all pieces recur or the
-        default separator occurs in them.
-        """
-        indptr, codes, names = found[:3]
-        known = set(names) | classes
-        unsplit = len(codes) == len(indptr) - 1
-        for separator in KNOWN_SEPARATORS:
-            if separator == self.separator:
-                continue
-            pieces = {
-                code: [piece.strip() for piece in name.split(separator)]
-                for code, name in enumerate(names)
-                if separator in name and name not in classes
-            }
-            pieces = {code: split for code, split in pieces.items() if all(split)}
-            meant = [code for code, split in pieces.items() if known.issuperset(split)]
-            if found.scores is not None:  # fox:0.6;dog is what remains of fox:0.6;dog:0.4
-                meant += [code for code, split in pieces.items() if all(re.match(SCORED, piece) for piece in split[:-1])]
-            if not meant and unsplit and pieces:
-                times = Counter([*known, *(piece for split in pieces.values() for piece in set(split))])
-                recur = len(pieces) > 1 and all(times[piece] > 1 for split in pieces.values() for piece in split)
-                meant = list(pieces) if recur or separator == SEPARATOR else []
-            if not meant and not (unsplit and len(pieces) > 1):
-                continue
-            position = int(np.flatnonzero(np.isin(codes, meant or list(pieces)))[0])
-            name = names[codes[position]]
-            if meant:
-                raise InputError(
-                    f"{self.row(row_at(position, indptr))} has the candidate {shown(name)}, which looks like several labels separated by "
-                    f"{separator!r} rather than {shown(self.separator)}: use one separator throughout, and name it with separator= "
-                    "(--separator on the command line)."
-                )
-            warnings.warn(
-                f"No set has more than one candidate, and {len(pieces)} class names contain {separator!r}, such as {shown(name)}: if these "
-                f"are several labels each, pass separator={separator!r} (--separator {separator!r} on the command line).",
-                InputWarning,
-                stacklevel=2,
+def check_separator(
+    found: Entries, separator: str, known: Iterable[str], row: RowName = PLAIN_ROW, advice: Callable[[str], str] | None = None
+) -> None:
+    """Refuse entries such as `cat;dog` that were probably meant to be split, and warn about entries that may have been.
+
+    They probably were if `cat` and `dog` are labels elsewhere, or if no cell is split and either all pieces recur or the default
+    separator occurs in them.
+
+    Args:
+        found: The entries of each row.
+        separator: What separated them; empty for single labels, about which there is a warning only if some pieces recur.
+        known: Names that are classes, and never refused.
+        row: How a message refers to a row.
+        advice: What to do if names are separated by the given text; by default, to pass it as `separator`.
+    """
+    indptr, codes, names = found[:3]
+    classes = set(known)
+    labels = set(names) | classes
+    unsplit = len(codes) == len(indptr) - 1
+    for other in KNOWN_SEPARATORS:
+        if other == separator:
+            continue
+        pieces = {
+            code: [piece.strip() for piece in name.split(other)] for code, name in enumerate(names) if other in name and name not in classes
+        }
+        pieces = {code: split for code, split in pieces.items() if all(split)}
+        meant = [code for code, split in pieces.items() if labels.issuperset(split)]
+        if found.scores is not None:  # fox:0.6;dog is what remains of fox:0.6;dog:0.4
+            meant += [code for code, split in pieces.items() if all(re.match(SCORED, piece) for piece in split[:-1])]
+        recurring = [False]
+        if not meant and unsplit and pieces:
+            times = Counter([*labels, *(piece for split in pieces.values() for piece in set(split))])
+            recurring = [times[piece] > 1 for split in pieces.values() for piece in split]
+            meant = list(pieces) if (len(pieces) > 1 and all(recurring)) or other == SEPARATOR else []
+        if not meant and not (unsplit and len(pieces) > 1 and (separator or any(recurring))):
+            continue
+        # The first row at fault is one that shares a label with others, if there are such rows.
+        alike = [code for code, split in pieces.items() if code in meant or not labels.isdisjoint(split)]
+        position = int(np.flatnonzero(np.isin(codes, alike if meant else list(pieces)))[0])
+        name = names[codes[position]]
+        do = f"pass {option('separator', other)}" if advice is None else advice(other)
+        if meant:
+            instead = f" rather than {shown(separator)}" if separator else ""
+            raise InputError(
+                f"{row(row_at(position, indptr))} has the candidate {shown(name)}, which looks like several labels separated by "
+                f"{other!r}{instead}: use one separator throughout, and {do}."
             )
-            return
+        warnings.warn(
+            f"No set has more than one candidate, and {len(pieces)} class names contain {other!r}, such as {shown(name)}: if these are "
+            f"several labels each, {do}.",
+            InputWarning,
+            stacklevel=2,
+        )
+        return
 
 
 def structured_cells(cells: Any) -> Any:

@@ -25,12 +25,12 @@ from ltpll.candidates.cells import (
     row_at,
     unknown_class_error,
 )
+from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, option, shown
 from ltpll.formatting import format_names
 
 EMPTY = ("stop", "all")  # what a row without entries means: a mistake, or every class
-EMPTY_ADVICE = 'read it with empty="all" (--empty all on the command line)'
 MOST_NAMES = 5  # of a set that an error message shows
 Numbers = npt.NDArray[np.int64]
 
@@ -76,6 +76,11 @@ class SetRules:
 
 
 PLAIN_RULES = SetRules()
+
+
+def empty_advice() -> str:
+    """What to do about a row without entries, for a message."""
+    return f"read it with {option('empty', 'all')}"
 
 
 class WeightedSets(NamedTuple):
@@ -127,12 +132,15 @@ def class_sets(
     if rules.excluded is not None:
         empty &= np.diff(rules.excluded.indptr) == 0
     if empty.any() and rules.empty == "stop":
-        raise InputError(no_candidates_error(row(int(np.argmax(empty))), int(empty.sum()), advice=EMPTY_ADVICE))
+        raise InputError(no_candidates_error(row(int(np.argmax(empty))), int(empty.sum()), advice=empty_advice()))
     marked = any(name[:1] == EXCLUDES or name == EVERY for name in entries.names[: entries.n_marked])
     extras = (rules.taxonomy, rules.excluded, rules.possible, entries.scores)
     if not marked and not empty.any() and all(extra is None for extra in extras):
         chosen = order(list(dict.fromkeys(name for name in entries.names if name))) if classes is None else classes
-        return WeightedSets(names_to_numbers(*entries[:3], chosen, row), None)
+        found = names_to_numbers(*entries[:3], chosen, row)
+        if classes is None:
+            warn_of_similar_names(chosen, found.numbers)
+        return WeightedSets(found, None)
 
     columns = {"candidate": _Column(entries, "candidate", row, rules.taxonomy, known)}
     if rules.excluded is not None:
@@ -155,6 +163,8 @@ def class_sets(
     if classes is None and (rules.taxonomy is not None or possible is not None):
         remaining, numbers = np.unique(numbers, return_inverse=True)
         names = [names[number] for number in remaining]
+    if classes is None and rules.taxonomy is None:
+        warn_of_similar_names(names, numbers)
     indptr = np.searchsorted(rows, np.arange(len(entries.indptr)))
     return WeightedSets(FlatSets(indptr, numbers, len(names), tuple(names)), weights)
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow
 from ltpll.candidates.arrow import is_frame as is_arrow_frame
-from ltpll.candidates.cells import SEPARATOR, TextSets, cell_holds_set, parse_cell
+from ltpll.candidates.cells import SEPARATOR, Entries, TextSets, cell_holds_set, check_separator, parse_cell
 from ltpll.candidates.expressions import names_in
+from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.errors import InputError, shown
 
 COLLECTIONS = (list, tuple, set, frozenset, np.ndarray)
@@ -110,7 +111,12 @@ def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None, m
         ) from None
     except ValueError as error:
         raise InputError(str(error)) from None
-    if classes is not None:
+    if array.dtype.kind in "OU" and all(isinstance(name, str) for name in names.tolist()):
+        found = Entries(np.arange(len(array) + 1), numbers, [name.strip() for name in names.tolist()])
+        check_separator(found, "", [str(name) for name in classes or ()], advice=lambda one: f"pass Candidates.of(y, separator={one!r})")
+    if classes is None:
+        warn_of_similar_names(names.tolist(), numbers)
+    else:
         number = {name: i for i, name in enumerate(classes)}
         unknown = [name for name in names.tolist() if name not in number]
         if more:

@@ -22,7 +22,8 @@ from ltpll.candidates.cells import (
     row_at,
     scored_cell,
 )
-from ltpll.candidates.expressions import EMPTY_ADVICE, PLAIN_RULES, SetRules, WeightedSets, class_sets
+from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets, empty_advice
+from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
 
@@ -97,7 +98,10 @@ def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | 
     codes = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     names = tuple(sorted(codes)) if classes is None else check_class_names(classes)
     flat = np.fromiter(map(codes.__getitem__, labels), dtype=np.int64, count=len(labels))
-    return _checked(names_to_numbers(indptr, flat, list(codes), names, PLAIN_ROW), n_classes)
+    found = names_to_numbers(indptr, flat, list(codes), names, PLAIN_ROW)
+    if classes is None:
+        warn_of_similar_names(names, found.numbers)
+    return _checked(found, n_classes)
 
 
 def read_cells(
@@ -108,7 +112,7 @@ def read_cells(
     missing = next((i for i, cell in enumerate(cells) if is_missing_value(cell)), None)
     if missing is not None:
         if rules.empty == "stop":
-            raise InputError(no_candidates_error(f"Row {missing}", advice=EMPTY_ADVICE))
+            raise InputError(no_candidates_error(f"Row {missing}", advice=empty_advice()))
         cells = ["" if is_missing_value(cell) else cell for cell in cells]
     names = None if classes is None else check_class_names(classes)
     sets = TextSets(separator, classes=names)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ltpll.cleaning.results import CleanedTable, Columns, Numbers, Shares, rounded_column
 
 
-def cleanlab_columns(table: CleanedTable, probabilities: Shares, separator: str = "|") -> Columns:
+def cleanlab_columns(table: CleanedTable, probabilities: Shares, separator: str | None = None) -> Columns:
     """The columns of `Datalab.get_issues("label")`, one row per example.
 
     cleanlab knows one given label per example. Here it is the one that was chosen from the set.
@@ -18,7 +18,7 @@ def cleanlab_columns(table: CleanedTable, probabilities: Shares, separator: str 
     Args:
         table: A finished run on a table, from `read_cleaned`.
         probabilities: Of every class, (rows, classes), from `read_probabilities`.
-        separator: The text between the candidates of a set.
+        separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
         Columns by name: `id`, `candidates`, `given_label` (the cleaned label), `predicted_label` (the likeliest of all classes, candidate

@@ -176,7 +176,9 @@ def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[n
         present = open_table(path).names
         group, label = (name if name in present else None for name in (reading.group, reading.label))  # there, too, they are not features
         ids = next((name for name in (reading.id, table.columns.get("task"), Reading.id) if name in present), reading.id)
-        other = read_table(path, Reading(id=ids, features=reading.features, group=group, label=label), needs_candidates=False)
+        other = read_table(
+            path, Reading(id=ids, features=reading.features, ignore=reading.ignore, group=group, label=label), needs_candidates=False
+        )
         if other.features is None:
             raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
         position = {name: i for i, name in enumerate(other.ids.tolist())}

@@ -61,8 +61,9 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
     # A table without all three columns of annotations has one row per example; that of the tasks may hold its ids.
     one_row: dict[str, Any] = {}
     if not all(getattr(read_before, name) in names for name in ANNOTATION):
-        ids = read_before.task if read_before.task in names and read_before.id not in names else read_before.id
-        one_row = {"annotators": None, **dict.fromkeys(ANNOTATION), "id": ids, "vote_weights": Reading.vote_weights}
+        if read_before.task in names and read_before.id not in names:
+            read_before = replace(read_before, id=read_before.task)
+        one_row = {"annotators": None, **dict.fromkeys(ANNOTATION), "vote_weights": Reading.vote_weights}
     # New examples need no candidate sets and no true labels; if a table has a column of them, they are checked against the classes.
     reading = replace(
         read_before,
@@ -76,8 +77,23 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         top_k=None,
         mass=None,
         **_set_limits(read_before, names),
+        **(_optional_columns(read_before, names, images, features) if names else {}),
     )
     return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error)
+
+
+def _optional_columns(before: Reading, names: Sequence[str], images: Path | None, features: Path | None) -> dict[str, Any]:
+    """The columns that a new table may lack: those of splits, of ids if nothing is looked up by them, of paths if there are no pictures.
+
+    Without ids, examples are called by their paths or row numbers.
+    """
+    found: dict[str, Any] = {"split": before.split if before.split in names else Reading.split}
+    if images is None and before.path not in names:
+        found["path"] = None
+    by_id = (images is not None and before.path not in names) or (features is not None and not is_array(features))
+    if not by_id and before.id not in names:
+        found["id"] = None
+    return found
 
 
 def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, Any]:

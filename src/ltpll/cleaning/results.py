@@ -152,10 +152,15 @@ class CleanedTable:
         """The share of sets that the training assumed to lack the true label."""
         return float(self.record.get("truth_missing") or 0.0)
 
-    def sets(self, separator: str = "|") -> list[str]:
-        """The candidate sets as text."""
+    @property
+    def separator(self) -> str:
+        """What separates the candidates of a set in the user's table."""
+        return str(self.record["source"].get("reading", {}).get("separator") or "|")
+
+    def sets(self, separator: str | None = None) -> list[str]:
+        """The candidate sets as text, with the separator of the user's table unless another is given."""
         names = self.classes[self.candidates].tolist()
-        return [separator.join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
+        return [(separator or self.separator).join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
 
 
 def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
@@ -209,7 +214,12 @@ def said_of_missing_labels(table: CleanedTable) -> str:
     missing = float((table.record.get("judgement") or {}).get("missing") or 0.0)
     if missing < MANY_MISSING:
         return ""
-    return f"About {missing:.0%} of the sets seem to lack the true label: with --truth-missing auto, labels can leave their sets."
+    said = f"About {missing:.0%} of the sets seem to lack the true label"
+    if not table.labels.issue.any():
+        said += ", but none certainly enough to be flagged"
+    if "truth_missing" in table.record["config"]:  # the training has found, or was told, that hardly any set does
+        return f"{said}."
+    return f"{said}: with --truth-missing auto, labels can leave their sets."
 
 
 def _beats(share: float, chance: float, rows: int) -> bool:
@@ -247,12 +257,12 @@ def task_data(table: CleanedTable) -> list[dict[str, str]]:
     return [{"id": name} for name in table.ids.tolist()]
 
 
-def cleaned_columns(table: CleanedTable, separator: str = "|") -> Columns:
+def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Columns:
     """The cleaned table: one row per example, in the order of the user's table.
 
     Args:
         table: A finished run on a table, from `read_cleaned`.
-        separator: The text between the candidates of a set.
+        separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
         Columns of equal length by name: `id`, `candidates`, `label`, `confidence`, `runner_up`, `margin`, `set_size`, `issue`,
@@ -296,7 +306,8 @@ def class_columns(table: CleanedTable) -> Columns:
     """One row per class: how often it is a candidate, how often it is chosen, which class is chosen instead, and how far it is known.
 
     A rate is NaN, an empty cell, for a class that is never a candidate or never chosen. `recovered_out_of_fold` counts examples that are
-    predicted to be of this class and have it as a candidate, and is None if nothing was judged. `precision` and `recall` compare the
+    predicted to be of this class and have it as a candidate, out of the `judged_examples` in whose sets it is the likeliest candidate, and
+    is None if nothing was judged. `precision` and `recall` compare the
     labels with true labels, where these are known; without any, the two columns are left out.
     """
     n, cleaned = len(table.classes), table.labels
@@ -313,6 +324,7 @@ def class_columns(table: CleanedTable) -> Columns:
             "distractor_rate": rounded_column(1 - np.bincount(cleaned.label[table.in_set], minlength=n) / candidate),
             "mean_confidence": rounded_column(confidence / chosen),
             "recovered_out_of_fold": _recovered(table),
+            "judged_examples": np.bincount(cleaned.inside[cleaned.judged_by != "own"], minlength=n),
             "judged": _judged_classes(table),
             "suggested_for": np.bincount(cleaned.outside[cleaned.issue], minlength=n),
             "most_often_instead": [None if other < 0 else table.classes[other] for other in instead.tolist()],

@@ -74,7 +74,7 @@ def occurrences(values: Numbers) -> Numbers:
 
 
 def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
-    """Whether a row's label is doubted because its set may lack the true label, rather than because of another candidate."""
+    """Whether a row's label is doubted because its set may lack the true label, flagged or not, and not because of another candidate."""
     cleaned = table.labels
     return np.asarray((cleaned.outside >= 0) & (cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence)) & (cleaned.suspicion > 0))
 
@@ -84,13 +84,13 @@ def alternatives(table: CleanedTable) -> Numbers:
     return np.where(asks_about_set(table), table.labels.outside, table.labels.runner_up)
 
 
-def review_columns(table: CleanedTable, rows: Numbers, separator: str = "|") -> Columns:
+def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = None) -> Columns:
     """The queue as a table: what is known about each row, why it is asked about, and an empty column for the answer.
 
     Args:
         table: A finished run on a table, from `read_cleaned`.
         rows: The rows to ask about, from `review_rows`.
-        separator: The text between the candidates of a set.
+        separator: The text between the candidates of a set; by default that of the user's table.
 
     Returns:
         Columns by name: `rank`, `id`, `path` if the table has paths, `candidates`, `label`, `confidence`, `runner_up`, `suggestion` (the
@@ -120,13 +120,13 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str = "|") -> 
 def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
     """Why each row is asked about, in a few words."""
     names, label, other, of_set = table.classes, table.labels.label, alternatives(table), asks_about_set(table)
-    sizes = np.bincount(label, minlength=len(names))
+    issue, sizes = table.labels.issue, np.bincount(label, minlength=len(names))
     rare = (sizes <= RARE) & (2 * sizes < sizes.sum() / max(int((sizes > 0).sum()), 1))
     found = []
     for i in rows.tolist():
         mine, instead = label[i], other[i]
         if of_set[i]:
-            words = f"set may lack the true label: {names[instead]}?"
+            words = f"{'set may lack' if issue[i] else 'the set possibly lacks'} the true label: {names[instead]}?"
         elif instead != mine:
             words = f"doubtful between {names[mine]} and {names[instead]}"
         else:

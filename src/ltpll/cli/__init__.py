@@ -28,7 +28,7 @@ from ltpll.cli.reproduce import reproduce
 from ltpll.cli.review import review
 from ltpll.cli.toy import toy
 from ltpll.cli.train import TrainCommand, train
-from ltpll.errors import InputError, InputWarning
+from ltpll.errors import InputError, InputWarning, on_command_line
 from ltpll.training.signals import Terminated, exit_on_sigterm
 
 app = typer.Typer(
@@ -40,18 +40,18 @@ app = typer.Typer(
 START, OWN, RESEARCH, INSPECT = "First steps", "Your own data", "Research", "Inspect results"
 app.command(rich_help_panel=START)(demo)
 app.command("list", rich_help_panel=START)(list_parts)
+app.add_typer(data_commands, name="data", rich_help_panel=OWN)
 app.command(rich_help_panel=OWN, cls=TrainCommand)(train)
 app.command(rich_help_panel=OWN)(clean)
+app.command(rich_help_panel=OWN)(report)
 app.command(rich_help_panel=OWN)(review)
 app.command(rich_help_panel=OWN)(predict)
 app.command(rich_help_panel=OWN)(export)
 app.command(rich_help_panel=OWN)(embed)
-app.add_typer(data_commands, name="data", rich_help_panel=RESEARCH)
 app.command(rich_help_panel=RESEARCH, cls=ExperimentCommand)(benchmark)
 app.command(rich_help_panel=RESEARCH)(reproduce)
 app.command(rich_help_panel=RESEARCH)(toy)
 app.add_typer(bench_commands, name="bench", rich_help_panel=RESEARCH)
-app.command(rich_help_panel=INSPECT)(report)
 app.command(rich_help_panel=INSPECT)(probe)
 app.command(rich_help_panel=INSPECT)(tsne)
 app.command(rich_help_panel=INSPECT)(bound)
@@ -106,6 +106,7 @@ def _before_every_command(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")] = False,
 ) -> None:
+    context.with_resource(on_command_line())
     processes = os.environ.get("WORLD_SIZE", "1") if "TORCHELASTIC_RUN_ID" in os.environ else "1"
     if processes != "1" and context.invoked_subcommand not in ("train", "benchmark"):
         # Every process would do the same work and write the same files.

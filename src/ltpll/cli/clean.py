@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ltpll.cli.console import console, print_line
-from ltpll.cli.options import FalseDiscoveries, OwnRun, output_option
+from ltpll.cli.options import FalseDiscoveries, OwnRun, WrittenSeparator, output_option
 from ltpll.cli.tables import MOST_SHOWN, check_outputs
 from ltpll.errors import InputError, printable, shown
 from ltpll.formatting import counted
+
+MOST_NAMED = 5  # classes that are not judged
 
 
 def clean(
     run: OwnRun,
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet; .json for pre-annotations of Label Studio.")],
-    separator: Annotated[str, output_option(help="Separates the candidates in the written table.")] = "|",
+    separator: WrittenSeparator = None,
     false_discoveries: FalseDiscoveries = None,
     control: Annotated[
         str | None,
@@ -80,7 +82,7 @@ def _write_tasks(out: Path, run: Path, cleaned: Any, control: str | None) -> Non
     write_pre_annotations(out, task_data(cleaned), labels, scores, control=names, model_version=model)
 
 
-def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str) -> None:
+def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str | None) -> None:
     import io
 
     import numpy as np
@@ -115,22 +117,30 @@ def _print_summary(cleaned: Any) -> None:
         print_line(sentence)
     if not (cleaning.judged_by != "own").any():
         return
-    right = 1 - cleaning.suspicion[cleaning.issue].mean() if issues else 0.0
-    print_line(
-        f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%})"
-        + (f", {right:.0%} of them probably wrongly flagged: sort by `suspicion`; `suggestion` has the likelier label." if issues else ".")
-    )
     said = said_of_missing_labels(cleaned)
-    if said:
-        print_line(said)
+    if issues:
+        right = 1 - cleaning.suspicion[cleaning.issue].mean()
+        print_line(
+            f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%}), {right:.0%} of them probably wrongly flagged: sort by "
+            "`suspicion`; `suggestion` has the likelier label."
+        )
+    if said or not issues:
+        print_line(said or "No set seems to lack the true label.")
     unknown = not_judged(cleaned)
     if unknown:
-        name, examples, recovered = unknown[0]
-        which = "the class" if len(unknown) == 1 else f"one of {len(unknown):,} classes, such as"
-        print_line(
-            f"The model cannot judge sets that hold {which} {printable(name)} ({counted(examples, 'example')}, {recovered} recovered "
-            "out of fold): none of them is flagged."
-        )
+        print_line(f"The model cannot judge sets that hold {_named(unknown)}: none of them is flagged.")
+
+
+def _named(classes: list[tuple[str, int, int]]) -> str:
+    """Classes that are not judged, all of them if they are few."""
+    few = len(classes) <= MOST_NAMED
+    which = (
+        "the class " if len(classes) == 1 else f"one of {len(classes):,} classes: " if few else f"one of {len(classes):,} classes, such as "
+    )
+    return which + ", ".join(
+        f"{name} ({counted(examples, 'example')}, {recovered} recovered out of fold)"
+        for name, examples, recovered in (classes if few else classes[:1])
+    )
 
 
 def _print_classes(columns: dict[str, Any]) -> None:

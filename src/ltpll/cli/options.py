@@ -70,7 +70,7 @@ PossibleAt = Annotated[
     Path | None, column_option(help="Table of site and class: the classes that are possible at each site.", metavar="FILE")
 ]
 FromAnnotators = Annotated[
-    str | None, column_option(help="Instead of sets: rows are single annotations, joined by union, votes>=2 or top-3.")
+    str | None, column_option(help="Instead of sets: rows are single annotations, joined by union, votes-2 (at least two votes) or top-3.")
 ]
 Task = Annotated[
     str | None, column_option(help="Column of annotated examples.", show_default="found by its name: task, image, item, id, path, …")
@@ -100,6 +100,8 @@ Objects = Annotated[
 ]
 Group = Annotated[str | None, column_option(help="Column of the picture or scene that rows share; all its rows are in the same fold.")]
 
+Ignore = Annotated[list[str] | None, column_option(help="Column that is not a feature. May be repeated, or be a pattern: 'meta_*'.")]
+
 # ---- image sets ------------------------------------------------------------------------------------------------------
 
 Imbalance = Annotated[float | None, data_option(help="Size of the largest class over the smallest.")]
@@ -125,6 +127,10 @@ Threads = Annotated[int | None, hardware_option(min=1, help="CPU threads.", show
 TensorBoard = Annotated[bool, output_option("--tensorboard", help="Write TensorBoard events to the run folder.")]
 Fresh = Annotated[bool, output_option("--fresh", help="Discard earlier results of this command and train again.")]
 JsonFile = Annotated[Path | None, output_option("--json", help="Also write the results to this JSON file.")]
+
+WrittenSeparator = Annotated[
+    str | None, output_option(help="Separates the candidates in the written table.", show_default="that of the trained table")
+]
 
 # ---- finished runs ---------------------------------------------------------------------------------------------------
 

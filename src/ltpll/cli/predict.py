@@ -10,6 +10,7 @@ import typer
 from ltpll.cli.console import print_line
 from ltpll.cli.options import Device, OwnRun, data_option, output_option, part_option
 from ltpll.cli.tables import check_outputs, read_source
+from ltpll.errors import shown
 from ltpll.formatting import counted
 
 
@@ -33,6 +34,7 @@ def predict(
 ) -> None:
     """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of the table."""
     from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
+    from ltpll.data.readers.tables import Reading
     from ltpll.data.writers import check_output_table, write_table
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
@@ -40,6 +42,11 @@ def predict(
     check_output_table(out)
     check_outputs([out], {"the table to predict": table, "the file of features": features})
     record = Run.open(run, Kind.TABLE).result()
-    examples = read_source(source_for_new_table(run, record, table, images, features, on_error), needs_candidates=False, device=device)
+    source = source_for_new_table(run, record, table, images, features, on_error)
+    examples = read_source(source, needs_candidates=False, device=device)
+    missing = record["source"]["reading"].get("id")
+    if source.reading.id is None and missing != Reading.id:
+        ids = "row numbers" if examples.table.paths is None else "paths"
+        print_line(f"{table} has no column {shown(missing)}, so ids are {ids}.")
     write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device, goal=goal))
     print_line(f"Wrote {counted(len(examples), 'prediction')} to {out}")

@@ -57,8 +57,12 @@ def prune(
     annotation: opt.Annotation = None,
     vote_weights: opt.VoteWeights = None,
     feature_column: Annotated[
-        list[str] | None, opt.column_option(help="Column to compare rows by. May be repeated.", show_default="all other columns of numbers")
+        list[str] | None,
+        opt.column_option(
+            help="Column to compare rows by. May be repeated, or be a pattern: 'f*'.", show_default="all other columns of numbers"
+        ),
     ] = None,
+    ignore: opt.Ignore = None,
     id_column: Annotated[str | None, opt.column_option("--id", help="Column of ids.")] = None,
     path_column: Annotated[str | None, opt.column_option("--path", help="Column of paths inside --images.")] = None,
     label: opt.Label = None,
@@ -89,7 +93,7 @@ def prune(
     reading = names | given(class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
     reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, vote_weights=vote_weights)
     rules = given(excluded=excluded, empty=empty, possible=possible, site=site) | given_files(taxonomy=taxonomy, possible_at=possible_at)
-    reading |= given(features=feature_column) | rules
+    reading |= given(features=feature_column, ignore=ignore) | rules
     table, out = table.expanduser(), out.expanduser()
     images, features = (path and path.expanduser() for path in (images, features))
     if images is not None and backbone is None:

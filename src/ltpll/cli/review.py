@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 from ltpll.cli.console import print_line
-from ltpll.cli.options import OwnRun, output_option
+from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
 from ltpll.cli.tables import MOST_SHOWN, check_outputs
+from ltpll.cli.training_options import training_options
 from ltpll.formatting import counted
 
 
@@ -15,9 +17,7 @@ def review(
     run: OwnRun,
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
     n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 100,
-    separator: Annotated[
-        str | None, output_option(help="Separates the candidates in the written table.", show_default="that of the trained table")
-    ] = None,
+    separator: WrittenSeparator = None,
 ) -> None:
     """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which `ltpll train --reviewed` takes back."""
     from ltpll.cleaning.review import doubts, review_columns, review_rows
@@ -32,14 +32,19 @@ def review(
     rows = review_rows(table, n)
     if not len(rows):
         raise InputError("There is nothing to review: no row that was trained on has a doubtful label; train with --folds 5 to find some.")
-    columns = review_columns(table, rows, separator or source.get("reading", {}).get("separator", "|"))
+    columns = review_columns(table, rows, separator)
     write_table(out, columns)
     doubt = doubts(table)
     asked, trained = float(doubt[rows].sum()), float(doubt[table.labels.judged_by != "held out"].sum())
-    print_line(f"About {asked:.0f} of {counted(len(rows), 'label')} in the queue are expected to be wrong, of {trained:.0f} in the table.")
+    expected = f"About {asked:.0f} of the {counted(len(rows), 'label')} in the queue are expected to be wrong"
+    print_line(f"{expected}, and {trained:.0f} in the whole table.")
     for name, why in list(zip(columns["id"], columns["why"], strict=True))[:MOST_SHOWN]:
         print_line(f"  {name}: {why}")
+    if len(rows) > MOST_SHOWN:
+        print_line(f"  … and {len(rows) - MOST_SHOWN:,} more in {out}")
     print_line(f"Wrote {out}")
-    answers = f"--reviewed {out}" if table.reviewed is None else f"--reviewed EARLIER_ANSWERS --reviewed {out}"
-    print_line("Next: fill in the column answer with a class, with several as in a|b, or with ? if no class fits; then")
-    print_line(f"ltpll train {source['table']} {answers} --out NEW_RUN (and the options of the first training)")
+    several = table.separator.join("ab")
+    print_line(f"Next: fill in the column answer with a class, with several as in {several}, or with ? if no class fits; then")
+    earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
+    answers = [*earlier, "--reviewed", str(out), "--out", "NEW_RUN"]
+    print_line(shlex.join(["ltpll", "train", str(source["table"]), *answers, *training_options(table.record)]))

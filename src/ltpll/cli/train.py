@@ -13,7 +13,7 @@ from ltpll.cli.console import print_line
 from ltpll.cli.prune import prune_read_examples
 from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, given_files, prepare_run, torchrun_processes
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, option, shown
 from ltpll.formatting import counted, format_names
 from ltpll.runs.run import Record
 
@@ -89,8 +89,12 @@ def train(
     control: opt.Control = None,
     objects: opt.Objects = None,
     feature_column: Annotated[
-        list[str] | None, opt.column_option(help="Column to learn from. May be repeated.", show_default="all other columns of numbers")
+        list[str] | None,
+        opt.column_option(
+            help="Column to learn from. May be repeated, or be a pattern: 'f*'.", show_default="all other columns of numbers"
+        ),
     ] = None,
+    ignore: opt.Ignore = None,
     id_column: Annotated[str | None, opt.column_option("--id", help="Column of ids.")] = None,
     path_column: Annotated[str | None, opt.column_option("--path", help="Column of paths inside --images.")] = None,
     label: opt.Label = None,
@@ -168,7 +172,7 @@ def train(
     reading |= given(top_k=top_k, mass=mass, annotators=from_annotators, task=task, worker=worker, annotation=annotation)
     reading |= given(vote_weights=vote_weights, id=id_column, path=path_column, label=label, split=split, group=group)
     reading |= given(features=feature_column, control=control, objects=objects, scores=scores, excluded=excluded, empty=empty)
-    reading |= given(possible=possible, site=site)
+    reading |= given(possible=possible, site=site, ignore=ignore)
     reading |= given_files(taxonomy=taxonomy, possible_at=possible_at)
     images, features = (folder and folder.expanduser() for folder in (images, features))
     options = given(method=method, rebalancer=rebalancer, extras=tuple(extra) if extra else None, model=model, views=views, epochs=epochs)
@@ -313,7 +317,8 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
         print_line(f"{'Columns' if examples.table.urls is None else 'Fields'}: {', '.join(columns)}.")
     if examples.table.left_out:
         names = format_names([shown(name) for name in examples.table.left_out], MOST_SHOWN)
-        print_line(f"Columns of text are ignored: {names}.")
+        ids = f" (name an id with {option('id', examples.table.like_ids[0])})" if examples.table.like_ids else ""
+        print_line(f"Columns of text are ignored: {names}{ids}.")
     advice = recommendation(len(examples), examples.x.shape[1]) if examples.x.ndim == 4 and not pretrained else None
     if advice is not None:
         print_line(advice)

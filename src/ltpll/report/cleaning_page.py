@@ -122,7 +122,7 @@ def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
         not_judged=sorted(not_judged(run), key=lambda one: -one[1]),
         facts=_facts(run),
         class_names=[str(name) for name in run.classes],
-        classes={**{name: list(values) for name, values in class_columns(run).items()}, "judged_examples": _judged_examples(run)},
+        classes={name: list(values) for name, values in class_columns(run).items()},
         confusions=_triples(*confusion_pairs(run)),
         annotators=None if run.votes is None else {name: list(values) for name, values in annotator_columns(run).items()},
         examples=[_example(run, int(i), votes) for i in rows],
@@ -178,12 +178,6 @@ def _example(run: CleanedTable, i: int, votes: Mapping[int, list[tuple[int, int]
 
 def _triples(pairs: Numbers, counts: Numbers) -> list[tuple[int, int, int]]:
     return [(a, b, n) for (a, b), n in zip(pairs.tolist(), counts.tolist(), strict=True)]
-
-
-def _judged_examples(run: CleanedTable) -> list[int]:
-    """For each class, the number of rows in whose sets it is the likeliest candidate, for classifiers that were not trained on them."""
-    counts: list[int] = np.bincount(run.labels.inside[run.labels.judged_by != "own"], minlength=len(run.classes)).tolist()
-    return counts
 
 
 def _findings(run: CleanedTable) -> list[str]:

@@ -178,6 +178,11 @@ class Run:
         if afresh or self._untrained():
             return
         differing = sorted(name for name in {*before, *self.config} if before.get(name) != self.config.get(name))
+        if differing == ["goal"] and self.done and self.config.get("experiment") == "own":
+            raise InputError(
+                f"The run in {self.folder} differs only in the goal, which needs no new training: predict with ltpll predict {self.folder} "
+                f"NEW.csv --out predictions.csv --goal {self.config['goal']}, or train again in another folder, or here with --fresh."
+            )
         if differing:
             raise InputError(
                 f"The run in {self.folder} was started with other settings or data (different: {', '.join(differing)}): "

@@ -28,6 +28,7 @@ def test_answers_are_classes_sets_or_nothing(tmp_path):
     assert answers(tmp_path, rows) == {"a": (2,), "b": (0, 1)}
     assert answers(tmp_path, [["a", '["bee", "ant"]'], ["b", "SKIP"], ["c", "none"]]) == {"a": (0, 1)}
     assert answers(tmp_path, [["a", "ant;bee"]], separator=";") == {"a": (0, 1)}
+    assert answers(tmp_path, [["a", "ant|bee"]], separator=";") == {"a": (0, 1)}
     assert answers(tmp_path, [["a", "bee"], ["a", "bee"], ["a", ""]]) == {"a": (1,)}
 
 
@@ -35,6 +36,13 @@ def test_a_word_for_no_answer_is_an_answer_if_a_class_has_that_name(tmp_path):
     known = LabelTable(np.asarray(["a", "b"], dtype=object), Candidates.of(["none|some", "some"]), None, None, None, None, (), None)
     path = write_csv(tmp_path / "answers.csv", ["id", "answer"], [["a", "none"], ["b", "?"]])
     assert read_answers([path], known) == {"a": (0,)}
+
+
+def test_a_bar_in_the_name_of_a_class_separates_nothing(tmp_path):
+    sets = Candidates.of([["a|b", "c"], ["c"]])
+    known = LabelTable(np.asarray(["x", "y"], dtype=object), sets, None, None, None, None, (), None)
+    path = write_csv(tmp_path / "answers.csv", ["id", "answer"], [["x", "a|b;c"], ["y", "a|b"]])
+    assert read_answers([path], known, separator=";") == {"x": (0, 1), "y": (0,)}
 
 
 def test_texts_that_a_spreadsheet_would_run_come_back_with_their_apostrophe(tmp_path):

@@ -215,7 +215,7 @@ def test_commas_separate_where_that_is_asked_for(tmp_path):
 
 def test_names_that_hold_another_separator_are_warned_of_where_nothing_is_split(tmp_path):
     (tmp_path / "t.csv").write_text('candidates\n"Rome, Italy"\n"Oslo, Norway"\nParis\n')
-    with pytest.warns(InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*--separator ','"):
+    with pytest.warns(InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*pass separator=','"):
         found = read_table(tmp_path / "t.csv")
     assert found.candidates.classes == ("Oslo, Norway", "Paris", "Rome, Italy")
     assert sets(read_table(tmp_path / "t.csv", Reading(separator=",")))[0] == ["Italy", "Rome"]
@@ -274,7 +274,7 @@ def test_a_word_in_a_column_of_numbers_is_named_and_not_passed_over(tmp_path, mo
     message = refusal(lambda: read_table(path))
     assert f"Row {row + 1} below the header" in message
     assert "holds 'abc' in the column 'width'" in message
-    assert "--feature-column" in message
+    assert message.endswith("drop the row, or leave the column out with ignore=('width',).")
     assert read_table(path, Reading(features=("height",))).feature_names == ("height",)
 
 
@@ -350,12 +350,76 @@ VOTES = "task,worker,label\n" + "".join(
 )
 
 
+WIDE = "id,candidates,f1,f2,g[1],family,label\n1,a|b,1,2,3,x,a\n2,b,4,5,6,y,b\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, ("f1", "f2", "g[1]")),
+        ({"ignore": ("f2",)}, ("f1", "g[1]")),
+        ({"ignore": ("f*",)}, ("g[1]",)),
+        ({"ignore": ("g[*",)}, ("f1", "f2")),
+        ({"features": ("f*",)}, ("f1", "f2")),  # family holds text
+        ({"features": ("g[1]", "f*"), "ignore": ("*2",)}, ("g[1]", "f1")),
+        ({"features": ("*",)}, ("f1", "f2", "g[1]")),  # what has another role is no feature
+    ],
+)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_features_are_chosen_and_ignored_by_name_and_by_pattern(tmp_path, options, names, suffix):
+    frame = pd.read_csv(text(tmp_path, WIDE))
+    found = read_table(write(tmp_path, frame, suffix), Reading(**options))
+    assert found.feature_names == names
+    assert found.features.tolist() == frame[list(names)].to_numpy().tolist()
+
+
+def test_an_ignored_column_has_no_role_because_of_its_name(tmp_path):
+    path = text(tmp_path, WIDE)
+    assert read_table(path).labels.tolist() == [0, 1]
+    assert read_table(path, Reading(ignore=("label",))).labels is None
+    assert "id" not in read_table(path, Reading(ignore=("id",))).columns
+
+
+def test_names_and_patterns_without_columns_are_refused(tmp_path):
+    path = text(tmp_path, WIDE)
+    for options in ({"ignore": ("h*",)}, {"features": ("h*",)}):
+        assert "has no columns like 'h*': it has id, candidates" in refusal(lambda options=options: read_table(path, Reading(**options)))
+    assert "no column called 'f3'" in refusal(lambda: read_table(path, Reading(ignore=("f3",))))
+    assert "holds numbers" in refusal(lambda: read_table(path, Reading(features=("fam*",))))
+
+
+def test_features_of_a_matlab_file_are_chosen_and_ignored_by_pattern(tmp_path):
+    import scipy.io
+
+    rows = np.arange(24.0).reshape(2, 12)
+    scipy.io.savemat(tmp_path / "t.mat", {"data": rows, "partial_target": np.eye(2)})
+    found = read_table(tmp_path / "t.mat", Reading(features=("data_3", "data_1*"), ignore=("data_11",)))
+    assert found.feature_names == ("data_3", "data_1", "data_10", "data_12")
+    assert found.features.tolist() == rows[:, [2, 0, 9, 11]].tolist()
+    assert "no feature called 'x*'" in refusal(lambda: read_table(tmp_path / "t.mat", Reading(ignore=("x*",))))
+
+
+def test_columns_of_distinct_texts_could_be_ids_if_there_are_none(tmp_path):
+    cells = "candidates,u,name,kind\na|b,1,x,k\nb,2,y,k\n"
+    assert read_table(text(tmp_path, cells)).like_ids == ("name",)
+    assert read_table(text(tmp_path, cells), Reading(id="name")).like_ids == ()
+
+
+def test_a_task_on_whose_labels_nobody_agrees_keeps_all_of_them_with_a_warning(tmp_path):
+    path = text(tmp_path, VOTES + "t4,ann,fox\nt4,bob,cat\n")
+    with pytest.warns(InputWarning, match="1 of 4 tasks has no label with at least 2 votes .the task 't4' of .*: all"):
+        found = read_table(path, Reading(annotators="votes-2", vote_weights="counts"))
+    assert [set(row) for row in sets(found)] == [{"dog"}, {"cat"}, {"fox"}, {"cat", "fox"}]
+    assert found.candidates.weights.tolist() == [1, 1, 1, 0.5, 0.5]
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
         ("union", [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}]),
         ("votes>=1", [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}]),
         ("votes>=2", [{"dog"}, {"cat"}, {"fox"}]),
+        ("votes-2", [{"dog"}, {"cat"}, {"fox"}]),
         ("Votes >= 2", [{"dog"}, {"cat"}, {"fox"}]),
         ("top-1", [{"dog"}, {"cat"}, {"fox"}]),
         ("top-2", [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}]),  # dog and fox tie for the second place of t1
@@ -567,7 +631,7 @@ BAD_TEXTS = {
     "blank lines": ("\n\n \n", {}, "no rows below a header"),
     "header only": ("id,candidates\n", {}, "no rows below a header"),
     "header only and blank lines": ("id,candidates\n\n\n", {}, "no rows below a header"),
-    "missing column": ("id,Candidate\n1,a\n", {}, "no column called 'candidates' (did you mean 'Candidate'?): it has id, Candidate."),
+    "missing column": ("id,Candidate\n1,a\n", {}, "no column called 'candidates' (did you mean 'Candidate'?): it has id, Candidate; name"),
     "missing named column": (GOOD, {"label": "truth"}, "no column called 'truth'"),
     "missing named id": (GOOD, {"id": "key"}, "no column called 'key'"),
     "missing feature": (GOOD, {"features": ("y",)}, "no column called 'y'"),
@@ -681,7 +745,7 @@ BAD_TEXTS = {
     "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "names several rules"),
     "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for fewer than 1"),
     "top-0": (VOTES, {"annotators": "top-0"}, "asks for fewer than 1"),
-    "too many votes": (VOTES, {"annotators": "votes>=3"}, "The task 't2' of t.csv has no label with at least 3 votes (3 of 3 tasks"),
+    "too many votes": (VOTES, {"annotators": "votes>=3"}, "The task 't2' of t.csv has no label with at least 3 votes, and neither"),
     "no worker": ("task,label\n1,a\n", {"annotators": "union"}, "unclear which column of t.csv holds the annotators"),
     "empty vote": (
         "task,worker,label\n1,u,a\n1,v,\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError, shown
+from ltpll.candidates.similar_names import warn_of_similar_names
+from ltpll.errors import InputError, InputWarning, shown
 from ltpll.formatting import counted
 
 VOTE_WEIGHTS = ("reliability", "counts", "none")
@@ -58,18 +60,21 @@ class Rule(NamedTuple):
 
 
 def vote_rule(text: str) -> Rule:
-    """Parse a rule: `union` (all labels), `votes>=2` (labels of at least two annotators) or `top-3` (the three most frequent labels)."""
+    """Parse a rule: `union` (all labels), `votes-2` (labels of at least two annotators) or `top-3` (the three most frequent labels).
+
+    `votes>=2` is the same as `votes-2`, but has to be quoted in a shell.
+    """
     plain = text.strip().lower()
     if plain == "union":
         return Rule("union")
-    for kind, pattern in (("votes", r"votes\s*>=\s*([0-9]{1,9})"), ("top", r"top-([0-9]{1,9})")):
+    for kind, pattern in (("votes", r"votes(?:-|\s*>=\s*)([0-9]{1,9})"), ("top", r"top-([0-9]{1,9})")):
         found = re.fullmatch(pattern, plain)
         if found and int(found[1]) >= 1:
             return Rule("votes" if kind == "votes" else "top", int(found[1]))
         if found:
-            raise InputError(f"The rule {shown(text)} asks for fewer than 1: give a whole number of at least 1, as in votes>=2 or top-3.")
+            raise InputError(f"The rule {shown(text)} asks for fewer than 1: give a whole number of at least 1, as in votes-2 or top-3.")
     problem = "names several rules" if len(re.findall(r"union|votes|top-", plain)) > 1 else "is not a rule"
-    raise InputError(f"{shown(text)} {problem} for turning annotations into sets: give one of union, votes>=2 and top-3.")
+    raise InputError(f"{shown(text)} {problem} for turning annotations into sets: give one of union, votes-2 and top-3.")
 
 
 def drop_repeated_votes(
@@ -102,18 +107,40 @@ def sets_from_votes(votes: AnnotatorVotes, n_rows: int, n_classes: int, rule: Ru
     return indptr.astype(np.int64), labels[kept]
 
 
+def _some_candidates(
+    votes: AnnotatorVotes, n_rows: int, n_classes: int, rule: Rule, task: Callable[[int], str]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The sets by a rule, where examples none of whose labels has enough votes keep all their labels, since nothing is agreed on."""
+    indptr, labels = sets_from_votes(votes, n_rows, n_classes, rule)
+    empty = np.diff(indptr) == 0
+    if not empty.any():
+        return indptr, labels
+    voted = np.bincount(votes.rows, minlength=n_rows) > 0
+    if not voted.all():
+        raise InputError(f"{task(int(np.argmin(voted)))} has no votes: give every example at least one.")
+    n = int(empty.sum())
+    none = f"no label with at least {rule.k} votes"
+    if n == n_rows:
+        raise InputError(
+            f"{task(0)} has {none}, and neither has any other of {counted(n_rows, 'task')}: require fewer votes, or use union or top-1."
+        )
+    first = task(int(np.argmax(empty))) + (", …" if n > 1 else "")
+    warnings.warn(
+        f"{n:,} of {n_rows:,} tasks {'has' if n == 1 else 'have'} {none} ({first[0].lower()}{first[1:]}): all their labels are candidates.",
+        InputWarning,
+        stacklevel=3,
+    )
+    all_starts, every = sets_from_votes(votes, n_rows, n_classes, Rule("union"))
+    owners, all_owners = (np.repeat(np.arange(n_rows), np.diff(starts)) for starts in (indptr, all_starts))
+    kept = np.isin(all_owners * n_classes + every, owners * n_classes + labels) | empty[all_owners]
+    return np.searchsorted(all_owners[kept], np.arange(n_rows + 1)).astype(np.int64), every[kept]
+
+
 def voted_candidates(
     votes: AnnotatorVotes, n_rows: int, classes: Sequence[Hashable], rule: str, weights: str, task: Callable[[int], str]
 ) -> Candidates:
     """The candidate sets of votes, weighted by them; `task` is how a message refers to an example."""
-    kept = vote_rule(rule)
-    indptr, labels = sets_from_votes(votes, n_rows, len(classes), kept)
-    empty = np.flatnonzero(np.diff(indptr) == 0)
-    if len(empty):
-        raise InputError(
-            f"{task(int(empty[0]))} has no label with at least {kept.k} votes ({len(empty)} of {counted(n_rows, 'task')} "
-            f"{'has' if len(empty) == 1 else 'have'} none): require fewer votes, or use a rule such as top-1."
-        )
+    indptr, labels = _some_candidates(votes, n_rows, len(classes), vote_rule(rule), task)
     sets = Candidates.from_flat(indptr, labels, len(classes), tuple(classes))
     return sets.with_weights(vote_weights(votes, indptr, labels, len(classes), weights))
 
@@ -294,7 +321,8 @@ def candidates_from_votes(
             annotator may give an example several labels.
         classes: The names of the classes in order; by default the sorted names that occur.
         n_classes: The number of classes if labels are numbers; by default, numbers run up to the largest one that occurs.
-        rule: Which labels become candidates: `union` (all), `votes>=2` (those of at least two annotators) or `top-3`.
+        rule: Which labels become candidates: `union` (all), `votes-2` (those of at least two annotators; all labels of an example if
+            none has as many) or `top-3`.
         weights: How votes weight the candidates: "reliability" (by the reliability of each annotator, estimated as by Dawid and Skene),
             "counts" (by the share of the votes) or "none".
 
@@ -302,7 +330,8 @@ def candidates_from_votes(
         Candidates with `weights`, for `PartialLabelClassifier.fit`.
 
     Raises:
-        InputError: The arrays do not fit each other, a label is not a class, or an example has no vote that the rule keeps.
+        InputError: The arrays do not fit each other, a label is not a class, an example has no vote, or no example has enough for
+            the rule.
 
     Examples:
         >>> candidates = candidates_from_votes([0, 0, 0, 1], ["ann", "bob", "cid", "ann"], ["cat", "cat", "dog", "dog"], weights="counts")
@@ -310,7 +339,7 @@ def candidates_from_votes(
         tensor([0.6667, 0.3333, 1.0000])
     """
     check_vote_weights(weights)
-    kept = vote_rule(rule)
+    how = vote_rule(rule)
     row, who, given = (np.asarray(column) for column in (rows, annotators, labels))
     if not (row.ndim == who.ndim == given.ndim == 1 and len(row) == len(who) == len(given) > 0):
         raise InputError(
@@ -322,7 +351,9 @@ def candidates_from_votes(
     names, numbers = _class_numbers(given, classes, n_classes)
     workers, worker = np.unique(who, return_inverse=True)
     votes = AnnotatorVotes(*drop_repeated_votes(row.astype(np.int64), worker.astype(np.int64), numbers), tuple(map(str, workers)))
-    indptr, flat = sets_from_votes(votes, int(row.max()) + 1, len(names), kept)
+    if classes is None:
+        warn_of_similar_names(names, votes.labels)
+    indptr, flat = _some_candidates(votes, int(row.max()) + 1, len(names), how, "Example {}".format)
     return Candidates.from_flat(indptr, flat, len(names), names).with_weights(vote_weights(votes, indptr, flat, len(names), weights))
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ltpll.candidates.cells import NameCodes
 from ltpll.data.readers.streaming import Table, TableBatch
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, option, shown
 
 Array = npt.NDArray[Any]
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -160,13 +160,13 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def not_a_number_error(table: Table, batch: TableBatch, index: int, position: int, what: str) -> InputError:
+def not_a_number_error(table: Table, batch: TableBatch, index: int, position: int, what: str, leave_out: str = "") -> InputError:
     cell = batch.columns[index][position].as_py()
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
     problem = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is not a finite number,"
     return InputError(
         f"{table.row(batch.first + position)} {problem} in the {what} column {shown(table.names[index])}: "
-        "correct the cell, drop the row, or omit the column."
+        f"correct the cell, drop the row, or {leave_out or 'omit the column'}."
     )
 
 
@@ -201,6 +201,22 @@ def holds_numbers(table: Table, index: int) -> bool:
     return bool(found) and not all(text == "" for text in texts(table, next(table.batches([index])), index).to_pylist())
 
 
+def distinct_columns(table: Table, indices: Sequence[int]) -> list[int]:
+    """The columns of text whose cells are distinct and not empty, judging by the first rows."""
+    if not indices:
+        return []
+    batch = next(table.batches(indices))
+    found = []
+    for index in indices:
+        try:
+            cells = [text.strip() for text in texts(table, batch, index).to_pylist()]
+        except InputError:  # lists or bytes
+            continue
+        if all(cells) and len(set(cells)) == len(cells) > 1:
+            found.append(index)
+    return found
+
+
 def _mostly_numbers(cells: Any) -> bool:
     """Whether more than half of the non-missing cells are numbers."""
     import pyarrow as pa
@@ -217,8 +233,12 @@ def _text_among_numbers(table: Table, batch: TableBatch, index: int, position: i
     cell = shown(str(texts(table, batch, index)[position].as_py()))
     return InputError(
         f"{table.row(batch.first + position)} holds {cell} in the column {shown(table.names[index])}, whose other cells are numbers: "
-        "correct the cell, drop the row, or choose the feature columns with --feature-column."
+        f"correct the cell, drop the row, or {_ignore(table, index)}."
     )
+
+
+def _ignore(table: Table, index: int) -> str:
+    return f"leave the column out with {option('ignore', (table.names[index],))}"
 
 
 class FeatureColumns:
@@ -250,7 +270,8 @@ class FeatureColumns:
             if finite.all():
                 self._seen[j] = True
                 continue
-            refusal = not_a_number_error(self.table, batch, index, int(np.argmin(finite)), "feature")
+            advice = "" if self.chosen else _ignore(self.table, index)
+            refusal = not_a_number_error(self.table, batch, index, int(np.argmin(finite)), "feature", advice)
             if self.chosen:
                 raise refusal
             self._seen[j] |= bool(finite.any())

@@ -24,14 +24,14 @@ Answers = dict[str, tuple[int, ...]]
 def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | None = None, separator: str = SEPARATOR) -> Answers:
     """Read the answers for some examples of a table, such as a filled-in queue of `ltpll review`.
 
-    A file has a column `id` and a column `answer` (or else `label`) with one class, or several as in `fox|jackal`. Answers that are
-    empty, `?`, `skip`, `none` or `unknown` are ignored, unless a class has that name.
+    A file has a column `id` and a column `answer` (or else `label`) with one class, or several as in `fox|jackal`, or with the
+    separator of the table between them. Answers that are empty, `?`, `skip`, `none` or `unknown` are ignored, unless a class has that name.
 
     Args:
         paths: .csv, .tsv or .parquet files.
         table: The table that was asked about.
         id_column: The column of ids, if it has another name than `id`.
-        separator: What separates the classes of an answer.
+        separator: What separates the classes of an answer, besides `|`, which does unless it is in the name of a class.
 
     Returns:
         For each answered id, class numbers.
@@ -46,6 +46,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
     assert table.candidates is not None
     classes = [str(name) for name in table.candidates.classes]
     number, known = {name: i for i, name in enumerate(classes)}, set(table.ids.tolist())
+    also = SEPARATOR if not any(SEPARATOR in name for name in classes) else separator
     answers: Answers = {}
     files = list(paths)
     for path in files:
@@ -64,7 +65,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
             few = f"{len(unknown)} of {counted(len(given), 'id')} of {path} {are(len(unknown))} not in the table"
             raise InputError(f"{few} ({format_names([shown(name) for name in unknown], 3)}): correct or remove these rows.")
         for i, (name, cell) in enumerate(zip(given, columns[1].values(), strict=True)):
-            found = _classes(str(cell), number, separator, file.row, i)
+            found = _classes(str(cell).replace(also, separator), number, separator, file.row, i)
             if found and answers.setdefault(name, found) != found:
                 first, second = (SEPARATOR.join(classes[c] for c in one) for one in (answers[name], found))
                 raise InputError(

@@ -72,8 +72,8 @@ class Table(ABC):
     def no_rows(self) -> InputError:
         return InputError(f"{self.path} has no rows below a header with column names: give at least one example.")
 
-    def column(self, name: str) -> int:
-        """The number of the column with this name, which must be unique."""
+    def column(self, name: str, advice: str = "") -> int:
+        """The number of the column with this name, which must be unique; `advice` is for a table that does not have it."""
         if self.names.count(name) == 1:
             return self.names.index(name)
         if name in self.names:
@@ -82,7 +82,7 @@ class Table(ABC):
         meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
         raise InputError(
             f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
-            f"it has {format_names(self.names)}{self._hint()}."
+            f"it has {format_names(self.names)}{self._hint() or (advice and f'; {advice}')}."
         )
 
     def _hint(self) -> str:

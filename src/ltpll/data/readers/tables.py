@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ltpll.candidates.cells import unknown_class_error
 from ltpll.candidates.expressions import EMPTY, SetRules
 from ltpll.candidates.parsing import check_class_names
 from ltpll.candidates.scores import DEFAULT_SCORES, SCORES, check_selection
+from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
 from ltpll.data.readers.annotations import (
@@ -27,7 +29,7 @@ from ltpll.data.readers.annotations import (
     voted_candidates,
 )
 from ltpll.data.readers.coco import OBJECTS
-from ltpll.data.readers.columns import FeatureColumns, TextColumn, holds_numbers, numeric_columns
+from ltpll.data.readers.columns import FeatureColumns, TextColumn, distinct_columns, holds_numbers, numeric_columns
 from ltpll.data.readers.json_formats import read_json
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
@@ -42,7 +44,7 @@ from ltpll.data.readers.set_columns import (
 )
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.data.readers.taxonomy import read_taxonomy
-from ltpll.errors import InputError, shown
+from ltpll.errors import InputError, option, shown
 from ltpll.formatting import format_names
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
@@ -61,6 +63,7 @@ class LabelTable:
     feature_names: tuple[str, ...]
     votes: AnnotatorVotes | None
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
+    like_ids: tuple[str, ...] = ()  # those of them that could be ids, if there are no others
     groups: npt.NDArray[np.object_] | None = None  # the picture or scene of each example; the candidates have them too
     columns: Mapping[str, str] = field(default_factory=dict)  # the column that was taken for each field of `Reading` that names one
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
@@ -110,12 +113,14 @@ class Reading:
         possible: A column of the classes that are possible in a row; None if there is none.
         site: The column of sites, for `possible_at`.
         possible_at: A file of the classes that are possible at each site.
-        annotators: How the annotations of a task become a set, in a table of annotations: `union`, `votes>=2` or `top-3`.
+        annotators: How the annotations of a task become a set, in a table of annotations: `union`, `votes-2` or `top-3`.
         task: The column of the examples that were annotated; usual names are task, image, item, id and path.
         worker: The column of annotators; usual names are worker, annotator, user and rater.
         annotation: The column of annotated labels; usual names are label, choice, answer and annotation.
         vote_weights: How the votes of annotators weight the candidates: `reliability`, `counts` or `none`.
-        features: The feature columns; by default all other columns of numbers.
+        features: The feature columns, by name or with a pattern such as `f*`, which stands for columns of numbers; by default all other
+            columns of numbers.
+        ignore: Columns that are not features, by name or with a pattern; nor are they used for anything because of their usual name.
         control: The question of a Label Studio project whose choices are read; needed if there are several.
         objects: What the examples of a COCO file are: `images`, or `crops` for one example per annotation, cut out of its picture.
         classes: The classes in order; by default the names that occur.
@@ -148,6 +153,7 @@ class Reading:
     annotation: str | None = None
     vote_weights: str = DEFAULT_VOTE_WEIGHTS
     features: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
     control: str | None = None
     objects: str = "images"
     classes: tuple[str, ...] | None = None
@@ -228,7 +234,9 @@ class Reading:
             name = default = DEFAULT_COLUMNS[what]
         if name is None:
             return None
-        return None if name == default and name not in table.names else table.column(name)
+        if name == default and (name not in table.names or any(_fits(name, pattern) for pattern in self.ignore)):
+            return None
+        return table.column(name)
 
 
 DEFAULT_COLUMNS = {"label": TRUE_LABEL, "excluded": "excluded"}
@@ -338,7 +346,8 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         features=values,
         feature_names=names,
         votes=votes,
-        left_out=left_out,
+        left_out=tuple(table.names[index] for index in left_out),
+        like_ids=() if named else tuple(table.names[index] for index in distinct_columns(table, left_out)),
         groups=groups,
         columns={**({"candidates": reading.candidates} if type(sets) is SetColumn else {}), **_names(table, {**limits, **texts})},
     )
@@ -410,8 +419,10 @@ def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetCo
         return ClassColumns(table, *_class_columns(table, reading.class_columns))
     if reading.probability_columns:
         return ProbabilityColumns(table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass)
-    index = table.column(reading.candidates) if needs_candidates else reading.find(table, "candidates")
-    return None if index is None else SetColumn(table, index, reading.separator, reading.classes)
+    if not needs_candidates and reading.candidates not in table.names:
+        return None
+    advice = f"name the column of sets with {option('candidates', 'COLUMN')}"
+    return SetColumn(table, table.column(reading.candidates, advice), reading.separator, reading.classes)
 
 
 def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -432,24 +443,62 @@ def _columns(table: Table, names: Sequence[str]) -> list[int]:
     return [table.column(name) for name in names]
 
 
-def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[FeatureColumns | None, tuple[str, ...]]:
-    """The reader of the features, and the names of the text columns that are left out."""
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a pattern such as `f*` stands for this name; without `*`, it stands for itself only."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def _is_pattern(table: Table, name: str) -> bool:
+    """Whether a name stands for several columns; a column that is called like a pattern stands for itself."""
+    return "*" in name and name not in table.names
+
+
+def _matching(table: Table, pattern: str) -> list[int]:
+    """The columns that a name or pattern stands for, of which there must be one."""
+    if not _is_pattern(table, pattern):
+        return [table.column(pattern)]
+    found = [i for i, name in enumerate(table.names) if _fits(name, pattern)]
+    if not found:
+        raise InputError(f"{table.path} has no columns like {shown(pattern)}: it has {format_names(table.names)}.")
+    return found
+
+
+def _ignored(table: Table, reading: Reading) -> set[int]:
+    return {i for pattern in reading.ignore for i in _matching(table, pattern)}
+
+
+def _chosen_columns(table: Table, reading: Reading, names: Sequence[str], taken: set[int]) -> list[int]:
+    """The feature columns that were named, and those that patterns stand for."""
+    patterns = [name for name in names if _is_pattern(table, name)]
+    indices = _columns(table, [name for name in names if name not in patterns])
+    used = next((table.names[index] for index in indices if index in taken), None)
+    if used is not None:
+        raise InputError(f"The column {shown(used)} of {table.path} has another role, so it cannot be a feature: omit it.")
+    if patterns:
+        without = {*taken, *indices, *_ignored(table, reading)}
+        matching = dict.fromkeys(i for pattern in patterns for i in _matching(table, pattern) if i not in without)
+        indices += numeric_columns(table, list(matching))
+        if not indices:
+            raise InputError(f"No column like {shown(patterns[0])} of {table.path} holds numbers, so there are no features: name others.")
+    return indices
+
+
+def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[FeatureColumns | None, list[int]]:
+    """The reader of the features, and the text columns that are left out."""
     if reading.features is not None:
-        indices = _columns(table, reading.features)
-        used = next((table.names[index] for index in indices if index in taken), None)
-        if used is not None:
-            raise InputError(f"The column {shown(used)} of {table.path} has another role, so it cannot be a feature: omit it.")
-        return (FeatureColumns(table, indices, chosen=True) if indices else None), ()
+        indices = _chosen_columns(table, reading, reading.features, taken)
+        by_name = not any(_is_pattern(table, name) for name in reading.features)
+        return (FeatureColumns(table, indices, chosen=by_name) if indices else None), []
+    ignored = _ignored(table, reading)
     # An index written by pandas would leak the order of the rows; the column of sets is not a feature even if sets are read elsewhere, and
     # neither is the one of the labels that `ltpll data prune` removed, even if classes are numbers.
     excluded = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
-    others = [i for i, name in enumerate(table.names) if i not in taken and name not in excluded]
+    others = [i for i, name in enumerate(table.names) if i not in taken and i not in ignored and name not in excluded]
     indices = numeric_columns(table, others)
     for index in indices:
         table.column(table.names[index])  # refuses a name that occurs twice
     numeric = set(indices)
-    left_out = tuple(table.names[i] for i in others if i not in numeric)
-    return (FeatureColumns(table, indices, chosen=False) if indices else None), left_out
+    return (FeatureColumns(table, indices, chosen=False) if indices else None), [i for i in others if i not in numeric]
 
 
 # ---- one row per annotation -------------------------------------------------------------------------------------------
@@ -502,6 +551,8 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
     classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
     numbers = _label_numbers(table, codes["annotation"], names, classes, "label")
     votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
+    if reading.classes is None:
+        warn_of_similar_names(classes, votes.labels)
     how = (reading.annotators or "", reading.vote_weights, lambda i: f"The task {shown(tasks[i])} of {table.path}")
     candidates = voted_candidates(votes, len(tasks), classes, *how).with_groups(constant["group"])
     true = None
@@ -533,11 +584,13 @@ def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> Lab
     found = read_mat(path, needs_candidates=needs_candidates)
     names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
     features, chosen = found.features, tuple(names)
-    if reading.features is not None and reading.features != chosen:
-        unknown = next((name for name in reading.features if name not in names), None)
+    if reading.ignore or (reading.features is not None and reading.features != chosen):
+        wanted = chosen if reading.features is None else reading.features
+        wanted = tuple(dict.fromkeys(found for name in wanted for found in [one for one in names if _fits(one, name)] or [name]))
+        unknown = next((name for name in (*wanted, *reading.ignore) if not any(_fits(one, name) for one in names)), None)
         if unknown is not None:
             raise InputError(f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}.")
-        chosen = reading.features
+        chosen = tuple(name for name in wanted if not any(_fits(name, pattern) for pattern in reading.ignore))
         features = features[:, [names.index(name) for name in chosen]]
     candidates = None if found.candidates is None else mat_candidates(path, found, reading.classes)
     if found.labels is not None and reading.classes is not None and found.labels.max() >= len(reading.classes):
