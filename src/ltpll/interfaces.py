@@ -209,7 +209,7 @@ class Method(Configurable, nn.Module, ABC):
         return self.loss(step.outputs, step.batch.targets, self.loss_mask(step.batch))
 
     def loss_mask(self, batch: Batch) -> Tensor:
-        """The candidates that `loss` gets; where sets may lack the true label, they hold a class from outside, unless this is overridden."""
+        """The candidates that `loss` gets; where sets may lack the true label, they hold a class from outside, unless overridden."""
         return batch.candidates
 
     def refined_targets(self, step: Step) -> Tensor:
