@@ -21,7 +21,9 @@ DOUBT = 4
 class CORR(Method):
     """CORR (Wu et al., ICML 2022): push non-candidates down and pull every view towards the target.
 
-    Targets are the normalised geometric mean of the views' probabilities on the candidates.
+    Targets are the normalised geometric mean of the views' probabilities on the candidates. Where sets may lack the true label
+    (`truth_missing`), classes outside S have the weight (1 − w_j)⁴ in the first term, so that they are pushed down only as far as they
+    are not taken for the label.
 
     Formula:
         loss    = Σ_v Σ_{j: w_j=0} −log(|1 − p_vj| + 10⁻⁹)  +  λ Σ_v KL(w ‖ p_v)                     form "records"
