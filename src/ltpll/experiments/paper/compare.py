@@ -133,7 +133,7 @@ NOT_PROTOCOL = {*WHAT, "epochs", "edition"}  # the last two are named in words
 def departures(made: Experiment, setting: Setting) -> tuple[str, ...]:
     """In which settings an experiment departs from the protocol of a setting; another length comes first.
 
-    Stages and milestones that are only as long as another number of epochs makes them are no departures of their own.
+    Stages and milestones that are only as long as another number of epochs makes them do not count as departures.
 
     Examples:
         >>> departures(Experiment("cifar10", epochs=200, lr=0.05), {"data": "cifar10", "method": "corr"})
