@@ -39,13 +39,14 @@ class Network(nn.Module):
 
 # %% The loop
 # The method's loss compares the raw logits with the current targets. The rebalancer observes what the network returns, and corrects
-# the logits from which the method refines the targets; before that, the network learns from uniform targets for one epoch.
+# the logits from which the method refines the targets; before that, the network learns from uniform targets for one epoch. This loop suits
+# methods such as PRODEN, CAVL, CC and LW, and RECORDS; parts with schedules or networks of their own need the hooks of the trainer.
 def train(method, rebalancer, epochs=30):
     torch.manual_seed(0)
     model = Network()
     rebalancer.attach(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    targets = initial_targets(candidates)
+    targets = initial_targets(candidates, method.targets_on)
     recovered = []
     for epoch in range(epochs):
         for rows in torch.randperm(len(pictures)).split(32):

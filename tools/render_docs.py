@@ -279,7 +279,7 @@ def headline_table() -> str:
     found = tabular_records()
     tables = sorted({table for table, _ in found})
     lines = [f"| accuracy / balanced accuracy / recovered labels (%) | {' | '.join(tables)} |", "|---|" + "---:|" * len(tables)]
-    for row in ("corr+none", "corr+records", "corr+auto"):
+    for row in ("corr+none", "corr+mean-target", "corr+records", "corr+auto"):
         cells = [
             " / ".join(f"{100 * statistics.mean(found[t, row][name]):.1f}" for name in ("accuracy", "balanced_accuracy", "recovery"))
             for t in tables
@@ -1263,6 +1263,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "fuzz-findings": fuzz_findings,
     "reproduction": reproduction_tables,
     "verdicts": verdicts_table,
+    "verdicts-summary": lambda: verdicts_table().partition("\n")[0],
     "beyond-priors": priors_table,
     "beyond-drift": beyond_drift_table,
     "beyond-images": beyond_images_table,

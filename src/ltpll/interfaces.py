@@ -249,7 +249,7 @@ class Rebalancer(Configurable, nn.Module, ABC):
 
     @abstractmethod
     def log_prior(self, head: nn.Linear) -> Tensor:
-        """The log of the prior, (classes,), up to an additive constant."""
+        """The log of the prior, (classes,); the prior sums to one."""
 
     @torch.no_grad()
     def subtracted(self, place: Place, head: nn.Linear) -> Tensor:

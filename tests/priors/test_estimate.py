@@ -306,3 +306,8 @@ def test_shares_are_found_and_bounded_although_sets_lack_the_true_label():
         without.append(np.abs(estimate_prior(candidates, how="sets").estimate - true).sum())
     assert np.mean(inside) > 0.9
     assert np.mean(errors) < 0.65 * np.mean(without)
+
+
+def test_sets_may_be_given_in_every_form_that_candidates_take():
+    cells = ["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3
+    np.testing.assert_array_equal(estimate_prior(cells).estimate, estimate_prior(Candidates.of(cells)).estimate)

@@ -36,8 +36,8 @@ def benchmark(
     recipe: Annotated[
         str,
         opt.part_option(
-            help="Defaults of all settings: paper (the RECORDS paper's protocol) or best (anchor, mixup, flip-crop, lr 0.03, 200 epochs). "
-            "A config file and other options override them."
+            help="Defaults of all settings: paper (the RECORDS paper's protocol) or best (anchor, mixup, balanced head, flip-crop, "
+            "lr 0.03, 200 epochs). A config file and other options override them."
         ),
     ] = "paper",
     method: opt.Method = None,

@@ -13,7 +13,8 @@ from ltpll.interfaces import Batch, Extra, Method, Outputs, Step
 class Mixup(Extra):
     """Mixup (Zhang et al., ICLR 2018): the method's loss on blends of the inputs and targets of two examples.
 
-    All views of a batch share one λ and one permutation. The candidates of a blend are the union of both candidate sets.
+    All views of a batch share one λ and one permutation. The candidates of a blend are the union of both candidate sets. Differs from the
+    publication, as in the RECORDS paper: the loss on blends is added to the loss on the examples themselves, and λ is at least ½.
 
     Formula:
         λ    = max(λ₀, 1 − λ₀),  λ₀ ~ Beta(α, α)

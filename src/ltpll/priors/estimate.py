@@ -121,14 +121,12 @@ class PriorEstimate:
         return "\n".join(lines)
 
 
-def estimate_prior(
-    candidates: Candidates, *, how: How = "auto", width: float = 2.0, missing: float | Sequence[float] = 0.0
-) -> PriorEstimate:
+def estimate_prior(candidates: Any, *, how: How = "auto", width: float = 2.0, missing: float | Sequence[float] = 0.0) -> PriorEstimate:
     """Estimate the class prior from candidate sets alone.
 
     Args:
-        candidates: The candidate sets; if they have `groups`, these help to tell how the sets arose. If answers have replaced some of
-            the sets, the estimate is that of the sets before.
+        candidates: The candidate sets, or anything that `Candidates.of` takes. If they have `groups`, these help to tell how the sets
+            arose. If answers have replaced some of the sets, the estimate is that of the sets before.
         how: `"sets"` for the most likely prior if wrong labels join independently (EM), `"average"` for the mean of uniform targets,
             which is nearly unbiased if sets hold what occurs together, `"auto"` to decide by tests.
         width: The width of the bounds in standard deviations.
@@ -150,6 +148,7 @@ def estimate_prior(
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
     if not 0 <= width < math.inf:
         raise InputError(f"The width is {width}: it is a number of standard deviations, so it must be finite and at least 0.")
+    candidates = candidates if isinstance(candidates, Candidates) else Candidates.of(candidates)
     candidates = candidates.observed or candidates
     sets = distinct_sets(candidates)
     decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())

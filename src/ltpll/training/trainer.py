@@ -87,8 +87,8 @@ class PartialLabelTrainer:
         targets: The current targets.
 
     Examples:
-        >>> model = build_model("mlp", n_inputs=2, n_classes=4)
-        >>> trainer = PartialLabelTrainer(model, CORR(), RECORDS(), epochs=50)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), RECORDS(), epochs=50)
         >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
         >>> trainer.predict(x_test)
     """
