@@ -101,7 +101,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and 500, or 5 and 30 for a backbone.
         steps: The number of training steps that `epochs="auto"` aims at.
         batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512, or to 64 for a backbone.
-        lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features, and 0.02 for a fine-tuned backbone.
+        lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features and for SoLar, and 0.02 for a fine-tuned
+            backbone.
         weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
         truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets that do, such as 0.1; or "auto", which
             estimates the share by cross-validation (three more trainings) and is "never" if it finds next to none. Labels of training
@@ -283,13 +284,15 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if isinstance(model, FineTunedClassifier):
             rows = torch.linspace(0, n - 1, min(n, CALIBRATION_ROWS)).long()
             model.to(device).calibrate(views.plain(x[rows].to(device)).float())
+        context = {"warmup": IMAGE_WARMUP} if x.ndim == 4 else {}
+        parts = build_parts(self.method, self.rebalancer, self.extras, self.options, **context)
         return PartialLabelTrainer(
             model,
-            *build_parts(self.method, self.rebalancer, self.extras, self.options, **({"warmup": IMAGE_WARMUP} if x.ndim == 4 else {})),
+            *parts,
             views=views,
             epochs=epochs,
             batch_size=batch_size,
-            lr=self._lr(self.input_shape_) if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
+            lr=self._lr(self.input_shape_) * parts.method.lr_factor if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
             weight_decay=self._defaults.weight_decay if self.weight_decay == "auto" else self.weight_decay,  # type: ignore[arg-type]
             truth_missing=0.0 if isinstance(self.truth_missing, str) else self.truth_missing,  # `fit` resolves "auto"
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,

@@ -157,6 +157,8 @@ class Method(Configurable, nn.Module, ABC):
     open_after: ClassVar[float] = 0.03
     """The share of the epochs after which targets may leave sets that may lack the true label: early, before the network has memorised
     the sets, but not before it can tell classes apart."""
+    lr_factor: ClassVar[float] = 1.0
+    """By which `PartialLabelClassifier` multiplies its default learning rate."""
     variants: tuple[str, ...] = ()
     """Names of alternative ways to predict with the same trained network."""
 

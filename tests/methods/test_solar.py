@@ -1,13 +1,15 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from ltpll import PartialLabelClassifier
 from ltpll.blocks.selection import mixup_partners, mixup_weights
 from ltpll.blocks.sinkhorn import sinkhorn
-from ltpll.data.synthetic import four_squares, uniform_candidates
+from ltpll.data.synthetic import example_tables, four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.evaluation.metrics import prior_distance
@@ -201,3 +203,12 @@ def test_a_restart_after_the_last_epoch_is_refused():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     with pytest.raises(InputError, match="train longer"):
         PartialLabelTrainer(model, METHODS["solar"](estimation_epochs=10), epochs=10, views=Views(strong=(Jitter(0.1),)))
+
+
+def test_the_default_learning_rate_does_not_diverge_on_a_table():
+    table = pd.DataFrame(example_tables().train)
+    losses = []
+    classifier = PartialLabelClassifier("solar", steps=600, device="cpu", threads=1, on_epoch=lambda record: losses.append(record["loss"]))
+    classifier.fit(table.filter(like="pixel"), table["candidates"])
+    assert max(losses) < 10
+    assert np.mean(classifier.transduced_.labels == table["label"].map(list(classifier.classes_).index)) > 0.9
