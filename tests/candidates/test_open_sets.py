@@ -74,7 +74,8 @@ def test_a_share_of_zero_gives_a_guest_next_to_no_weight():
 
 def test_a_class_that_is_predicted_more_often_than_sets_allow_is_held_back():
     most = np.asarray([0.3, 0.3, 0.3, 0.3, 0.3])
-    sets = OpenSets(Candidates.of([[0]] * 4, n_classes=C), 0.2, most)
+    sets = OpenSets(Candidates.of([[0]] * 4, n_classes=C), 0.2)
+    sets.limit(most)
     logits = torch.tensor([[0.0, 4.0, 3.0, 0.0, 0.0]] * 4)
     index = torch.arange(4)
     sets.invite(index, logits)

@@ -25,7 +25,7 @@ from torch import Tensor
 from ltpll.candidates.storage import Candidates, Rows
 
 LEAST_ODDS = 1e-12  # of a guest
-RETURN = 2.0  # the power of the ratio by which a class is predicted too often, by which its odds as a guest are divided
+RESTRAINT = 2.0  # the odds of a class that is predicted r times as often as the sets allow are divided by r to this power
 
 
 def outside_odds(shares: float | Sequence[float], sizes: npt.NDArray[Any], n_classes: int) -> npt.NDArray[np.float64]:
@@ -53,7 +53,6 @@ class OpenSets(Candidates):
         sets: The candidate sets.
         shares: The share of sets that lack the true label, below 1: one number, or one for each size of a set, from 0 to the number of
             classes.
-        most: The largest share that each class can have; None for no limit.
 
     Attributes:
         guests: (N,) the guest of each row as a number of any type; −1 where there is none.
@@ -61,24 +60,22 @@ class OpenSets(Candidates):
 
     Examples:
         >>> sets = OpenSets(Candidates.of([[0, 1], [2]]), 0.1)
-        >>> sets.invite(torch.tensor([1]), torch.tensor([[0.0, 3.0, 1.0]]))
+        >>> given = sets.invite(torch.tensor([1]), torch.tensor([[0.0, 3.0, 1.0]]))
         >>> sets[torch.tensor([0, 1])]
         tensor([[ True,  True, False],
                 [False,  True,  True]])
     """
 
-    def __init__(self, sets: Candidates, shares: float | Sequence[float], most: npt.ArrayLike | None = None) -> None:
+    def __init__(self, sets: Candidates, shares: float | Sequence[float]) -> None:
         super().__init__(sets.offsets, sets.labels, sets.n_classes, sets.classes, sets.groups, sets.weights, sets.observed)
         self.sets = sets
         self.max_size, self._even = sets.max_size + 1, False
         odds = torch.from_numpy(outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)).to(sets.device)
         self._log_odds = odds.float().clamp_min(LEAST_ODDS).log()  # finite for a share of zero, too
         self.strength = torch.ones((), device=sets.device)
-        limits = torch.ones(sets.n_classes) if most is None else torch.as_tensor(np.asarray(most), dtype=torch.float32)
-        self._log_most = limits.clamp_min(LEAST_ODDS).log().to(sets.device)
-        self._held_back = torch.zeros(
-            sets.n_classes, device=sets.device
-        )  # by which the odds of a class are lowered in this step, a logarithm
+        self._log_most = torch.zeros(sets.n_classes, device=sets.device)  # no limit
+        # The logarithm of what the odds of each class are multiplied by in the current step.
+        self._held_back = torch.zeros(sets.n_classes, device=sets.device)
         self.guests = torch.full((len(sets),), -1, device=sets.device)
         parts, observed = self.parts(sets.n_classes), sets.observed
         # A person's answer stays as it is.
@@ -91,19 +88,27 @@ class OpenSets(Candidates):
     def slot_labels(self) -> Tensor:
         return torch.cat([self.labels.long(), self.guests.long().clamp_min(0)])
 
-    def invite(self, index: Tensor, logits: Tensor) -> None:
+    def limit(self, most: npt.ArrayLike) -> None:
+        """Set the largest share that each class can have, above which it is held back as a guest."""
+        self._log_most.copy_(torch.as_tensor(np.asarray(most), dtype=torch.float32).clamp_min(LEAST_ODDS).log())
+
+    def invite(self, index: Tensor, logits: Tensor) -> Tensor:
         """Make the likeliest class outside the set the guest of each row, and hold back classes that are predicted too often.
 
         Args:
             index: Row numbers, (batch,).
             logits: Their logits, (batch, classes).
+
+        Returns:
+            The sets of these rows without guests, (batch, classes).
         """
         predicted = torch.softmax(logits, dim=1).mean(0).clamp_min(LEAST_ODDS).log()
-        self._held_back.copy_(RETURN * (self._log_most - predicted).clamp_max(0.0))
+        self._held_back.copy_(RESTRAINT * (self._log_most - predicted).clamp_max(0.0))
         mask = self.sets[index]
         guests = (logits + self._held_back).masked_fill(mask, -torch.inf).argmax(1)
         closed = mask.all(1) if self._answered is None else mask.all(1) | self._answered[index]
         self.guests.index_copy_(0, index, torch.where(closed, -1, guests).to(self.guests.dtype))
+        return mask
 
     def rows(self, index: Tensor) -> Rows:
         """The candidates of some rows, and their guests in the last column; rows without a guest repeat their last candidate."""

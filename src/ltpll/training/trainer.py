@@ -269,8 +269,8 @@ class PartialLabelTrainer:
     def _opened(self, batch: Batch, index: Tensor, outputs: Outputs) -> Batch:
         """The batch with sets that hold one more class, because they may lack the true label."""
         assert isinstance(self.sets, OpenSets)
-        self.sets.invite(index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0))
-        return batch._replace(candidates=self.sets[index], log_weights=self.sets.log_weights(index), given=self.sets.sets[index])
+        given = self.sets.invite(index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0))
+        return batch._replace(candidates=self.sets[index], log_weights=self.sets.log_weights(index), given=given)
 
     def _forward_views(self, batch: Batch, extras: Sequence[Extra]) -> Sequence[Tensor]:
         return batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]
@@ -373,6 +373,9 @@ class PartialLabelTrainer:
         check_data(inputs, sets, self.head)
         self.inputs, self.candidates = held_inputs(inputs, self.device), sets.to(self.device)
         self.sets = self._new_sets()
+        if isinstance(self.sets, OpenSets):
+            prior = estimate_prior(self.candidates, missing=self.truth_missing)
+            self.sets.limit(np.maximum(prior.estimate, prior.upper))
         targets = initial_targets(self.sets, self.method.targets_on, self.forward_pass.dtype)
         batches = BatchSampler(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
         if batches.size < self.world.size:
@@ -390,10 +393,7 @@ class PartialLabelTrainer:
 
     def _new_sets(self) -> Candidates:
         """The candidate sets, open if they may lack the true label."""
-        if not np.any(self.truth_missing):
-            return self.candidates
-        prior = estimate_prior(self.candidates, missing=self.truth_missing)
-        return OpenSets(self.candidates, self.truth_missing, np.maximum(prior.estimate, prior.upper))
+        return OpenSets(self.candidates, self.truth_missing) if np.any(self.truth_missing) else self.candidates
 
     def train_epoch(self, interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Train for one epoch, or for the rest of an interrupted one.
