@@ -3,7 +3,7 @@
     python benchmarks/origins.py PACK --out results/origins
 
 The features are those of scikit-learn's digits (made long-tailed) and of the tables of PACK (see benchmarks/tabular.py); the sets are
-simulated, or the table's own. Each draw has a record with the figures of every rebalancer on held-out rows, and with the scores by
+simulated, the answers of a weak model, or the table's own. Each draw has a record with the figures of every rebalancer on held-out rows, and with the scores by
 which "auto" decided where the sets left it undecided; existing records are kept.
 """
 
@@ -21,34 +21,54 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from ltpll.candidates import Candidates
 from ltpll.comparison import can_compare
-from ltpll.data.synthetic import crowd_candidates, long_tail_subset, neighbour_candidates, top_k_candidates, uniform_candidates
+from ltpll.data.synthetic import (
+    crowd_candidates,
+    long_tail_subset,
+    neighbour_candidates,
+    superclass_candidates,
+    top_k_candidates,
+    uniform_candidates,
+)
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.rebalancers import Auto
 from ltpll.runs.environment import environment
 
-REBALANCERS = {"mean-target": "mean-target", "records": "records", "average": Auto(prior="average"), "auto": "auto"}
-ORIGINS = {
-    "digits": ("independent 0.1", "independent 0.3", "independent 0.5", "independent 0.7", "crowd", "top 3"),
-    "lost": ("independent 0.1", "independent 0.3", "crowd", "neighbours", "own", "own, shuffled"),
-    "msrcv2": ("independent 0.1", "independent 0.3", "crowd", "neighbours", "own", "own, shuffled"),
-    "birdsong": ("independent 0.1", "independent 0.3", "independent 0.5", "crowd", "top 3", "own", "own, shuffled"),
+REBALANCERS = {
+    "mean-target": "mean-target",
+    "records": "records",
+    "average": Auto(prior="average"),
+    "set-evidence": "set-evidence",
+    "auto": "auto",
 }
+SIMULATED = ("independent 0.1", "independent 0.3", "crowd", "neighbours", "similar", "top 3", "weak model")
+ORIGINS = {
+    "digits": (*SIMULATED, "independent 0.5", "independent 0.7"),
+    "lost": (*SIMULATED, "own", "own, shuffled"),
+    "msrcv2": (*SIMULATED, "own", "own, shuffled"),
+    "birdsong": (*SIMULATED, "independent 0.5", "own", "own, shuffled"),
+}
+SEEDS = (20, 21, 22)  # others than those on which choices were made
+SIMILAR = 3  # classes that are like each other
+WEAK_ROWS = 0.1  # of the rows, at least 60, which a weak model is trained on; they are not used otherwise
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pack", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    draws = [(data, origin, seed) for seed in range(options.seeds) for data, origins in ORIGINS.items() for origin in origins]
+    draws = [(data, origin, seed) for seed in options.seeds for data, origins in ORIGINS.items() for origin in origins]
     missing = {draw: path for draw in draws if not (path := options.out / f"{'-'.join(map(str, draw)).replace(' ', '_')}.json").exists()}
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measure, options.pack, *draw): draw for draw in missing}
@@ -111,6 +131,11 @@ def problem(pack: Path, data: str, origin: str, seed: int) -> tuple[Any, Any, Ca
         train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed)
         train = train if origin == "own, shuffled" else np.sort(train)  # otherwise in the order of the file
     x, labels = x.astype(np.float32), y[train]
+    rng = np.random.default_rng(seed)
+    if origin == "weak model":
+        few, train = np.split(rng.permutation(train), [max(60, int(WEAK_ROWS * len(train)))])
+        sets = weak_model_candidates(x[few], y[few], x[train], y[train], n_classes)
+        return x[train], y[train], sets, x[test], y[test]
     if origin.startswith("own"):
         sets = Candidates.from_matrix(torch.from_numpy(own[train]))  # type: ignore[index]
     elif origin.startswith("independent"):
@@ -119,9 +144,22 @@ def problem(pack: Path, data: str, origin: str, seed: int) -> tuple[Any, Any, Ca
         sets = crowd_candidates(labels, n_classes, seed=seed)
     elif origin == "neighbours":
         sets = neighbour_candidates(labels, n_classes, seed=seed, reach=1)
+    elif origin == "similar":
+        sets = superclass_candidates(labels, rng.permutation(n_classes) // SIMILAR, 0.06, seed=seed)
     else:
         sets = top_k_candidates(labels, n_classes, 3, seed=seed)
     return x[train], labels, sets, x[test], y[test]
+
+
+def weak_model_candidates(x_few: Any, y_few: Any, x: Any, y: Any, n_classes: int) -> Candidates:
+    """The three likeliest classes of a logistic regression; where the true label is not among them, it replaces the last one."""
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300)).fit(x_few, y_few)
+    scores = np.zeros((len(x), n_classes))
+    scores[:, model[-1].classes_] = model.predict_proba(x)
+    top = np.argsort(-scores, axis=1, kind="stable")[:, :3]
+    lacking = (top != y[:, None]).all(1)
+    top[lacking, 2] = y[lacking]
+    return Candidates.from_matrix(np.eye(n_classes, dtype=bool)[top].any(1))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from ltpll.candidates import Candidates
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
 from ltpll.folds import fold_classifiers, fold_splits
 from ltpll.interfaces import Rebalancer
-from ltpll.rebalancers import Anchor, MeanTarget
-from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
+from ltpll.rebalancers import Anchor, MeanTarget, SetEvidence
+from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto, rejects_independence
+from ltpll.rebalancers.set_evidence import can_weigh
 from ltpll.training.callbacks import Callback
 from ltpll.training.job import Part
 
@@ -43,7 +44,9 @@ def comparison_parts(classifier: Any, candidates: Candidates) -> list[Part]:
 def held_out_scores(
     classifier: Any, rebalancer: Auto, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda number: ()
 ) -> dict[str, float]:
-    """Score plain training and class shares held at the average of the sets, by cross-validation.
+    """Score class shares left alone, and held at the average of the sets, by cross-validation.
+
+    Where shares are left alone, targets weigh which labels share sets if "auto" would do so.
 
     A training serves both goals, so the score is the mean of the approximated accuracy of out-of-fold predictions for the goal "accuracy"
     and of the approximated balanced accuracy of those for the goal "balanced". The latter alone is noisy if some classes have few rows; the
@@ -60,7 +63,9 @@ def held_out_scores(
         The score of "plain" and of "average".
     """
     average = Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")
-    ways: dict[str, Rebalancer] = dict(zip(WAYS, (MeanTarget(), average), strict=True))
+    weighs = can_weigh(candidates) and rejects_independence(rebalancer.estimate(candidates))
+    plain: Rebalancer = SetEvidence() if weighs else MeanTarget()
+    ways: dict[str, Rebalancer] = dict(zip(WAYS, (plain, average), strict=True))
     options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
     scores, numbers = {}, count()
     for way, instead in ways.items():

@@ -63,7 +63,7 @@ class Outputs(NamedTuple):
         return Outputs(self.logits[:n], self.features[:n])
 
     def weighted(self, log_weights: Tensor | None) -> Outputs:
-        """Add what is known about the candidates before training to the logits of every view; None changes nothing."""
+        """Add what is known about the candidates to the logits of every view; None changes nothing."""
         return self if log_weights is None else Outputs(tuple(z + log_weights for z in self.logits), self.features)
 
 
@@ -73,7 +73,7 @@ class Batch(NamedTuple):
     views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
-    log_weights: Tensor | None = None  # (batch, classes), what is known about the candidates before training (`Candidates.log_weights`)
+    log_weights: Tensor | None = None  # (batch, classes), what is known about the candidates: their weights and evidence of the sets
     given: Tensor | None = None  # (batch, classes), bool: the sets as they were given, if the candidates hold classes from outside them
 
 
@@ -265,6 +265,13 @@ class Rebalancer(Configurable, nn.Module, ABC):
             return outputs
         subtracted = self.subtracted(place, head)
         return Outputs(tuple(z - subtracted for z in outputs.logits), outputs.features)
+
+    def evidence(self, index: Tensor) -> Tensor | None:
+        """What the sets of some rows say about their candidates, (batch, classes), added to the logits that refine targets.
+
+        None if nothing is added; this must not change during a training.
+        """
+        return None
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         """Called before the first step of every epoch; epochs count from 0."""

@@ -11,6 +11,7 @@ from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rebalancers.oracle_la import OracleLA
 from ltpll.rebalancers.oracle_la_posthoc import OracleLAPosthoc
 from ltpll.rebalancers.records import RECORDS
+from ltpll.rebalancers.set_evidence import SetEvidence
 from ltpll.rebalancers.temp_oracle_la import TempOracleLA
 from ltpll.registry import Registry
 
@@ -26,5 +27,6 @@ __all__ = [
     "NoRebalancing",
     "OracleLA",
     "OracleLAPosthoc",
+    "SetEvidence",
     "TempOracleLA",
 ]

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ltpll.candidates import Candidates
 from ltpll.interfaces import Training
 from ltpll.priors import PriorEstimate
 from ltpll.rebalancers.anchor import Anchor
+from ltpll.rebalancers.set_evidence import FadingEvidence, can_weigh
 
 # Chosen on tables with real features and simulated sets (docs/beyond.md).
 MANY_SINGLETONS = 0.3  # share of rows with one candidate above which plain training recovers as many labels
@@ -20,10 +22,11 @@ PLAIN, AVERAGE = "plain", "average"
 
 
 class Choice(NamedTuple):
-    """What holds the class shares of the targets, and why, in one sentence."""
+    """What holds the class shares of the targets, whether targets weigh which labels share sets, and why, in one sentence."""
 
     bounds: tuple[Any, Any] | None
     because: str
+    weighs: bool = False
 
 
 class Auto(Anchor):
@@ -32,7 +35,9 @@ class Auto(Anchor):
     - Rows share their sets in groups (the objects of a picture): the shares are held at the average uniform target.
     - Wrong labels join independently and most rows are ambiguous: the shares are held at the most likely estimate, or between bounds
       around it if it is uncertain.
-    - Otherwise targets are left alone, unless a comparison on held-out rows (`scores`) favours the average.
+    - Wrong labels do not join independently, and nothing shows how the sets arose: class shares are left alone, unless a comparison on
+      held-out rows (`scores`) favours the average; then targets weigh which labels share sets, as in `set-evidence`.
+    - Otherwise targets are left alone.
 
     RECORDS lifts the rare classes during the warm-up only. Predictions for balanced classes always subtract the log of the mean target.
 
@@ -41,7 +46,8 @@ class Auto(Anchor):
         lower = upper = mean of the uniform targets     rows share their sets, or `scores` favour it
         lower = upper = most likely shares              wrong labels join independently, expected L1 error of the shares < 0.06
         the interval of `anchor`                        wrong labels join independently, otherwise
-        no bounds, b = 0 and s = 0                      30 % of the sets or more have a single label, or how they arose is unclear
+        no bounds, b = 0 and s = 0                      30 % of the sets or more have a single label, or how they arose is unclear;
+                                                        in the latter case with the evidence of `set-evidence`
 
     References:
         Ours; it builds on RECORDS.
@@ -64,11 +70,13 @@ class Auto(Anchor):
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup, lift="warm-up")
+        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         super().start_training(training)
-        choice = choose(self.prior_, self.bounds_of(self.prior_), self.scores)
+        choice = choose(self.prior_, self.bounds_of(self.prior_), self.scores, can_weigh(training.candidates))
         self.because = choice.because
+        self._evidence = FadingEvidence(training.candidates) if choice.weighs else None
         if choice.bounds is None:
             self.lift = "none"
             self.hold(np.zeros_like(self.prior_.lower), np.ones_like(self.prior_.upper), len(training.targets))
@@ -76,20 +84,38 @@ class Auto(Anchor):
             self.lift = "warm-up"
             self.hold(*choice.bounds, len(training.targets))
 
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        super().start_epoch(epoch, n_epochs)
+        if self._evidence is not None:
+            self._evidence.start_epoch(epoch, n_epochs)
+
+    def evidence(self, index: Tensor) -> Tensor | None:
+        return None if self._evidence is None else self._evidence[index]
+
     def is_undecided(self, candidates: Candidates) -> bool:
         """Whether the sets alone do not say how to hold the class shares."""
         return isinstance(self.prior, str) and self.prior == "auto" and self.estimate(candidates).regime == "unclear"
 
 
-def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str, float] | None = None) -> Choice:
+def rejects_independence(prior: PriorEstimate) -> bool:
+    """Whether a test rejects that wrong labels join independently, while nothing shows how the sets arose."""
+    return prior.regime == "unclear" and any(one.speaks_for == "not independent" for one in prior.evidence)
+
+
+def choose(
+    prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str, float] | None = None, weighable: bool = False
+) -> Choice:
     """Choose what holds the class shares of the targets.
 
     Args:
         prior: What the candidate sets say, or the user.
         interval: The bounds of an anchor around it.
         scores: How well plain training and shares held at the average predict held-out rows, if that was measured.
+        weighable: Whether targets can weigh which labels share sets.
     """
     centre = (prior.centre, prior.centre)
+    weighs = weighable and rejects_independence(prior)
+    alone = "Class shares are left alone, and labels that often share sets support each other" if weighs else "Targets are not rebalanced"
     if prior.how == "given":
         return Choice(interval, "Class shares are held at the ones that were given.")
     if prior.how == "average":
@@ -100,13 +126,14 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str,
         return Choice(None, "Every row has a single label, so targets need no rebalancing.")
     if prior.regime == "unclear" and scores is not None:
         better = AVERAGE if scores[AVERAGE] > scores[PLAIN] else PLAIN
-        figures = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows, and plain training one of {scores[PLAIN]:.1%}"
+        other = "shares left alone" if weighs else "plain training"
+        figures = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows, and {other} one of {scores[PLAIN]:.1%}"
         if better == AVERAGE:
             # Not the estimate, which lies between the average and EM where the regime is unclear.
             return Choice((prior.average, prior.average), f"Class shares are held at the average of the sets, because that gave {figures}.")
-        return Choice(None, f"Targets are not rebalanced: holding class shares at the average of the sets gave {figures}.")
+        return Choice(None, f"{alone}: holding shares at the average of the sets gave {figures}.", weighs)
     if prior.regime == "unclear":
-        return Choice(None, f"Targets are not rebalanced, because it is unclear how the sets arose: {prior.because}.")
+        return Choice(None, f"{alone}, because it is unclear how the sets arose: {prior.because}.", weighs)
     if prior.regime == "co-occurrence":
         return Choice(centre, f"Class shares are held at the average of the sets, because {prior.because}.")
     if prior.singletons >= MANY_SINGLETONS:

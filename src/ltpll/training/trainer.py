@@ -235,7 +235,7 @@ class PartialLabelTrainer:
 
         This is the algorithm; CUDA graphs, skipped batches and several processes are added from outside.
         """
-        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.sets[index], self.sets.log_weights(index))
+        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.sets[index], self._log_weights(index))
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
         added = [extra.inputs(batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator) for extra in extras]
         all_outputs, *added_outputs = self._forward([self._forward_views(batch, extras), *(more.views if more else () for more in added)])
@@ -270,7 +270,12 @@ class PartialLabelTrainer:
         """The batch with sets that hold one more class, because they may lack the true label."""
         assert isinstance(self.sets, OpenSets)
         given = self.sets.invite(index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0))
-        return batch._replace(candidates=self.sets[index], log_weights=self.sets.log_weights(index), given=given)
+        return batch._replace(candidates=self.sets[index], log_weights=self._log_weights(index), given=given)
+
+    def _log_weights(self, index: Tensor) -> Tensor | None:
+        """What is known about the candidates of some rows, (batch, classes): their weights, and the rebalancer's evidence."""
+        known, evidence = self.sets.log_weights(index), self.rebalancer.evidence(index)
+        return known if evidence is None else evidence if known is None else known + evidence
 
     def _forward_views(self, batch: Batch, extras: Sequence[Extra]) -> Sequence[Tensor]:
         return batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]

@@ -1,0 +1,84 @@
+"""Joining: which labels join which sets, read off how often labels share a set, and what that says about the true label of a set.
+
+A set of three birds and a car is more probable if a bird is true than if the car is. Methods for partial labels ignore this: they take all
+candidates of a set for equally probable before they look at the features, which is right only if wrong labels join independently.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ltpll.candidates import Candidates
+from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
+
+Array = npt.NDArray[np.float64]
+
+PSEUDO_ROWS = 10.0  # with the mean rate, which are added to the rows of each pair of classes
+LEAST_RATE = 1e-4
+CLASS_LIMIT = 2_000  # beyond it, a matrix of classes × classes takes too much memory
+
+
+def joining_rates(sets: DistinctSets) -> Array:
+    """Estimate how probable it is that label j joins a set whose true label is y, and the other way round.
+
+    Every candidate of a set counts as true with the same share. The rates are
+
+        q_yj = (2 Σ_i S_iy S_ij / |S_i| + κ q̄) / (n_y + n_j + κ),    n_y = Σ_i S_iy / |S_i|,
+
+    with the mean rate q̄ and κ = 10. They are symmetric, so that the rates of rare classes are known from the rows of frequent ones. They
+    lie between the true rates and what chance would give, since the true labels are unknown; iterating with the labels that they make
+    probable (EM) gives extreme rates, which cost labels on real features (docs/beyond.md).
+
+    Args:
+        sets: The distinct candidate sets.
+
+    Returns:
+        The rates, (C, C), symmetric; the diagonal has no meaning.
+
+    Examples:
+        >>> rates = joining_rates(distinct_sets(Candidates.of([[0, 1]] * 50 + [[2, 3]] * 50)))
+        >>> bool(rates[0, 1] > rates[0, 2])
+        True
+    """
+    weights = sets.counts / sets.sizes
+    together = (sets.matrix.T @ sets.matrix.multiply(weights[:, None]).tocsr()).toarray()
+    rows = sets.per_class(weights)
+    mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
+    rates: Array = (2 * together + PSEUDO_ROWS * mean) / (rows[:, None] + rows[None, :] + PSEUDO_ROWS)
+    return rates
+
+
+def set_evidence(candidates: Candidates, strength: float = 1.0) -> Tensor:
+    """How well each candidate explains the other labels of its set.
+
+    Args:
+        candidates: The candidate sets. If answers have replaced some of them, the rates are those of the sets before.
+        strength: The power of the likelihood; below 1, since labels of a set are not independent, and counting each of them in full
+            would overstate what they say.
+
+    Returns:
+        For each candidate, in the order of `candidates.labels`, the log of its probability times the size of its set: zero if all
+        candidates explain the set equally well. The probability of y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** strength,
+        with the `joining_rates` q.
+
+    Examples:
+        >>> sets = Candidates.of([[0, 1, 2]] * 30 + [[0, 1, 2, 3]] + [[3, 4]] * 30)
+        >>> set_evidence(sets).exp()[90:94].round(decimals=2)  # of the set with 3, a label of other sets
+        tensor([1.3300, 1.3300, 1.3300, 0.0100])
+    """
+    rates = torch.from_numpy(joining_rates(distinct_sets(candidates.observed or candidates))).clamp(LEAST_RATE, 1 - LEAST_RATE)
+    other = 1 - torch.eye(len(rates), dtype=rates.dtype)
+    joins = (torch.logit(rates) * other).to(candidates.device)
+    stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
+    found = torch.empty(len(candidates.labels), device=candidates.device)
+    for index in candidates.parts(candidates.max_size**2):
+        labels, filled = candidates.rows(index).labels, candidates.filled(index)
+        pairs = joins[labels[:, :, None], labels[:, None, :]].masked_fill(~filled[:, None, :], 0.0)
+        likelihood = (strength * (pairs.sum(2) + stays_out[labels])).masked_fill(~filled, -torch.inf)
+        evidence = torch.log_softmax(likelihood, dim=1) + candidates.sizes[index, None].log()
+        first, last = candidates.offsets[index[0]], candidates.offsets[index[-1] + 1]
+        found[first:last] = evidence[filled].to(found.dtype)
+    return found

@@ -1,0 +1,101 @@
+"""Set evidence (ours): plain training whose first half also weighs which labels share sets."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputError
+from ltpll.interfaces import Training
+from ltpll.priors.joining import CLASS_LIMIT, set_evidence
+from ltpll.rebalancers.mean_target import MeanTarget
+
+STRENGTH = 0.5
+UNTIL = 0.5
+
+
+class FadingEvidence:
+    """The evidence of the candidates of every row, whose weight falls to zero during training.
+
+    It is computed from the sets, so it needs no checkpoint.
+
+    Args:
+        candidates: The candidate sets.
+        strength: The power of the likelihood of a set.
+        until: The share of the epochs after which the evidence no longer counts.
+    """
+
+    def __init__(self, candidates: Candidates, strength: float = STRENGTH, until: float = UNTIL) -> None:
+        self.candidates, self.until = candidates, until
+        self.values = set_evidence(candidates, strength)
+        self.weight = torch.ones((), device=candidates.device)  # changed in place, since recorded steps hold on to it
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        """Set the weight for an epoch; epochs count from 0."""
+        self.weight.fill_(max(0.0, 1 - epoch / (self.until * n_epochs)) if self.until else 0.0)
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        """The evidence of some rows, (batch, classes), zero for other classes."""
+        where, labels = self.candidates.rows(index)
+        dense = self.values.new_zeros(len(labels), self.candidates.n_classes)
+        return dense.scatter_(1, labels, self.weight * self.candidates.read(self.values, where))
+
+
+def can_weigh(candidates: Candidates) -> bool:
+    """Whether the sets are the only evidence, and the classes few enough for a matrix of all pairs of them."""
+    return candidates.weights is None and candidates.n_classes <= CLASS_LIMIT
+
+
+class SetEvidence(MeanTarget):
+    """Plain training whose targets also weigh, in the first half of the training, which labels share sets.
+
+    If similar classes join each other's sets, if annotators confuse some classes, or if sets are the top answers of a model, then a
+    candidate that often shares its set with the others of the set is more probable than one that rarely does. The rates q_yj, with which
+    label j joins a set whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out, because a network
+    that fits the targets absorbs it, and a constant one would add up. If wrong labels join independently it is noise, so `auto` uses it only
+    where a test rejects that. Candidates that have weights of their own, such as votes, are left as they are.
+
+    Formula:
+        targets    from ẑ = z + s · a · log P(S | y)
+        log P(S|y) = Σ_{j∈S, j≠y} log q_yj + Σ_{j∉S} log(1 − q_yj)
+        s          = max(0, 1 − e / (until · E)), a = strength
+        prediction = z − log m
+
+    References:
+        Ours. That targets should be proportional to P(y | x) P(S | y) is Bayes' rule; consistent losses for rates that depend on the
+        classes are in:
+
+        Hongwei Wen, Jingyi Cui, Hanyuan Hang, Jiabin Liu, Yisen Wang and Zhouchen Lin: Leveraged Weighted Loss for Partial Label
+        Learning, ICML 2021. https://proceedings.mlr.press/v139/wen21a.html
+
+    Args:
+        strength: The power of the likelihood of a set; 0 for plain training.
+        until: The share of the epochs after which the evidence no longer counts.
+
+    Examples:
+        >>> PartialLabelClassifier(rebalancer=SetEvidence())
+    """
+
+    name = "set-evidence"
+
+    def __init__(self, strength: float = STRENGTH, until: float = UNTIL) -> None:
+        super().__init__()
+        if not 0 <= strength <= 1:
+            raise InputError(f"The strength of set-evidence is {strength}: it must be between 0 and 1.")
+        if not 0 <= until <= 1:
+            raise InputError(f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1.")
+        self.strength, self.until = strength, until
+        self._evidence: FadingEvidence | None = None
+
+    def start_training(self, training: Training) -> None:
+        super().start_training(training)
+        weighs = can_weigh(training.candidates)
+        self._evidence = FadingEvidence(training.candidates, self.strength, self.until) if weighs else None
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        if self._evidence is not None:
+            self._evidence.start_epoch(epoch, n_epochs)
+
+    def evidence(self, index: Tensor) -> Tensor | None:
+        return None if self._evidence is None else self._evidence[index]
