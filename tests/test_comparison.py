@@ -10,7 +10,7 @@ from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.synthetic import neighbour_candidates, uniform_candidates
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
 from ltpll.folds import fold_splits
-from ltpll.rebalancers import RECORDS, Anchor, Auto, MeanTarget
+from ltpll.rebalancers import RECORDS, Anchor, Auto, SetEvidence
 from ltpll.training.callbacks import Callback
 
 LABELS = np.repeat(np.arange(8), 15)
@@ -24,7 +24,7 @@ def quick(**options):
 
 def test_scores_are_those_of_out_of_fold_predictions():
     scores = held_out_scores(quick(), Auto(warmup=0.5), X, UNCLEAR)
-    ways = {"plain": MeanTarget(), "average": Anchor("average", "point", warmup=0.5, lift="warm-up")}
+    ways = {"plain": SetEvidence(), "average": Anchor("average", "point", warmup=0.5, lift="warm-up")}
     assert scores.keys() == ways.keys()
     for way, rebalancer in ways.items():
         accurate, balanced = np.empty((2, len(X), 8))

@@ -54,7 +54,7 @@ def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_of_
     assert single.because.startswith("Targets are not rebalanced, because 6")
     assert single.because.endswith("% of the rows have a single label.")
     unclear = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0))
-    assert unclear.because.startswith("Targets are not rebalanced, because it is unclear how the sets arose: ")
+    assert unclear.because.startswith("Class shares are left alone, and labels that often share sets support each other, because it is ")
     known = started(Candidates.from_sets([[label] for label in LONG_TAIL]))
     assert known.because == "Every row has a single label, so targets need no rebalancing."
     for auto in (single, unclear, known):
@@ -64,7 +64,7 @@ def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_of_
 @pytest.mark.parametrize(("average", "held"), [(0.7, True), (0.5, False)])
 def test_where_the_sets_leave_it_open_the_better_score_on_held_out_rows_decides(average, held):
     auto = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0), scores={"plain": 0.6, "average": average})
-    assert f"expected accuracy of {average:.1%} on held-out rows, and plain training one of 60.0%" in auto.because
+    assert f"expected accuracy of {average:.1%} on held-out rows, and shares left alone one of 60.0%" in auto.because
     if held:
         average = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0), Auto(prior="average"))
         np.testing.assert_allclose(auto.lower.numpy(), average.prior_.estimate, rtol=1e-5)

@@ -72,6 +72,7 @@ def test_oracle_subtracts_the_log_of_the_true_frequencies(name):
         ("epoch-records", True, True),
         ("records", True, True),
         ("mean-target", False, True),
+        ("set-evidence", False, True),
         ("anchor", True, True),
     ],
 )

@@ -78,7 +78,7 @@ def set_evidence(candidates: Candidates, strength: float = 1.0) -> Tensor:
         labels, filled = candidates.rows(index).labels, candidates.filled(index)
         pairs = joins[labels[:, :, None], labels[:, None, :]].masked_fill(~filled[:, None, :], 0.0)
         likelihood = (strength * (pairs.sum(2) + stays_out[labels])).masked_fill(~filled, -torch.inf)
-        evidence = torch.log_softmax(likelihood, dim=1) + candidates.sizes[index, None].log()
+        evidence = torch.log_softmax(likelihood, dim=1) + candidates.sizes[index, None].double().log()
         first, last = candidates.offsets[index[0]], candidates.offsets[index[-1] + 1]
         found[first:last] = evidence[filled].to(found.dtype)
     return found
