@@ -4,8 +4,8 @@
 
 DATA holds the prepared image sets cifar10, cifar100 and voc2007 (`ltpll data prepare`). Their images are enlarged, embedded with
 EfficientNet-Lite0 and reduced to 128 principal components, once; FOLDER keeps the result. Subsets and candidate sets are those of
-`ltpll benchmark` with the same seed, and the classifier has its defaults. This takes minutes on a CPU, where training a ResNet-18 from scratch
-takes days; it is how photos are used, but not the paper's protocol. Each training has a record; existing ones are kept.
+`ltpll benchmark` with the same seed, and the classifier has its defaults. This takes minutes on a CPU, where training a ResNet-18 from
+scratch takes days; it is how photos are used, but not the paper's protocol. Each training has a record; existing ones are kept.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def embed(data: str, root: Path, path: Path) -> None:
     def embedded(pictures: Any) -> Any:
         parts = []
         for first in range(0, len(pictures), AT_ONCE):
-            some = [Image.fromarray(one).resize((embedder.side,) * 2, Image.Resampling.BICUBIC) for one in pictures[first : first + AT_ONCE]]
+            some = [
+                Image.fromarray(one).resize((embedder.side,) * 2, Image.Resampling.BICUBIC) for one in pictures[first : first + AT_ONCE]
+            ]
             parts.append(embedder(np.stack([np.asarray(one) for one in some])))
         return np.concatenate(parts)
 

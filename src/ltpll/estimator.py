@@ -90,7 +90,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
         rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by the candidate sets and says what it
             chose (`choice_`). Where the sets of a table leave it open, it first compares two ways by cross-validation, which takes six
-            trainings; "mean-target" avoids that.
+            trainings; "set-evidence" and "mean-target" avoid that.
         extras: Extras such as `Mixup()`, or their names.
         options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
         model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose

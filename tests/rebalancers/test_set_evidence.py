@@ -82,7 +82,7 @@ def test_more_labels_are_recovered_where_similar_classes_share_sets():
 
 
 def test_candidates_with_weights_of_their_own_are_left_as_they_are():
-    x, _, candidates = similar_sets(100)
+    _, _, candidates = similar_sets(100)
     weights = torch.rand(len(candidates.labels), generator=torch.Generator().manual_seed(0)) + 0.1
     weighted = candidates.with_weights(weights)
     rebalancer = SetEvidence()

@@ -66,7 +66,7 @@ class Auto(Anchor):
 
     name = "auto"
     scores: Mapping[str, float] | None = None
-    """How well plain training and shares held at the average predict held-out rows, for both goals; see `ltpll.comparison`."""
+    """How well shares left alone and shares held at the average predict held-out rows, for both goals; see `ltpll.comparison`."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup, lift="warm-up")
@@ -102,15 +102,13 @@ def rejects_independence(prior: PriorEstimate) -> bool:
     return prior.regime == "unclear" and any(one.speaks_for == "not independent" for one in prior.evidence)
 
 
-def choose(
-    prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str, float] | None = None, weighable: bool = False
-) -> Choice:
+def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str, float] | None = None, weighable: bool = False) -> Choice:
     """Choose what holds the class shares of the targets.
 
     Args:
         prior: What the candidate sets say, or the user.
         interval: The bounds of an anchor around it.
-        scores: How well plain training and shares held at the average predict held-out rows, if that was measured.
+        scores: How well shares left alone and shares held at the average predict held-out rows, if that was measured.
         weighable: Whether targets can weigh which labels share sets.
     """
     centre = (prior.centre, prior.centre)
