@@ -104,10 +104,15 @@ def measure(root: Path, features: Path, column: dict[str, Any], rebalancer: str,
     started = time.perf_counter()
     model = PartialLabelClassifier(rebalancer=rebalancer, random_state=seed, device="cpu", threads=1).fit(x, problem.candidates)
     seconds = time.perf_counter() - started
+    number = {name: place for place, name in enumerate(problem.candidates.classes)}
+
+    def numbers_of(labels: Any) -> Any:
+        return np.asarray([number[label] for label in labels])
+
     figures = {
-        "balanced_accuracy": balanced_accuracy_score(images.y_test, model.set_params(goal="balanced").predict(x_test)),
-        "uncorrected": balanced_accuracy_score(images.y_test, model.set_params(goal="accuracy").predict(x_test)),
-        "recovery": (model.transduce().labels == problem.y).mean(),
+        "balanced_accuracy": balanced_accuracy_score(images.y_test, numbers_of(model.set_params(goal="balanced").predict(x_test))),
+        "uncorrected": balanced_accuracy_score(images.y_test, numbers_of(model.set_params(goal="accuracy").predict(x_test))),
+        "recovery": (numbers_of(model.transduce().labels) == problem.y).mean(),
     }
     return {
         **column,

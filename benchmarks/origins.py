@@ -3,8 +3,8 @@
     python benchmarks/origins.py PACK --out results/origins
 
 The features are those of scikit-learn's digits (made long-tailed) and of the tables of PACK (see benchmarks/tabular.py); the sets are
-simulated, the answers of a weak model, or the table's own. Each draw has a record with the figures of every rebalancer on held-out rows, and
-with the scores by which "auto" decided where the sets left it undecided; existing records are kept.
+simulated, the answers of a weak model, or the table's own. Each draw has a record with the figures of every rebalancer on held-out rows,
+and with the scores by which "auto" decided where the sets left it undecided; existing records are kept.
 """
 
 from __future__ import annotations

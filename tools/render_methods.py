@@ -141,8 +141,11 @@ def of_method(method: Method) -> Iterator[str]:
 def of_rebalancer(rebalancer: Rebalancer, needed: Sequence[str]) -> Iterator[str]:
     places = {"targets": "the logits that refine targets", "prediction": 'the logits that predict with `goal="balanced"`'}
     used = [text for place, text in places.items() if place in rebalancer.places]
-    same = "" if "targets" in rebalancer.places else "; training is the same as with `none`"
+    weighs = type(rebalancer).evidence is not Rebalancer.evidence
+    same = "" if weighs or "targets" in rebalancer.places else "; training is the same as with `none`"
     yield f"It corrects {' and '.join(used)}{same}." if used else "It corrects nothing."
+    if weighs:
+        yield "It may add the evidence of the sets to the logits that refine targets."
     if rebalancer.estimates_prior:
         yield "It estimates the class prior (`class_prior_`)."
     for name in needed:

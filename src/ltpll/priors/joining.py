@@ -18,6 +18,8 @@ Array = npt.NDArray[np.float64]
 
 PSEUDO_ROWS = 10.0  # with the mean rate, which are added to the rows of each pair of classes
 LEAST_RATE = 1e-4
+CHEAPER = 500  # products of a matrix multiplication take the time of one look-up or sparse product
+ROWS_AT_ONCE = 16_384
 CLASS_LIMIT = 2_000  # beyond it, a matrix of classes × classes takes too much memory
 
 
@@ -44,11 +46,23 @@ def joining_rates(sets: DistinctSets) -> Array:
         True
     """
     weights = sets.counts / sets.sizes
-    together = (sets.matrix.T @ sets.matrix.multiply(weights[:, None]).tocsr()).toarray()
+    together = _together(sets, weights)
     rows = sets.per_class(weights)
     mean = (sets.mean_size - 1) / max(sets.n_classes - 1, 1)
     rates: Array = (2 * together + PSEUDO_ROWS * mean) / (rows[:, None] + rows[None, :] + PSEUDO_ROWS)
     return rates
+
+
+def _together(sets: DistinctSets, weights: Array) -> Array:
+    """For each pair of classes, the sum of `weights` over the sets that contain both, (C, C)."""
+    if float(sets.sizes @ sets.sizes) * CHEAPER < len(weights) * sets.n_classes**2:
+        return np.asarray((sets.matrix.T @ sets.matrix.multiply(weights[:, None]).tocsr()).toarray())
+    found = np.zeros((sets.n_classes, sets.n_classes))
+    for first in range(0, len(weights), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        dense = sets.matrix[rows].toarray()
+        found += dense.T @ (dense * weights[rows, None])
+    return found
 
 
 def set_evidence(candidates: Candidates, strength: float = 1.0) -> Tensor:
@@ -74,10 +88,14 @@ def set_evidence(candidates: Candidates, strength: float = 1.0) -> Tensor:
     joins = (torch.logit(rates) * other).to(candidates.device)
     stays_out = (torch.log1p(-rates) * other).sum(1).to(candidates.device)
     found = torch.empty(len(candidates.labels), device=candidates.device)
-    for index in candidates.parts(candidates.max_size**2):
+    looks_up = candidates.max_size**2 * CHEAPER < candidates.n_classes**2
+    for index in candidates.parts(candidates.max_size**2 if looks_up else candidates.n_classes):
         labels, filled = candidates.rows(index).labels, candidates.filled(index)
-        pairs = joins[labels[:, :, None], labels[:, None, :]].masked_fill(~filled[:, None, :], 0.0)
-        likelihood = (strength * (pairs.sum(2) + stays_out[labels])).masked_fill(~filled, -torch.inf)
+        if looks_up:
+            joined = joins[labels[:, :, None], labels[:, None, :]].masked_fill(~filled[:, None, :], 0.0).sum(2)
+        else:
+            joined = (candidates[index].to(joins.dtype) @ joins).gather(1, labels)
+        likelihood = (strength * (joined + stays_out[labels])).masked_fill(~filled, -torch.inf)
         evidence = torch.log_softmax(likelihood, dim=1) + candidates.sizes[index, None].double().log()
         first, last = candidates.offsets[index[0]], candidates.offsets[index[-1] + 1]
         found[first:last] = evidence[filled].to(found.dtype)
