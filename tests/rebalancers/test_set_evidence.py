@@ -12,7 +12,7 @@ from ltpll.errors import InputError
 from ltpll.methods import PRODEN
 from ltpll.models import Classifier
 from ltpll.priors.joining import set_evidence
-from ltpll.rebalancers import Auto, MeanTarget, SetEvidence
+from ltpll.rebalancers import RECORDS, Auto, MeanTarget, SetEvidence
 from ltpll.targets import initial_targets
 from ltpll.training.trainer import PartialLabelTrainer
 from support.problems import BetweenEpochs
@@ -29,7 +29,7 @@ def similar_sets(n=600, seed=0):
 
 def test_the_evidence_of_a_row_fades_linearly_until_its_share_of_the_epochs():
     _, _, candidates = similar_sets(40)
-    rebalancer = SetEvidence(strength=0.7, until=0.4)
+    rebalancer = SetEvidence(power=0.7, until=0.4)
     rebalancer.attach(Classifier(nn.Identity(), nn.Linear(12, 12)))
     rebalancer.start_training(BetweenEpochs(candidates, initial_targets(candidates)))
     index, values = torch.tensor([7, 3]), set_evidence(candidates, 0.7)
@@ -45,14 +45,18 @@ def test_targets_are_refined_with_the_evidence_added_to_the_logits():
     x, _, candidates = similar_sets(64)
     torch.manual_seed(0)
     model = Classifier(nn.Identity(), nn.Linear(12, 12))
-    trainer = PartialLabelTrainer(model, PRODEN(), SetEvidence(), epochs=4, batch_size=64, lr=1e-12, device="cpu")
+    trainer = PartialLabelTrainer(model, PRODEN(), SetEvidence(warmup=0.0), epochs=4, batch_size=64, lr=1e-12, device="cpu")
     trainer.fit(x, candidates)
     with torch.no_grad():
         logits = trainer.outputs(x).logits[0]
     # With so small a learning rate, the targets are those of the last epoch, in which the evidence no longer counts.
     expected = torch.softmax(logits.masked_fill(~candidates.dense(), -torch.inf), 1)
     torch.testing.assert_close(trainer.targets[torch.arange(64)], expected, atol=1e-5, rtol=1e-4)
-    early = PartialLabelTrainer(model, PRODEN(), SetEvidence(until=1.0), epochs=2, batch_size=64, lr=1e-12, device="cpu").fit(x, candidates)
+    early = PartialLabelTrainer(
+        model, PRODEN(), SetEvidence(until=1.0, warmup=0.0), epochs=2, batch_size=64, lr=1e-12, device="cpu"
+    ).fit(x, candidates)
+        x, candidates
+    )
     evidence = torch.zeros(64, 12)
     for row in range(64):
         evidence[row, candidates.row(row)] = set_evidence(candidates, 0.5)[candidates.offsets[row] : candidates.offsets[row + 1]]
@@ -60,11 +64,11 @@ def test_targets_are_refined_with_the_evidence_added_to_the_logits():
     torch.testing.assert_close(early.targets[torch.arange(64)], torch.softmax(weighted, 1), atol=1e-5, rtol=1e-4)
 
 
-def test_without_strength_it_is_mean_target_bit_for_bit():
+def test_without_evidence_and_warm_up_it_is_mean_target_bit_for_bit():
     x, _, candidates = similar_sets(200)
     fitted = [
         PartialLabelClassifier("corr", rebalancer, epochs=3, random_state=0, device="cpu").fit(x, candidates)
-        for rebalancer in (SetEvidence(strength=0.0), SetEvidence(until=0.0), MeanTarget())
+        for rebalancer in (SetEvidence(power=0.0, warmup=0.0), SetEvidence(until=0.0, warmup=0.0), MeanTarget())
     ]
     for one in fitted[:2]:
         np.testing.assert_array_equal(one.predict_proba(x), fitted[2].predict_proba(x))
@@ -79,6 +83,19 @@ def test_more_labels_are_recovered_where_similar_classes_share_sets():
             found.append((fitted.transduce().labels == labels).mean())
     assert np.mean(recovered["set-evidence"]) > np.mean(recovered["mean-target"]) + 0.02
     assert recovered["auto"] == recovered["set-evidence"]
+
+
+def test_records_lifts_during_the_warm_up_only_and_no_shares_are_held():
+    _, _, candidates = similar_sets(60)
+    rebalancer, model = SetEvidence(), Classifier(nn.Identity(), nn.Linear(12, 12))
+    rebalancer.attach(model)
+    training = BetweenEpochs(candidates, initial_targets(candidates))
+    rebalancer.start_training(training)
+    for epoch in range(20):
+        rebalancer.start_epoch(epoch, 20)
+        lifted = RECORDS.log_prior(rebalancer, model.head) if epoch < 2 else torch.zeros(12)
+        torch.testing.assert_close(rebalancer.subtracted("targets", model.head), lifted)
+        rebalancer.end_epoch(training)
 
 
 def test_candidates_with_weights_of_their_own_are_left_as_they_are():
@@ -109,7 +126,7 @@ def test_auto_weighs_sets_only_if_a_test_rejects_independent_wrong_labels(candid
     assert ("labels that often share sets support each other" in auto.because) is weighs
 
 
-@pytest.mark.parametrize("options", [{"strength": -0.1}, {"strength": 1.5}, {"until": 2.0}])
+@pytest.mark.parametrize("options", [{"power": -0.1}, {"power": 1.5}, {"until": 2.0}])
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(InputError, match=next(iter(options))):
         SetEvidence(**options)

@@ -65,17 +65,17 @@ def _together(sets: DistinctSets, weights: Array) -> Array:
     return found
 
 
-def set_evidence(candidates: Candidates, strength: float = 1.0) -> Tensor:
+def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
     """How well each candidate explains the other labels of its set.
 
     Args:
         candidates: The candidate sets. If answers have replaced some of them, the rates are those of the sets before.
-        strength: The power of the likelihood; below 1, since labels of a set are not independent, and counting each of them in full
+        power: The power of the likelihood; below 1, since labels of a set are not independent, and counting each of them in full
             would overstate what they say.
 
     Returns:
         For each candidate, in the order of `candidates.labels`, the log of its probability times the size of its set: zero if all
-        candidates explain the set equally well. The probability of y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** strength,
+        candidates explain the set equally well. The probability of y is proportional to (Π_{j∈S} q_yj Π_{j∉S} (1 − q_yj)) ** power,
         with the `joining_rates` q.
 
     Examples:
@@ -95,7 +95,7 @@ def set_evidence(candidates: Candidates, strength: float = 1.0) -> Tensor:
             joined = joins[labels[:, :, None], labels[:, None, :]].masked_fill(~filled[:, None, :], 0.0).sum(2)
         else:
             joined = (candidates[index].to(joins.dtype) @ joins).gather(1, labels)
-        likelihood = (strength * (joined + stays_out[labels])).masked_fill(~filled, -torch.inf)
+        likelihood = (power * (joined + stays_out[labels])).masked_fill(~filled, -torch.inf)
         evidence = torch.log_softmax(likelihood, dim=1) + candidates.sizes[index, None].double().log()
         first, last = candidates.offsets[index[0]], candidates.offsets[index[-1] + 1]
         found[first:last] = evidence[filled].to(found.dtype)

@@ -1,4 +1,4 @@
-"""Set evidence (ours): plain training whose first half also weighs which labels share sets."""
+"""Set evidence (ours): targets that also weigh which labels share sets, in the first half of the training."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.interfaces import Training
 from ltpll.priors.joining import CLASS_LIMIT, set_evidence
-from ltpll.rebalancers.mean_target import MeanTarget
+from ltpll.rebalancers.anchor import Anchor
+from ltpll.targets import floored
 
-STRENGTH = 0.5
+POWER = 0.5
 UNTIL = 0.5
 
 
@@ -22,13 +23,13 @@ class FadingEvidence:
 
     Args:
         candidates: The candidate sets.
-        strength: The power of the likelihood of a set.
+        power: The power of the likelihood of a set.
         until: The share of the epochs after which the evidence no longer counts.
     """
 
-    def __init__(self, candidates: Candidates, strength: float = STRENGTH, until: float = UNTIL) -> None:
+    def __init__(self, candidates: Candidates, power: float = POWER, until: float = UNTIL) -> None:
         self.candidates, self.until = candidates, until
-        self.values = set_evidence(candidates, strength)
+        self.values = set_evidence(candidates, power)
         self.weight = torch.ones((), device=candidates.device)  # changed in place, since recorded steps hold on to it
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
@@ -47,19 +48,21 @@ def can_weigh(candidates: Candidates) -> bool:
     return candidates.weights is None and candidates.n_classes <= CLASS_LIMIT
 
 
-class SetEvidence(MeanTarget):
-    """Plain training whose targets also weigh, in the first half of the training, which labels share sets.
+class SetEvidence(Anchor):
+    """Targets that also weigh, in the first half of the training, which labels share sets; no class shares are held.
 
     If similar classes join each other's sets, if annotators confuse some classes, or if sets are the top answers of a model, then a
     candidate that often shares its set with the others of the set is more probable than one that rarely does. The rates q_yj, with which
     label j joins a set whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out, because a network
     that fits the targets absorbs it, and a constant one would add up. If wrong labels join independently it is noise, so `auto` uses it
-    only where a test rejects that. Candidates that have weights of their own, such as votes, are left as they are.
+    only where a test rejects that. Candidates that have weights of their own, such as votes, are left as they are. RECORDS lifts the rare
+    classes during a short warm-up, since plain training may give nearly all ambiguous rows to frequent classes.
 
     Formula:
-        targets    from ẑ = z + s · a · log P(S | y)
+        targets    from ẑ = z − s log(π̂ + 10⁻⁹) + f · a · log P(S | y)
         log P(S|y) = Σ_{j∈S, j≠y} log q_yj + Σ_{j∉S} log(1 − q_yj)
-        s          = max(0, 1 − e / (until · E)), a = strength
+        s          = 1 in the epochs e < warmup · E, else 0
+        f          = max(0, 1 − e / (until · E)), a = power
         prediction = z − log m
 
     References:
@@ -70,8 +73,9 @@ class SetEvidence(MeanTarget):
         Learning, ICML 2021. https://proceedings.mlr.press/v139/wen21a.html
 
     Args:
-        strength: The power of the likelihood of a set; 0 for plain training.
+        power: The power of the likelihood of a set; 0 for no evidence.
         until: The share of the epochs after which the evidence no longer counts.
+        warmup: The share of the epochs in which RECORDS lifts the rare classes.
 
     Examples:
         >>> PartialLabelClassifier(rebalancer=SetEvidence())
@@ -79,21 +83,23 @@ class SetEvidence(MeanTarget):
 
     name = "set-evidence"
 
-    def __init__(self, strength: float = STRENGTH, until: float = UNTIL) -> None:
-        super().__init__()
-        if not 0 <= strength <= 1:
-            raise InputError(f"The strength of set-evidence is {strength}: it must be between 0 and 1.")
+    def __init__(self, power: float = POWER, until: float = UNTIL, warmup: float = 0.1) -> None:
+        super().__init__(warmup=warmup, lift="warm-up")
+        if not 0 <= power <= 1:
+            raise InputError(f"The power of set-evidence is {power}: it must be between 0 and 1.")
         if not 0 <= until <= 1:
             raise InputError(f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1.")
-        self.strength, self.until = strength, until
+        self.power, self.until = power, until
         self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
-        super().start_training(training)
-        weighs = can_weigh(training.candidates)
-        self._evidence = FadingEvidence(training.candidates, self.strength, self.until) if weighs else None
+        n, candidates = len(training.targets), training.candidates
+        self.mean_target.copy_(floored(training.targets.mean(), n))
+        self.hold(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
+        self._evidence = FadingEvidence(candidates, self.power, self.until) if can_weigh(candidates) else None
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        super().start_epoch(epoch, n_epochs)
         if self._evidence is not None:
             self._evidence.start_epoch(epoch, n_epochs)
 
