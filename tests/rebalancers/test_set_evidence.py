@@ -52,9 +52,7 @@ def test_targets_are_refined_with_the_evidence_added_to_the_logits():
     # With so small a learning rate, the targets are those of the last epoch, in which the evidence no longer counts.
     expected = torch.softmax(logits.masked_fill(~candidates.dense(), -torch.inf), 1)
     torch.testing.assert_close(trainer.targets[torch.arange(64)], expected, atol=1e-5, rtol=1e-4)
-    early = PartialLabelTrainer(
-        model, PRODEN(), SetEvidence(until=1.0, warmup=0.0), epochs=2, batch_size=64, lr=1e-12, device="cpu"
-    ).fit(x, candidates)
+    early = PartialLabelTrainer(model, PRODEN(), SetEvidence(until=1.0, warmup=0.0), epochs=2, batch_size=64, lr=1e-12, device="cpu").fit(
         x, candidates
     )
     evidence = torch.zeros(64, 12)
