@@ -24,7 +24,7 @@ def quick(**options):
 
 def test_scores_are_those_of_out_of_fold_predictions():
     scores = held_out_scores(quick(), Auto(warmup=0.5), X, UNCLEAR)
-    ways = {"plain": SetEvidence(warmup=0.5), "average": Anchor("average", "point", warmup=0.5, lift="warm-up")}
+    ways = {"plain": SetEvidence(), "average": Anchor("average", "point", warmup=0.5, lift="warm-up")}
     assert scores.keys() == ways.keys()
     for way, rebalancer in ways.items():
         accurate, balanced = np.empty((2, len(X), 8))

@@ -64,7 +64,7 @@ def held_out_scores(
     """
     average = Anchor("average", "point", warmup=rebalancer.warmup, lift="warm-up")
     weighs = can_weigh(candidates) and rejects_independence(rebalancer.estimate(candidates))
-    plain: Rebalancer = SetEvidence(warmup=rebalancer.warmup) if weighs else MeanTarget()
+    plain: Rebalancer = SetEvidence() if weighs else MeanTarget()
     ways: dict[str, Rebalancer] = dict(zip(WAYS, (plain, average), strict=True))
     options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
     scores, numbers = {}, count()

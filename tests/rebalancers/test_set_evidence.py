@@ -45,16 +45,14 @@ def test_targets_are_refined_with_the_evidence_added_to_the_logits():
     x, _, candidates = similar_sets(64)
     torch.manual_seed(0)
     model = Classifier(nn.Identity(), nn.Linear(12, 12))
-    trainer = PartialLabelTrainer(model, PRODEN(), SetEvidence(warmup=0.0), epochs=4, batch_size=64, lr=1e-12, device="cpu")
+    trainer = PartialLabelTrainer(model, PRODEN(), SetEvidence(), epochs=4, batch_size=64, lr=1e-12, device="cpu")
     trainer.fit(x, candidates)
     with torch.no_grad():
         logits = trainer.outputs(x).logits[0]
     # With so small a learning rate, the targets are those of the last epoch, in which the evidence no longer counts.
     expected = torch.softmax(logits.masked_fill(~candidates.dense(), -torch.inf), 1)
     torch.testing.assert_close(trainer.targets[torch.arange(64)], expected, atol=1e-5, rtol=1e-4)
-    early = PartialLabelTrainer(model, PRODEN(), SetEvidence(until=1.0, warmup=0.0), epochs=2, batch_size=64, lr=1e-12, device="cpu").fit(
-        x, candidates
-    )
+    early = PartialLabelTrainer(model, PRODEN(), SetEvidence(until=1.0), epochs=2, batch_size=64, lr=1e-12, device="cpu").fit(x, candidates)
     evidence = torch.zeros(64, 12)
     for row in range(64):
         evidence[row, candidates.row(row)] = set_evidence(candidates, 0.5)[candidates.offsets[row] : candidates.offsets[row + 1]]
@@ -62,11 +60,11 @@ def test_targets_are_refined_with_the_evidence_added_to_the_logits():
     torch.testing.assert_close(early.targets[torch.arange(64)], torch.softmax(weighted, 1), atol=1e-5, rtol=1e-4)
 
 
-def test_without_evidence_and_warm_up_it_is_mean_target_bit_for_bit():
+def test_without_evidence_it_is_mean_target_bit_for_bit():
     x, _, candidates = similar_sets(200)
     fitted = [
         PartialLabelClassifier("corr", rebalancer, epochs=3, random_state=0, device="cpu").fit(x, candidates)
-        for rebalancer in (SetEvidence(power=0.0, warmup=0.0), SetEvidence(until=0.0, warmup=0.0), MeanTarget())
+        for rebalancer in (SetEvidence(power=0.0), SetEvidence(until=0.0), MeanTarget())
     ]
     for one in fitted[:2]:
         np.testing.assert_array_equal(one.predict_proba(x), fitted[2].predict_proba(x))
@@ -85,7 +83,7 @@ def test_more_labels_are_recovered_where_similar_classes_share_sets():
 
 def test_records_lifts_during_the_warm_up_only_and_no_shares_are_held():
     _, _, candidates = similar_sets(60)
-    rebalancer, model = SetEvidence(), Classifier(nn.Identity(), nn.Linear(12, 12))
+    rebalancer, model = SetEvidence(warmup=0.1), Classifier(nn.Identity(), nn.Linear(12, 12))
     rebalancer.attach(model)
     training = BetweenEpochs(candidates, initial_targets(candidates))
     rebalancer.start_training(training)

@@ -46,7 +46,7 @@ class Auto(Anchor):
         lower = upper = mean of the uniform targets     rows share their sets, or `scores` favour it
         lower = upper = most likely shares              wrong labels join independently, expected L1 error of the shares < 0.06
         the interval of `anchor`                        wrong labels join independently, otherwise
-        no bounds, b = 0, as in `set-evidence`          how the sets arose is unclear, and a test rejects independence
+        no bounds, as in `set-evidence`                 how the sets arose is unclear, and a test rejects independence
         no bounds, b = 0 and s = 0                      otherwise, such as if 30 % of the sets or more have a single label
 
     References:
@@ -78,7 +78,7 @@ class Auto(Anchor):
         self.because = choice.because
         self._evidence = FadingEvidence(training.candidates) if choice.weighs else None
         if choice.bounds is None:
-            self.lift = "warm-up" if choice.weighs else "none"
+            self.lift = "none"
             self.hold(np.zeros_like(self.prior_.lower), np.ones_like(self.prior_.upper), len(training.targets))
         else:
             self.lift = "warm-up"

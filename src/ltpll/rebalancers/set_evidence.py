@@ -55,8 +55,7 @@ class SetEvidence(Anchor):
     candidate that often shares its set with the others of the set is more probable than one that rarely does. The rates q_yj, with which
     label j joins a set whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out, because a network
     that fits the targets absorbs it, and a constant one would add up. If wrong labels join independently it is noise, so `auto` uses it
-    only where a test rejects that. Candidates that have weights of their own, such as votes, are left as they are. RECORDS lifts the rare
-    classes during a short warm-up, since plain training may give nearly all ambiguous rows to frequent classes.
+    only where a test rejects that. Candidates that have weights of their own, such as votes, are left as they are.
 
     Formula:
         targets    from ẑ = z − s log(π̂ + 10⁻⁹) + f · a · log P(S | y)
@@ -75,7 +74,8 @@ class SetEvidence(Anchor):
     Args:
         power: The power of the likelihood of a set; 0 for no evidence.
         until: The share of the epochs after which the evidence no longer counts.
-        warmup: The share of the epochs in which RECORDS lifts the rare classes.
+        warmup: The share of the epochs in which RECORDS lifts the rare classes. 0.1 helps if sets are the answers of a weak model, where
+            nearly all ambiguous rows may go to frequent classes, and costs labels elsewhere (docs/beyond.md).
 
     Examples:
         >>> PartialLabelClassifier(rebalancer=SetEvidence())
@@ -83,7 +83,7 @@ class SetEvidence(Anchor):
 
     name = "set-evidence"
 
-    def __init__(self, power: float = POWER, until: float = UNTIL, warmup: float = 0.1) -> None:
+    def __init__(self, power: float = POWER, until: float = UNTIL, warmup: float = 0.0) -> None:
         super().__init__(warmup=warmup, lift="warm-up")
         if not 0 <= power <= 1:
             raise InputError(f"The power of set-evidence is {power}: it must be between 0 and 1.")
