@@ -397,7 +397,7 @@ def columns_table() -> str:
 
 def regime_of(choice: str) -> str:
     """What "auto" says about the origin of sets, in a word or two."""
-    if "unclear" in choice:
+    if "unclear" in choice or "held-out rows" in choice:
         return "unclear"
     if "join independently" in choice:
         return "independent, held" + (" between bounds" if "between bounds" in choice else " exactly")
