@@ -23,6 +23,13 @@ DECAY = 0.5  # of the bias of a class between its bounds, per epoch
 MOST = 1.0  # the largest distance that counts
 
 
+def checked_prior(prior: Any) -> Any:
+    """The prior that an anchor was given; the shares of classes are checked when the classes are known."""
+    if isinstance(prior, str) and prior not in ("auto", "sets", "average"):
+        raise InputError(f"The anchor's prior is {prior!r}: choose 'auto', 'sets' or 'average', or give the share of each class.")
+    return prior
+
+
 class Anchor(RECORDS):
     """Targets whose class shares stay between bounds that the candidate sets imply, after RECORDS has lifted the rare classes.
 
@@ -82,13 +89,11 @@ class Anchor(RECORDS):
             raise InputError(f"The anchor's bounds are {bounds!r}: choose 'interval' or 'point'.")
         if lift not in ("records", "warm-up", "none"):
             raise InputError(f"The anchor's lift is {lift!r}: choose 'records', 'warm-up' or 'none'.")
-        if isinstance(prior, str) and prior not in ("auto", "sets", "average"):
-            raise InputError(f"The anchor's prior is {prior!r}: choose 'auto', 'sets' or 'average', or give the share of each class.")
         if not 0 <= warmup <= 1:
             raise InputError(f"The anchor's warmup is {warmup}: it is a share of the epochs, between 0 and 1.")
         if not width >= 0:
             raise InputError(f"The anchor's width is {width}: it is a number of standard deviations, at least 0.")
-        self.prior, self.bounds, self.width, self.warmup, self.lift = prior, bounds, width, warmup, lift
+        self.prior, self.bounds, self.width, self.warmup, self.lift = checked_prior(prior), bounds, width, warmup, lift
         self._holds = False
 
     def attach(self, model: nn.Module) -> None:

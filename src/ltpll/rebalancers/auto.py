@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from ltpll.candidates import Candidates
 from ltpll.interfaces import Training
 from ltpll.priors import PriorEstimate
-from ltpll.rebalancers.anchor import Anchor
-from ltpll.rebalancers.set_evidence import FadingEvidence, can_weigh
+from ltpll.rebalancers.anchor import Anchor, checked_prior
+from ltpll.rebalancers.set_evidence import FadingEvidence, SetEvidence, can_weigh
 
 # Chosen on tables with real features and simulated sets (docs/beyond.md).
 MANY_SINGLETONS = 0.3  # share of rows with one candidate above which plain training recovers as many labels
@@ -29,7 +28,7 @@ class Choice(NamedTuple):
     weighs: bool = False
 
 
-class Auto(Anchor):
+class Auto(SetEvidence):
     """Holds the class shares of the targets where the candidate sets say enough about them, and says what it chose (`because`).
 
     - Rows share their sets in groups (the objects of a picture): the shares are held at the average uniform target.
@@ -69,11 +68,11 @@ class Auto(Anchor):
     """How well shares left alone and shares held at the average predict held-out rows, for both goals; see `ltpll.comparison`."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
-        super().__init__(prior, warmup=warmup, lift="warm-up")
-        self._evidence: FadingEvidence | None = None
+        super().__init__(warmup=warmup)
+        self.prior = checked_prior(prior)
 
     def start_training(self, training: Training) -> None:
-        super().start_training(training)
+        Anchor.start_training(self, training)  # the prior and its bounds; evidence only if it is chosen
         choice = choose(self.prior_, self.bounds_of(self.prior_), self.scores, can_weigh(training.candidates))
         self.because = choice.because
         self._evidence = FadingEvidence(training.candidates) if choice.weighs else None
@@ -83,14 +82,6 @@ class Auto(Anchor):
         else:
             self.lift = "warm-up"
             self.hold(*choice.bounds, len(training.targets))
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        super().start_epoch(epoch, n_epochs)
-        if self._evidence is not None:
-            self._evidence.start_epoch(epoch, n_epochs)
-
-    def evidence(self, index: Tensor) -> Tensor | None:
-        return None if self._evidence is None else self._evidence[index]
 
     def is_undecided(self, candidates: Candidates) -> bool:
         """Whether the sets alone do not say how to hold the class shares."""
