@@ -916,11 +916,11 @@ def beyond_head() -> str:
         pairs = [(accuracy(found["head"]), accuracy(found["adjusted"])) for found in map(last_figures, records)]
         gains = [100 * (head - adjusted) for head, adjusted in pairs if head is not None and adjusted is not None]
         if gains:
-            each = ", ".join(f"{gain:+.1f}" for gain in gains)
+            each = ", ".join(map(signed, gains))
             parts.append(f"{name.partition(' + ')[0]} {each} (n = {len(gains)})")
     return (
         f"Predicting with the balanced head instead of z − log m, in the same training, changes balanced accuracy by, in points: "
-        f"{'; '.join(parts)}.".replace("-", "−").replace("balanced−head", HEAD)
+        f"{'; '.join(parts)}."
     )
 
 

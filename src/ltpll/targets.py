@@ -77,9 +77,7 @@ class CandidateTargets:
         return len(self.candidates)
 
     def __getitem__(self, index: Tensor) -> Tensor:
-        where, labels = self.candidates.rows(index)
-        dense = self.values.new_zeros(len(labels), self.candidates.n_classes)
-        return dense.scatter_(1, labels, self.candidates.read(self.values, where))
+        return self.candidates.spread(self.values, index)
 
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         where, labels = self.candidates.rows(index)

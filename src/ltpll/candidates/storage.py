@@ -420,11 +420,13 @@ class Candidates:
 
         It is zero for other classes, and where all candidates have the same weight. None if nothing is known.
         """
-        if self._log_weights is None:
-            return None
+        return None if self._log_weights is None else self.spread(self._log_weights, index)
+
+    def spread(self, flat: Tensor, index: Tensor) -> Tensor:
+        """The values of some rows, (batch, C), from `flat`, which has one value per label; zero for other classes."""
         where, labels = self.rows(index)
-        dense = self._log_weights.new_zeros(len(labels), self.n_classes)
-        return dense.scatter_(1, labels, self.read(self._log_weights, where))
+        dense = flat.new_zeros(len(labels), self.n_classes)
+        return dense.scatter_(1, labels, self.read(flat, where))
 
     def to(self, device: torch.device | str) -> Candidates:
         groups, weights = (None if part is None else part.to(device) for part in (self.groups, self.weights))

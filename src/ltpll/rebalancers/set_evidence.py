@@ -38,9 +38,7 @@ class FadingEvidence:
 
     def __getitem__(self, index: Tensor) -> Tensor:
         """The evidence of some rows, (batch, classes), zero for other classes."""
-        where, labels = self.candidates.rows(index)
-        dense = self.values.new_zeros(len(labels), self.candidates.n_classes)
-        return dense.scatter_(1, labels, self.weight * self.candidates.read(self.values, where))
+        return self.weight * self.candidates.spread(self.values, index)
 
 
 def can_weigh(candidates: Candidates) -> bool:
