@@ -17,18 +17,27 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from ltpll import __version__
+from ltpll.data.readers.columns import TextColumn
 from ltpll.data.readers.pictures import all_unreadable, check_on_error, picture_files
+from ltpll.data.readers.streaming import open_table
 from ltpll.data.writers import write_table
 from ltpll.errors import BusyError, InputError
 from ltpll.files import cannot_write_error, check_writable, parse_json, write_atomically
+from ltpll.formatting import counted
 from ltpll.photos.embedding import EmbeddedBlock, Progress, Stream, checked, embedding_key, local_stream
 
 if TYPE_CHECKING:
     from ltpll.backbones import Backbone
 
 FORMAT = "ltpll-embeddings-1"
+ROW = "row"  # the column of the table beside the file that numbers its rows, from 0
 SAVE_SECONDS = 2.0  # between two records of what is done
 HEADER = 128  # bytes before the first row
+
+
+def rows_file(out: Path) -> Path:
+    """The table beside a file of embeddings that names the picture of every row."""
+    return out.with_suffix(".rows.csv")
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,7 @@ def embed_pictures(
                 raise all_unreadable(folder, len(paths), str(paths[0]), output.problems[0])
         kept = [row for row in range(len(paths)) if row not in output.problems]
         if not earlier:
-            _write_rows(out.with_suffix(".rows.csv"), paths, ids, kept, output.problems)
+            _write_rows(rows_file(out), paths, ids, kept, output.problems)
             output.finish()
     return Written(backbone.n_features, kept, [(str(paths[row]), reason) for row, reason in output.problems.items()], earlier)
 
@@ -210,7 +219,34 @@ def _write_rows(path: Path, paths: Sequence[str], ids: Sequence[str] | None, kep
     for number, row in enumerate(kept):
         numbers[row] = number
     names = {} if ids is None else {"id": list(ids)}
-    write_table(path, {"row": numbers, **names, "path": list(paths), "problem": [problems.get(row, "") for row in range(len(paths))]})
+    write_table(path, {ROW: numbers, **names, "path": list(paths), "problem": [problems.get(row, "") for row in range(len(paths))]})
+
+
+def read_rows(out: Path, n: int) -> dict[str, list[str]]:
+    """The paths and ids of the n rows of an .npy file, as `embed_pictures` wrote them beside it; nothing if it did not.
+
+    Raises:
+        InputError: The table beside the file is about another number of rows.
+    """
+    path = rows_file(out)
+    if out.suffix.lower() != ".npy" or not path.is_file():
+        return {}
+    table = open_table(path)
+    if not {ROW, "path"} <= set(table.names):
+        return {}  # not ours
+    columns = {name: TextColumn(table, table.column(name)) for name in (ROW, "id", "path") if name in table.names}
+    for batch in table.batches([column.index for column in columns.values()]):
+        for column in columns.values():
+            column.add(batch)
+    values = {name: column.values().tolist() for name, column in columns.items()}
+    number = {i: int(row) if row.isdecimal() else -1 for i, row in enumerate(values.pop(ROW)) if row}
+    kept = sorted(number, key=lambda i: number[i])
+    if [number[i] for i in kept] != list(range(n)):
+        raise InputError(
+            f"{path} does not name the {counted(n, 'row')} of {out.name}, so the two do not belong together: run `ltpll embed` again, or "
+            "move one of them elsewhere."
+        )
+    return {name: [texts[i] for i in kept] for name, texts in values.items()}
 
 
 @contextmanager
