@@ -123,6 +123,20 @@ def test_what_cannot_be_embedded_is_refused_in_one_sentence(trees, arguments, ex
     assert not (trees / "e.npy").exists()
 
 
+def test_without_a_home_folder_or_a_cache_that_can_be_written_the_way_out_is_named(trees, monkeypatch):
+    command = ("embed", "pictures", *EMBED, "--on-error", "skip")
+    monkeypatch.setenv("LTPLL_CACHE", str(trees / "labels.csv" / "cache"))
+    message = ltpll(*command, status=2)
+    assert "labels.csv/cache/embeddings/" in message
+    assert message.endswith("free some space or set LTPLL_CACHE to another folder for the cache, then try again.")
+    for name in ("LTPLL_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])  # nor is one known to the system
+    message = ltpll(*command, status=2)
+    assert message == "There is no home folder for the cache folder to be in: set LTPLL_CACHE to a folder."
+    assert "Wrote 47 rows" in ltpll(*command, "--no-cache")
+
+
 def test_progress_in_a_log_file_has_the_number_the_speed_and_the_time_left(monkeypatch):
     now, lines = [0.0], []
     for name in ("callbacks", "job"):

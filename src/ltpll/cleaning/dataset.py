@@ -160,7 +160,7 @@ def read_examples(
             embedded = embedded_pictures(source.images, paths.tolist(), source.backbone, cache=cache_root(), device=device, **how)
             return Examples(table if not embedded.problems else table.select(embedded.kept), embedded.features, embedded.problems)
         preprocessing = source.preprocessing or Preprocessing(suitable_side(source.images, paths.tolist()))
-        found = stored_pictures(source.images, paths.tolist(), preprocessing, cache_root(), **how)
+        found = stored_pictures(source.images, paths.tolist(), preprocessing, **how)
         return Examples(table if not found.problems else table.select(found.kept), found.images, found.problems)
     if source.features is not None:
         return _with_features(source, source.features, table)
