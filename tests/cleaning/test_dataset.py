@@ -7,6 +7,7 @@ import scipy.io
 
 from ltpll.backbones import Preprocessing
 from ltpll.cleaning.dataset import TableSource, read_examples
+from ltpll.data.readers.reviewed import read_answers
 from ltpll.data.readers.tables import Reading
 from ltpll.errors import InputWarning
 from support.refusals import refusal
@@ -95,6 +96,32 @@ def test_a_table_with_ids_and_paths_is_joined_by_either(tmp_path):
     np.save(tmp_path / "x.npy", X)
     beside(tmp_path / "x.npy", {"path": SHUFFLED})
     assert read(table, tmp_path / "x.npy").x.tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_blanks_around_ids_do_not_count_in_any_file_and_ids_are_written_as_they_were(tmp_path):
+    rows = [[" a", "x|y"], ["b ", "y"], ["c", "x"]]
+    table, features = write_csv(tmp_path / "t.csv", ["id", "candidates"], rows), tmp_path / "f.csv"
+    write_csv(features, ["id", "v"], [["c ", "3"], ["a", "1"], ["b", "2"]])
+    examples = read(table, features)
+    assert examples.table.ids.tolist() == [" a", "b ", "c"]
+    assert examples.x.tolist() == [[1], [2], [3]]
+    answers = write_csv(tmp_path / "a.csv", ["id", "answer"], [["a", "y"], ["b", "x"]])
+    assert read_answers([answers], examples.table) == {" a": (1,), "b ": (0,)}
+    write_csv(features, ["id", "v"], [["c ", "3"], ["a", "1"], ["b", "2"], ["c", "4"]])
+    twice = "Row 4 below the header of {} has {!r} in the column 'id', and so has row 1"
+    assert twice.format(features, "c") in refusal(lambda: read(table, features))
+    write_csv(table, ["id", "candidates"], [*rows, ["a", "x"]])
+    assert twice.format(table, "a") in refusal(lambda: read(table, features))
+
+
+def test_votes_on_tasks_that_differ_in_blanks_only_are_votes_on_one_and_it_is_said(tmp_path):
+    votes = [["a", "u", "x"], [" a", "v", "y"], ["b ", "u", "y"], ["b ", "v", "y"]]
+    table = write_csv(tmp_path / "t.csv", ["task", "worker", "label"], votes)
+    features = write_csv(tmp_path / "f.csv", ["id", "v"], [["b", "2"], ["a", "1"]])
+    with pytest.warns(InputWarning, match=r"1 task of .* is written with different blanks around the name \('a'\)"):
+        examples = read(table, features, annotators="union")
+    assert examples.table.ids.tolist() == ["a", "b"]
+    assert examples.x.tolist() == [[1], [2]]
 
 
 def test_rows_beside_a_file_may_be_sorted_and_name_skipped_pictures_but_must_fit_it(table, tmp_path):

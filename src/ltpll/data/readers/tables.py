@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -29,7 +31,7 @@ from ltpll.data.readers.annotations import (
     voted_candidates,
 )
 from ltpll.data.readers.coco import OBJECTS
-from ltpll.data.readers.columns import FeatureColumns, TextColumn, distinct_columns, holds_numbers, numeric_columns
+from ltpll.data.readers.columns import FeatureColumns, TextColumn, distinct_columns, holds_numbers, id_key, numeric_columns, texts
 from ltpll.data.readers.json_formats import read_json
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
@@ -44,8 +46,8 @@ from ltpll.data.readers.set_columns import (
 )
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.data.readers.taxonomy import read_taxonomy
-from ltpll.errors import InputError, option, shown
-from ltpll.formatting import format_names
+from ltpll.errors import InputError, InputWarning, option, shown
+from ltpll.formatting import counted, format_names
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
 
@@ -538,6 +540,7 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
                 f"{table.row(row)} is empty in the column {shown(table.names[texts[what].index])}: fill it in or drop the row."
             )
     tasks = texts["task"].names.names
+    _warn_of_merged_tasks(table, texts["task"])
     first = np.unique(codes["task"], return_index=True)[1]
     if "group" in texts:
         _groups(table, texts["group"])
@@ -576,6 +579,21 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
         groups=constant["group"],
         columns=_names(table, texts),
     )
+
+
+def _warn_of_merged_tasks(table: Table, column: TextColumn) -> None:
+    """Warn of tasks that differ in blanks around them only, and so are one (`id_key`)."""
+    if not column.names.padded:
+        return
+    written = {text for batch in table.batches([column.index]) for text in texts(table, batch, column.index).to_pylist()}
+    merged = [name for name, n in Counter(map(id_key, written)).items() if n > 1]
+    if merged:
+        warnings.warn(
+            f"{counted(len(merged), 'task')} of {table.path} {'is' if len(merged) == 1 else 'are'} written with different blanks around "
+            f"the name ({format_names([shown(name) for name in merged], 3)}): each is taken as one task.",
+            InputWarning,
+            stacklevel=4,
+        )
 
 
 # ---- MATLAB -----------------------------------------------------------------------------------------------------------
