@@ -875,6 +875,14 @@ def test_damaged_mat_files_are_refused(tmp_path):
 # ---- sets alone -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rows", ["a;cat|dog;x\n", "a;cat|dog;3, 4\n"])
+def test_a_file_with_other_marks_between_its_columns_is_refused_alike_for_training_and_for_its_sets_alone(tmp_path, rows):
+    path = text(tmp_path, f"id;candidates;note\n{rows}")
+    message = refusal(lambda: read_table(path))
+    assert "seem to be separated by ';'" in message
+    assert refusal(lambda: read_candidates(path)) == message
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
