@@ -258,7 +258,7 @@ def read_rows(out: Path, n: int) -> dict[str, list[str]]:
     kept = sorted(number, key=lambda i: number[i])
     if [number[i] for i in kept] != list(range(n)):
         raise InputError(
-            f"{path} does not name the {counted(n, 'row')} of {out.name}, so the two do not belong together: run `ltpll embed` again, or "
+            f"{path} does not name the {counted(n, 'row')} of {out.name}, so the two do not belong together: run `ltpll embed --fresh`, or "
             "move one of them elsewhere."
         )
     return {name: [texts[i] for i in kept] for name, texts in values.items()}
