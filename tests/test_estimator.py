@@ -54,6 +54,26 @@ def test_scikit_learns_own_checks_pass(check):
         check(clone(CHECKED))
 
 
+def test_what_float32_would_blur_is_learned_predicted_and_saved_as_well(tmp_path):
+    x, _, candidates = squares()
+    plain = quick(rebalancer="mean-target").fit(x, candidates)
+    x = x.astype(np.float64)
+    for moved in (x + 1e9, x * 1e300, pd.DataFrame(x + 1e9, columns=["a", "b"]), np.asfortranarray(x) + 1e9):
+        classifier = quick(rebalancer="mean-target").fit(moved, candidates)
+        np.testing.assert_allclose(classifier.predict_proba(moved), plain.predict_proba(x), atol=1e-3)
+        classifier.save(tmp_path / "c.safetensors")
+        for other in (PartialLabelClassifier.load(tmp_path / "c.safetensors", "cpu"), pickle.loads(pickle.dumps(classifier))):
+            np.testing.assert_array_equal(other.predict_proba(moved), classifier.predict_proba(moved))
+            np.testing.assert_allclose(other.predict_proba(moved[3:4]), classifier.predict_proba(moved)[3:4], atol=1e-6)
+
+
+def test_the_type_of_features_that_float32_holds_does_not_matter():
+    x, _, candidates = squares()
+    x = x.astype(np.float32)
+    single, double = (quick(rebalancer="mean-target").fit(values, candidates) for values in (x, x.astype(np.float64)))
+    np.testing.assert_array_equal(single.predict_proba(x), double.predict_proba(x.astype(np.float64)))
+
+
 # ---- forms of y ------------------------------------------------------------------------------------------------------
 
 

@@ -51,6 +51,7 @@ STATISTICS_VALUES = 2**30  # of which the mean and deviation of pictures are com
 IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
 IMAGE_MODELS = ("small-cnn", "resnet18")
 MANY_FEATURES = 128  # beyond which the learning rate for tables falls; a small table of 1,280 features diverged without
+NUMBERS = [np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]  # others become the first
 REGISTRIES: Mapping[str, Registry[Any]] = {"method": METHODS, "rebalancer": REBALANCERS, "extras": EXTRAS}
 
 
@@ -475,7 +476,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             images = channels_first(checked if whole else X)
             validate_data(self, images.numpy(), reset=reset, skip_check_array=True)  # the channels count as features
             return images
-        return as_inputs(validate_data(self, X, reset=reset, dtype=np.float32, ensure_min_samples=least), "given")
+        # Not made float32 here: it depends on all rows of the training whether that would blur them (`kept_type`).
+        checked = validate_data(self, X, reset=reset, dtype=NUMBERS, ensure_min_samples=least)
+        return as_inputs(checked, "given") if reset else self._predictor.inputs(checked, "given")
 
     # ---- saving ---------------------------------------------------------------------------------------------------
 
@@ -616,7 +619,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise ValueError("its labels are outside its classes")
         self.transduced_ = Transduced(first, confidence, second, margin)
         shape = (-1, *(1,) * (len(self.input_shape_) - 1))
-        views: ViewSource = FeatureViews(mean.float().reshape(shape), std.float().reshape(shape))
+        kind = torch.float64 if mean.dtype == std.dtype == torch.float64 else torch.float32
+        views: ViewSource = FeatureViews(mean.to(kind).reshape(shape), std.to(kind).reshape(shape))
         if policy:
             channels_last = self._channels_last(where)
             views = ImageViews(policy, tuple(mean.flatten().tolist()), tuple(std.flatten().tolist()), channels_last=channels_last)

@@ -458,6 +458,7 @@ def _described(source: TableSource, examples: Examples) -> Record:
         "reading": {name: list(value) if isinstance(value, tuple) else value for name, value in reading.items()},
         "feature_names": list(examples.table.feature_names),
         "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
+        **({"exact": True} if examples.x.dtype == np.float64 else {}),
     }
 
 

@@ -50,7 +50,8 @@ def train(
     ] = None,
     images: Annotated[Path | None, opt.data_option(help="Folder of the pictures that the column `path` (or `id`) names.")] = None,
     features: Annotated[
-        Path | None, opt.data_option(help="File of features: .npy or .npz in the order of the table, or a table with the same ids.")
+        Path | None,
+        opt.data_option(help="File of features: .npy, .npz or a table; joined by id, or without ids in the order of the table."),
     ] = None,
     side: Annotated[
         int | None,
@@ -308,8 +309,6 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
     if examples.table.votes is not None:
         facts.append(counted(len(examples.table.votes.names), "annotator"))
     print_line(", ".join(facts) + ".")
-    for note in examples.table.notes:
-        print_line(note)
     if sets.weights is not None and examples.table.votes is None:
         print_line("Scores were read and weight the candidates; --scores none uses the sets only.")
     if examples.table.columns:

@@ -39,7 +39,7 @@ from ltpll.training.schedule import check_milestones, cosine_rate, step_rate
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
 from ltpll.training.sync_batch_norm import synchronise_batch_norm
-from ltpll.validation import as_inputs, chosen_device, in_range, whole_number
+from ltpll.validation import chosen_device, in_range, whole_number
 from ltpll.views import Views, ViewSource
 
 OPEN_RAMP = 0.03  # share of the epochs in which the weight of classes outside the sets rises to its full value
@@ -374,7 +374,7 @@ class PartialLabelTrainer:
     def prepare(self, x: Array, candidates: Any) -> None:
         """Check the data, move it to the device if it fits, and initialise the targets; `fit` does this first."""
         sets = Candidates.of(candidates)
-        inputs = as_inputs(x, "training")
+        inputs = self.predictor.inputs(x, "training")
         check_data(inputs, sets, self.head)
         self.inputs, self.candidates = held_inputs(inputs, self.device), sets.to(self.device)
         self.sets = self._new_sets()
@@ -578,7 +578,7 @@ class PartialLabelTrainer:
         """Return the network's outputs for inputs without augmentation, without rebalancing."""
         if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
             return self.predictor.outputs(x, batch_size)
-        inputs = as_inputs(x, "prediction")
+        inputs = self.predictor.inputs(x)
         return self.world.outputs(self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), [len(inputs)])
 
     @torch.no_grad()
