@@ -335,8 +335,9 @@ def _print_result(result: Record, out: Path) -> None:
             print_line(f"With the goal {goal} (`ltpll predict --goal {goal}`): {_accuracies(figures)}.")
     elif test:
         print_line(f"{held_out}: predictions inside their sets {test['covering_rate']:.1%}.")
-    if "target_recovery" in last:
-        print_line(f"On training rows: true label recovered for {last['target_recovery']:.1%}.")
+    recovered = result.get("recovered", last.get("target_recovery"))  # runs of 0.2 have the latter only
+    if recovered is not None:
+        print_line(f"On training rows: true label recovered for {recovered:.1%}.")
     commands = ("clean {} --out cleaned.csv", "review {} --out queue.csv", "report {}", "predict {} NEW.csv --out predictions.csv")
     print_line(f"Next: {'; '.join(f'ltpll {command.format(out)}' for command in commands)}")
 
