@@ -350,7 +350,7 @@ def scenes(tmp_path_factory):
     """Two runs on a table of scenes that differ in their goals, and what training them printed."""
     folder = tmp_path_factory.mktemp("scenes")
     table = write_csv(folder / "t.csv", ["id", "scene", "candidates", "label", "split", "u", "v"], scene_rows())
-    command = ["train", table, "--group", "scene", "--epochs", "8", "--folds", "2", "--device", "cpu"]
+    command = ["train", table, "--group", "scene", "--epochs", "8", "--batch-size", "16", "--folds", "2", "--device", "cpu"]
     printed = {goal: ltpll(*command, "--goal", goal, "--out", folder / goal) for goal in ("balanced", "accuracy")}
     return folder, printed
 

@@ -13,7 +13,7 @@ from ltpll.candidates.cells import NameCodes
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import are, counted, format_names
-from ltpll.validation import FLOAT32_SPREAD, blurred_by_float32
+from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
 
 Array = npt.NDArray[Any]
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
