@@ -101,7 +101,7 @@ def test_pictures_that_were_embedded_for_another_file_come_from_the_cache(trees,
         (["pictures", "--on-error", "ignore"], "on_error is 'ignore'"),
         (["pictures", "--out", "e.csv"], "e.csv must end in .npy"),
         (["pictures", "--out", "labels.csv/e.npy"], "cannot be written"),
-        (["e.rows.csv", "--images", "pictures"], "e.rows.csv is the table and would be overwritten"),
+        (["e.rows.csv", "--images", "pictures"], "e.rows.csv is given as FOLDER_OR_TABLE and would be overwritten"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

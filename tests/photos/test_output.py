@@ -12,6 +12,7 @@ import pytest
 from ltpll.backbones import Preprocessing
 from ltpll.data.readers.pictures import Geometry, read_pictures
 from ltpll.errors import BusyError
+from ltpll.files import acquire_lock
 from ltpll.photos import output
 from ltpll.photos.embedding import embedded_blocks
 from ltpll.photos.output import embed_pictures
@@ -172,7 +173,7 @@ def test_calls_that_cannot_succeed_are_refused(photos, tmp_path):
     assert "cannot be written" in refusal(lambda: embed(folder, paths, folder / paths[0] / "e.npy"))
     assert "None of the 2 pictures" in refusal(lambda: embed(folder, ["x", "y"], tmp_path / "e.npy", on_error="skip"))
     assert not (tmp_path / "e.npy").exists()
-    with output._locked(tmp_path / "e.npy"):
+    with acquire_lock(tmp_path / ".e.npy.lock"):
         assert "being written by another process" in refusal(lambda: embed(folder, paths, tmp_path / "e.npy"), BusyError)
 
 

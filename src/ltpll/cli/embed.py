@@ -9,7 +9,8 @@ import typer
 
 from ltpll.cli.console import print_line
 from ltpll.cli.options import Device, column_option, data_option, hardware_option, output_option, part_option
-from ltpll.cli.tables import check_outputs, print_skipped
+from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import print_skipped
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def embed(
+    context: typer.Context,
     source: Annotated[
         Path, typer.Argument(metavar="FOLDER_OR_TABLE", help="Folder of pictures, or a table that names them: .csv, .tsv or .parquet.")
     ],
@@ -62,9 +64,8 @@ def embed(
     out = out.expanduser()
     pictures = _pictures(source.expanduser(), images and images.expanduser(), id_column, path_column, task)
     left = None if pictures.table is None else out.with_suffix(f".table{pictures.table.suffix.lower()}")
-    check_outputs(
-        [out, out.with_suffix(".rows.csv"), out.with_suffix(".job.json"), *([left] if left else [])], {"the table": pictures.table}
-    )
+    beside = [out.with_suffix(".rows.csv"), out.with_suffix(".job.json"), *([left] if left else [])]
+    check_outputs(context, out, *beside, suffixes=[".npy"], makes_folder=True)
     network = Backbone.from_pretrained(backbone)
     how: dict[str, Any] = {"cache": cache_root() if cache else None, "device": device, "precision": precision, "workers": workers}
     if launcher == "ray":

@@ -10,6 +10,7 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
+from ltpll.cli.outputs import check_run_folder
 from ltpll.cli.prune import prune_read_examples
 from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, given_files, prepare_run, torchrun_processes
@@ -42,6 +43,7 @@ class TrainCommand(opt.CommandWithLibraryDefaults):
 
 
 def train(
+    context: typer.Context,
     table: Annotated[
         str | None,
         typer.Argument(
@@ -185,6 +187,7 @@ def train(
         path, Reading.of(reading), images, features, **_how_pictures_are_read(settings, images, side), **given(on_error=on_error)
     )
     out = out or Path("ltpll-runs") / path.stem
+    check_run_folder(context, out)
     if earlier is not None and earlier.resolve() == out.resolve():
         raise InputError(f"--from and --out are the same run, {out}: write the new run to another folder.")
     if settings.prune and (reviewed or earlier is not None):

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError, required_by
+from ltpll.errors import required_by
 from ltpll.files import write_atomically
 
 
@@ -44,7 +44,4 @@ def _compiled(name: str) -> Any:
 
 def write(path: Path, page: str) -> None:
     """Write the page; if that fails, an existing file stays as it was."""
-    try:
-        write_atomically(path, page.encode("utf-8", "replace"))
-    except OSError as error:
-        raise InputError(f"The page {path} cannot be written ({error.strerror}): choose another path.") from error
+    write_atomically(path, page.encode("utf-8", "replace"))

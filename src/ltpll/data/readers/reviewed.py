@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
         for batch in file.batches([column.index for column in columns]):
             for column in columns:
                 column.add(batch)
-        given = [_as_written(str(name), known) for name in columns[0].values()]
+        given = [str(name) for name in columns[0].values()]
         unknown = [name for name in given if name not in known]
         if unknown and len(unknown) == len(given):
             raise InputError(f"None of the ids of {path} is in the table: give answers for this table.")
@@ -78,7 +78,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
 
 def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int) -> tuple[int, ...]:
     """The sorted class numbers of an answer; none if the person did not answer."""
-    cell = _as_written(cell.strip(), number)
+    cell = cell.strip()
     if cell in number:
         return (number[cell],)
     if cell.lower() in NO_ANSWER:
@@ -88,11 +88,6 @@ def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable
     if unknown is not None:
         raise InputError(f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; write ? or nothing to give no answer.")
     return tuple(sorted({number[name] for name in names}))
-
-
-def _as_written(text: str, known: Container[str]) -> str:
-    """Without the apostrophe that our tables put before a text that a spreadsheet would run as a formula."""
-    return text[1:] if text.startswith("'") and text not in known and text[1:] in known else text
 
 
 def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> LabelTable:

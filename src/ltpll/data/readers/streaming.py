@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.candidates.arrow import arrow_table, is_frame
+from ltpll.data.readers.formulas import without_apostrophes
 from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
@@ -175,7 +176,7 @@ class TextTable(Table):
                         ended, batch = True, batch.slice(0, batch.num_rows - 1)
                     n_rows = batch.num_rows
                     if n_rows:
-                        found = {index: batch.column(j) for j, index in enumerate(columns)}
+                        found = {index: without_apostrophes(batch.column(j)) for j, index in enumerate(columns)}
                         yield TableBatch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
                     first += n_rows
                     if on_progress is not None:
@@ -290,7 +291,9 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
     text = "".join(names)
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InputError(f"The header of {path} is not UTF-8 text: save the file as UTF-8 text.")
-    return [name.strip() for name in names], end
+    import pyarrow as pa
+
+    return without_apostrophes(pa.array([name.strip().encode() for name in names])).cast(pa.string()).to_pylist(), end
 
 
 # ---- Parquet ----------------------------------------------------------------------------------------------------------
