@@ -12,6 +12,7 @@ from ltpll.cli.describe import describe
 from ltpll.cli.options import DataRoot, ExperimentCommand, data_option
 from ltpll.cli.outputs import check_outputs
 from ltpll.cli.prune import PruneCommand, prune
+from ltpll.formatting import command
 
 app = typer.Typer(help="Prepare and list image sets, write an example table, and describe or prune candidate sets.", no_args_is_help=True)
 
@@ -108,7 +109,7 @@ def example(
         write_table(path, columns)
     print_line(f"{paths[0]}: {len(tables.train['id'])} rows with candidates, pixels as features, and true labels for evaluation.")
     print_line(f"{paths[1]}: {len(tables.new['id'])} new rows without candidates.")
-    print_line(f"Next: ltpll train {paths[0]} --out {out / 'digits-run'}")
+    print_line(f"Next: {command('ltpll', 'train', paths[0], '--out', out / 'digits-run')}")
 
 
 app.command(cls=ExperimentCommand)(describe)

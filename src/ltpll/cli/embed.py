@@ -12,7 +12,7 @@ from ltpll.cli.options import Device, column_option, data_option, hardware_optio
 from ltpll.cli.outputs import check_outputs
 from ltpll.cli.tables import print_skipped
 from ltpll.errors import InputError
-from ltpll.formatting import counted
+from ltpll.formatting import command, counted
 
 if TYPE_CHECKING:
     from ltpll.photos.sources import PictureList
@@ -117,5 +117,5 @@ def _print_next(pictures: PictureList, kept: list[int], left: Path | None, out: 
         write_kept_rows(pictures, kept, left)
         print_line(f"The rows of {pictures.table} without the skipped pictures: {left}")
         table = left
-    annotations = "" if task is None else f" --from-annotators union --task {task}"
-    print_line(f"Next: ltpll train {table}{annotations} --features {out}")
+    annotations = [] if task is None else ["--from-annotators", "union", "--task", task]
+    print_line(f"Next: {command('ltpll', 'train', table, *annotations, '--features', out)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ from ltpll.cli.outputs import check_outputs
 from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import given, given_files
 from ltpll.errors import InputError, printable
-from ltpll.formatting import counted
+from ltpll.formatting import command, counted
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
@@ -179,12 +178,12 @@ def _print_next(source: TableSource, examples: Examples, out: Path, how: dict[st
         options |= {"group": None if examples.table.groups is None else "group"}
         if not inside and source.reading.features:
             options |= {"feature-column": list(source.reading.features)}
-    words = ["ltpll", "train", str(out)]
+    words: list[object] = ["ltpll", "train", out]
     for name, value in options.items():
         for one in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [f"--{name.replace('_', '-')}", str(one)]
-    print_line(f"Next: {shlex.join(words)}")
+            words += [f"--{name.replace('_', '-')}", one]
+    print_line(f"Next: {command(*words)}")
     if examples.candidates.weights is not None:
         print_line(
-            f"The written table does not hold the votes of annotators: to train with them, use `ltpll train {source.table} … --prune`."
+            f"The written table does not hold the votes of annotators: to train with them, use `{command('ltpll', 'train', source.table)} … --prune`."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
 from ltpll.cli.outputs import check_outputs
 from ltpll.cli.tables import MOST_SHOWN
 from ltpll.cli.training_options import training_options
-from ltpll.formatting import counted
+from ltpll.formatting import command, counted
 
 
 def review(
@@ -49,5 +48,5 @@ def review(
     several = table.separator.join("ab")
     print_line(f"Next: fill in the column answer with a class, with several as in {several}, or with ? if no class fits; then")
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
-    answers = [*earlier, "--reviewed", str(out), "--out", "NEW_RUN"]
-    print_line(shlex.join(["ltpll", "train", str(source["table"]), *answers, *training_options(table.record)]))
+    answers = [*earlier, "--reviewed", out, "--out", "NEW_RUN"]
+    print_line(command("ltpll", "train", source["table"], *answers, *training_options(table.record)))

@@ -15,7 +15,7 @@ from ltpll.cli.prune import prune_read_examples
 from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, given_files, prepare_run, torchrun_processes
 from ltpll.errors import InputError, option, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import command, counted, format_names
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
@@ -341,8 +341,9 @@ def _print_result(result: Record, out: Path) -> None:
         print_line(f"{held_out}: predictions inside their sets {test['covering_rate']:.1%}.")
     if "target_recovery" in last:
         print_line(f"On training rows: true label recovered for {last['target_recovery']:.1%}.")
-    commands = ("clean {} --out cleaned.csv", "review {} --out queue.csv", "report {}", "predict {} NEW.csv --out predictions.csv")
-    print_line(f"Next: {'; '.join(f'ltpll {command.format(out)}' for command in commands)}")
+    commands = [("clean", out, "--out", "cleaned.csv"), ("review", out, "--out", "queue.csv"), ("report", out)]
+    commands.append(("predict", out, "NEW.csv", "--out", "predictions.csv"))
+    print_line(f"Next: {'; '.join(command('ltpll', *words) for words in commands)}")
 
 
 def _accuracies(figures: Record) -> str:

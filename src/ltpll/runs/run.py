@@ -17,6 +17,7 @@ from typing import Any
 
 from ltpll.errors import BusyError, InputError, InputWarning, VersionError, first_line
 from ltpll.files import acquire_lock, cannot_write_error, followed, other_version, parse_json, remove_leftovers, write_atomically
+from ltpll.formatting import command
 from ltpll.runs.checksums import MARKER, checksums, damaged_files, marker_text, read_checked, unreadable_run
 from ltpll.runs.schema import Kind, kind_of_run, record_problem
 from ltpll.runs.schema import Record as Record
@@ -178,8 +179,9 @@ class Run:
         differing = sorted(name for name in {*before, *self.config} if before.get(name) != self.config.get(name))
         if differing == ["goal"] and self.done and self.config.get("experiment") == "own":
             raise InputError(
-                f"The run in {self.folder} differs only in the goal, which needs no new training: predict with ltpll predict {self.folder} "
-                f"NEW.csv --out predictions.csv --goal {self.config['goal']}, or train again in another folder, or here with --fresh."
+                f"The run in {self.folder} differs only in the goal, which needs no new training: predict with "
+                f"{command('ltpll', 'predict', self.folder, 'NEW.csv', '--out', 'predictions.csv', '--goal', self.config['goal'])}, "
+                "or train again in another folder, or here with --fresh."
             )
         if differing:
             raise InputError(
