@@ -184,6 +184,5 @@ def _print_next(source: TableSource, examples: Examples, out: Path, how: dict[st
             words += [f"--{name.replace('_', '-')}", one]
     print_line(f"Next: {command(*words)}")
     if examples.candidates.weights is not None:
-        print_line(
-            f"The written table does not hold the votes of annotators: to train with them, use `{command('ltpll', 'train', source.table)} … --prune`."
-        )
+        again = command("ltpll", "train", source.table)
+        print_line(f"The written table does not hold the votes of annotators: to train with them, use `{again} … --prune`.")
