@@ -113,7 +113,7 @@ def benchmark(
             progress = ProgressBar()
             callbacks: list[Callback] = [progress, *([TensorBoardEvents(run)] if tensorboard and world.first else [])]
             how: dict[str, Any] = {"device": own_device, "engine": engine, "threads": threads or "auto", "sync_batch_norm": sync_batch_norm}
-            with exit_on_interrupt(run, progress.close):
+            with exit_on_interrupt(run, progress):
                 train_run(run, images, measure_every=measure_every, callbacks=callbacks, on_nan=on_nan, **how)
             world.leave()
             world.wait()
@@ -152,5 +152,5 @@ def _print_result(run: Run) -> None:
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
     console.print(
-        f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch, without evaluation"
+        f"{result.get('seconds', 0):.0f} s in epochs, {result.get('views_per_second', '?')} views/s in the median epoch, without evaluation"
     )

@@ -77,6 +77,8 @@ def embed(
         written = embed_pictures(
             pictures.folder, pictures.paths, network, out, ids=pictures.ids, on_error=on_error, on_progress=progress, fresh=fresh, **how
         )
+        if not written.earlier:
+            progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         print_line("Interrupted: rerun the command to resume.")

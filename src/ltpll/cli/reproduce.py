@@ -157,6 +157,7 @@ def _train(
         else:
             progress.plan([Stage(parts)])
             outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
+        progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         console.print("Interrupted: rerun the command to resume from the last checkpoint.")

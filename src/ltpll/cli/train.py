@@ -214,7 +214,7 @@ def train(
             progress = ProgressBar()
             events = [TensorBoardEvents(run)] if tensorboard and world.first else []
             hardware: Record = {"device": own_device, "threads": threads or "auto", "workers": workers}
-            with exit_on_interrupt(run, progress.close):
+            with exit_on_interrupt(run, progress):
                 how: Record = {"progress": progress, "callbacks": events, "on_nan": on_nan, "on_choice": print_line}
                 train_table_run(run, source, examples, settings, **how, **hardware)
             world.leave()
