@@ -69,7 +69,7 @@ def content(folder):
         (["export", "run", "--onnx", "model.csv"], "must end in .onnx"),
         (["bench", "engine", "--json", "t.csv"], "must end in .json"),
         (["tsne", "run", "--out", "other.csv"], "must end in .png"),
-        (["train", "run/examples.parquet", "--out", "run", "--fresh"], "is given as TABLE and a file of the run run"),
+        (["train", "run/examples.parquet", "--out", "run", "--fresh"], "given as TABLE, is a file of the run run"),
     ],
     ids=" ".join,
 )
@@ -80,6 +80,13 @@ def test_no_command_overwrites_an_input_a_run_or_another_kind_of_file(here, argu
         shutil.copy("tree.txt", name)
     before = content(here)
     assert expected in ltpll(*arguments, status=2)
+    assert content(here) == before
+
+
+def test_the_table_of_a_run_is_known_from_another_folder(here, tmp_path, monkeypatch):
+    before = content(here)
+    monkeypatch.chdir(tmp_path)
+    assert "is the table of the run here/run" in ltpll("clean", "here/run", "--out", "here/t.csv", status=2)
     assert content(here) == before
 
 

@@ -46,7 +46,7 @@ def check_run_folder(context: typer.Context, folder: Path) -> None:
     """Refuse to train in a run folder one of whose own files is an input."""
     for path, what in _inputs(context):
         if run_of_file(path) == followed(folder):
-            raise InputError(f"{path} is {what} and a file of the run {folder}, which would replace it: train in another folder.")
+            raise InputError(f"{path}, {what}, is a file of the run {folder}, which would replace it: train in another folder.")
 
 
 def _same(path: Path, other: Path) -> bool:
@@ -65,7 +65,10 @@ def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
                 made_from = {**source, **source["reading"]}
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # not the folder of a finished run on a table
-            yield from ((one, f"the {name} of the run {path}") for name, value in made_from.items() for one in _paths(value))
+            # Paths were given from a folder that the record does not name, often one above the run.
+            above = [Path(), *followed(path).parents]
+            for name, value in made_from.items():
+                yield from ((folder / one, f"the {name} of the run {path}") for one in _paths(value) for folder in above)
 
 
 def _paths(value: Any) -> list[Path]:
