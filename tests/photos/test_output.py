@@ -160,7 +160,8 @@ def test_a_complete_file_of_another_job_is_refused_and_an_incomplete_one_is_begu
     embed(folder, paths, out, fresh=True)
     assert len(np.load(out)) == 100
     (tmp_path / "foreign.npy").write_bytes(b"mine")
-    assert "no record says what is in it" in refusal(lambda: embed(folder, paths, tmp_path / "foreign.npy"))
+    for fresh in (False, True):  # not even then is a file deleted that may be another program's
+        assert "no record says what is in it" in refusal(lambda fresh=fresh: embed(folder, paths, tmp_path / "foreign.npy", fresh=fresh))
     assert (tmp_path / "foreign.npy").read_bytes() == b"mine"
 
 

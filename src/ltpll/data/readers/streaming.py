@@ -176,7 +176,9 @@ class TextTable(Table):
                         ended, batch = True, batch.slice(0, batch.num_rows - 1)
                     n_rows = batch.num_rows
                     if n_rows:
-                        found = {index: without_apostrophes(batch.column(j)) for j, index in enumerate(columns)}
+                        found = {index: batch.column(j) for j, index in enumerate(columns)}
+                        if source.apostrophes:
+                            found = {index: without_apostrophes(cells) for index, cells in found.items()}
                         yield TableBatch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
                     first += n_rows
                     if on_progress is not None:
@@ -233,7 +235,7 @@ class _Rows(io.RawIOBase):
     def __init__(self, file: io.BufferedReader, table: TextTable, last: bytes) -> None:
         self.file, self.table, self.last = file, table, last
         self.position = 0
-        self.stopped = False
+        self.stopped = self.apostrophes = False
         file.seek(table.start)
 
     def readable(self) -> bool:
@@ -246,6 +248,7 @@ class _Rows(io.RawIOBase):
         if b"\0" in content:
             raise self._nul(self.position + content.index(b"\0"))
         self.position += len(content)
+        self.apostrophes |= b"'" in content
         if not content:
             content, self.last = self.last, b""
         return content
