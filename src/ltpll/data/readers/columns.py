@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,11 +76,6 @@ def _is_utf8(cell: bytes) -> bool:
 def id_key(name: str) -> str:
     """What ids are compared by, in every file: blanks around them do not count, though ids are written as they were."""
     return name.strip()
-
-
-def as_written(text: str, known: Container[str]) -> str:
-    """Without the apostrophe that our tables put before a text that a spreadsheet would run as a formula."""
-    return text[1:] if text.startswith("'") and text not in known and text[1:] in known else text
 
 
 class TextColumn:

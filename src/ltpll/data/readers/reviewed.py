@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ltpll.candidates.cells import SEPARATOR, parse_cell, unknown_class_error
-from ltpll.data.readers.columns import TextColumn, as_written, id_key
+from ltpll.data.readers.columns import TextColumn, id_key
 from ltpll.data.readers.streaming import open_table
 from ltpll.data.readers.tables import LabelTable
 from ltpll.errors import InputError, shown
@@ -57,7 +57,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
         for batch in file.batches([column.index for column in columns]):
             for column in columns:
                 column.add(batch)
-        keys = [as_written(id_key(str(name)), known) for name in columns[0].values()]
+        keys = [id_key(str(name)) for name in columns[0].values()]
         given = [known.get(key, key) for key in keys]
         unknown = [key for key in keys if key not in known]
         if unknown and len(unknown) == len(given):
@@ -79,7 +79,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
 
 def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int) -> tuple[int, ...]:
     """The sorted class numbers of an answer; none if the person did not answer."""
-    cell = as_written(cell.strip(), number)
+    cell = cell.strip()
     if cell in number:
         return (number[cell],)
     if cell.lower() in NO_ANSWER:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.candidates.arrow import arrow_table, is_frame
+from ltpll.data.readers.formulas import without_apostrophes
 from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.parquet_footer import expanded_size
 from ltpll.errors import InputError, first_line, printable, shown
@@ -177,6 +178,8 @@ class TextTable(Table):
                     n_rows = batch.num_rows
                     if n_rows:
                         found = {index: batch.column(j) for j, index in enumerate(columns)}
+                        if source.apostrophes:
+                            found = {index: without_apostrophes(cells) for index, cells in found.items()}
                         yield TableBatch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
                     first += n_rows
                     if on_progress is not None:
@@ -233,7 +236,7 @@ class _Rows(io.RawIOBase):
     def __init__(self, file: io.BufferedReader, table: TextTable, last: bytes) -> None:
         self.file, self.table, self.last = file, table, last
         self.position = 0
-        self.stopped = False
+        self.stopped = self.apostrophes = False
         file.seek(table.start)
 
     def readable(self) -> bool:
@@ -246,6 +249,7 @@ class _Rows(io.RawIOBase):
         if b"\0" in content:
             raise self._nul(self.position + content.index(b"\0"))
         self.position += len(content)
+        self.apostrophes |= b"'" in content
         if not content:
             content, self.last = self.last, b""
         return content
@@ -291,7 +295,9 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
     text = "".join(names)
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InputError(f"The header of {path} is not UTF-8 text: save the file as UTF-8 text.")
-    return [name.strip() for name in names], end
+    import pyarrow as pa
+
+    return without_apostrophes(pa.array([name.strip().encode() for name in names])).cast(pa.string()).to_pylist(), end
 
 
 # ---- Parquet ----------------------------------------------------------------------------------------------------------
