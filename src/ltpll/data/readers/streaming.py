@@ -7,10 +7,11 @@ import csv
 import io
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates.arrow import arrow_table, is_frame
-from ltpll.data.readers.memory_limits import check_expansion
-from ltpll.data.readers.parquet_footer import expanded_size
+from ltpll.data.readers.memory_limits import ALWAYS, check_expansion
+from ltpll.data.readers.parquet_footer import expanded_size, most_text
 from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
 
 BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
 LINE_ENDS = b"\n\r"  # a single \r ends rows only where there is no \n
+FEWER = "write fewer rows or columns, or write it without compression"
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 ReadProgress = Callable[[int, int], None]
 """Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
@@ -118,6 +120,7 @@ def whole_table(path: Path) -> Any:
     if isinstance(table, ParquetTable):
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+        table.check_expansion(table.names)
         return pq.read_table(path)
     columns = range(len(table.names))
     batches = [[batch.columns[i].cast(pa.string()) for i in columns] for batch in table.batches(list(columns))]
@@ -309,6 +312,8 @@ class ParquetTable(Table):
         with _opened(path) as file:
             self.schema = file.schema_arrow
             self.n_rows = file.metadata.num_rows
+            leaves = [file.schema.column(i) for i in range(len(file.schema))]
+            self.texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.converted_type != "DECIMAL"]
             super().__init__(path, self.schema.names)
 
     def row(self, i: int) -> str:
@@ -323,17 +328,25 @@ class ParquetTable(Table):
     def no_rows(self) -> InputError:
         return InputError(f"{self.path} has no rows: give at least one example.")
 
+    def check_expansion(self, names: Iterable[str]) -> None:
+        """Refuse a file whose columns of these names would take far more memory than it does."""
+        wanted, packed = set(names), self.path.stat().st_size
+        with _opened(self.path, self.texts) as file:
+            chosen = [field.name in wanted for field in self.schema for _ in range(_leaves(field.type))]
+            check_expansion(self.path, packed, expanded_size(self.path, chosen), FEWER)
+            if most_text(self.path, chosen) > ALWAYS:
+                texts = [path for path in self.texts if wanted & {path, path.partition(".")[0]}]
+                for path, group in product(texts, range(file.num_row_groups)):
+                    check_expansion(self.path, packed, _text_bytes(file, group, path), FEWER)
+
     def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
         names = [self.names[i] for i in columns]
         for name in names:
             self.column(name)  # pyarrow reads columns by name, which must be unique
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
         first = 0
+        self.check_expansion(names)
         with _opened(self.path) as file:
-            wanted = set(names)
-            chosen = [field.name in wanted for field in self.schema for _ in range(_leaves(field.type))]
-            advice = "write fewer rows or columns, or write it without compression"
-            check_expansion(self.path, self.path.stat().st_size, expanded_size(self.path, chosen), advice)
             for batch in file.iter_batches(batch_size=size, columns=names):
                 batch.validate(full=True)  # finds text that is not UTF-8, which would fail later
                 if batch.num_rows:
@@ -376,19 +389,54 @@ class ArrowTable(Table):
                 on_progress(first, n_rows)
 
 
+def _text_bytes(file: Any, group: int, path: str) -> int:
+    """At least the memory that the texts of a column take which many cells share, 0 if it is little.
+
+    The footer counts such texts once, and so does a file that is read as dictionaries.
+    """
+    rows = next(file.iter_batches(1, row_groups=[group], columns=[path]), None)
+    if rows is None:
+        return 0
+    if not is_list(rows.column(0).type):  # the first row comes with all texts
+        n_rows = file.metadata.row_group(group).num_rows
+        if _sizes_of_texts(rows.column(0))[0] * n_rows <= ALWAYS:
+            return 0
+    column = file.read_row_group(group, columns=[path]).column(0)
+    return sum(_sizes_of_texts(chunk)[1] for chunk in column.chunks)
+
+
+def _sizes_of_texts(column: Any) -> tuple[int, int]:
+    """The bytes of the longest text of a dictionary, or of lists of them, and of all cells."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    while is_list(column.type):
+        column = column.flatten()
+    if not pa.types.is_dictionary(column.type):
+        return 0, 0
+    sizes = pc.cast(pc.binary_length(column.dictionary), pa.int64())
+    return pc.max(sizes).as_py() or 0, pc.sum(sizes.take(column.indices)).as_py() or 0
+
+
+def is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
 def _leaves(kind: Any) -> int:
     """The number of Parquet columns in which a column of this type is stored."""
     return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; pyarrow's exceptions about a damaged one become an InputError."""
+def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a Parquet file, whose columns `texts` become dictionaries; pyarrow's exceptions about a damaged one become an InputError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, read_dictionary=list(texts)) as file:
             yield file
     except InputError:
         raise
