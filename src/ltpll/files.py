@@ -58,9 +58,9 @@ def followed(path: Path) -> Path:
 
 
 def check_output(path: Path, suffixes: Sequence[str], *, makes_folder: bool = False) -> None:
-    """Refuse a path to which no file with one of these suffixes can be written; call this before computing.
+    """Refuse a path to which no file with one of these suffixes can be written.
 
-    `makes_folder` says that a missing folder will be created, unless a link leads to it.
+    Call this before computing. `makes_folder` says that a missing folder will be created, unless a link leads to it.
     """
     real = followed(path)
     wrong = next((one for one in (path, real) if one.suffix.lower() not in suffixes), None)

@@ -1,4 +1,4 @@
-"""Formatting: durations, sizes, counts, lists of names and command lines as text for messages and progress."""
+"""Formatting: durations, sizes, counts, names and command lines as text for messages and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Outputs: the one check of every file that a command writes, so that none of them is the input of this command or of a run."""
+"""Outputs: the one check of every file that a command writes.
+
+None of them may be an input of this command or of a run.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,26 @@ from ltpll.errors import InputError
 from ltpll.files import check_output, followed, parse_json
 from ltpll.runs.run import run_of_file
 
-OUTPUTS = ("out", "onnx", "json_file")  # the parameters that name what a command writes; all others may name inputs
+# The parameters that name what a command writes; all others may name inputs.
+OUTPUTS = ("out", "onnx", "json_file")
 PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
 def check_outputs(context: typer.Context, chosen: Path, *beside: Path, suffixes: Sequence[str] = (), makes_folder: bool = False) -> None:
-    """Refuse to write to a path that the user has chosen, and to those beside it; every command that writes files calls this first.
+    """Refuse to write to a path that the user has chosen, and to those beside it.
+
+    Every command that writes files calls this first.
 
     Args:
-        context: The command, all of whose other paths are inputs, and so is what their runs were made from.
+        context: The command, all of whose other paths are inputs, as is what runs were made from.
         chosen: The path.
         beside: Further files that the command writes.
         suffixes: Those that `chosen` may have, by default those of tables.
         makes_folder: Whether the folder is created if there is none.
 
     Raises:
-        InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of a run, an input or another output.
+        InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of a
+            run, an input or another output.
     """
     from ltpll.data.readers.streaming import TABLE_SUFFIXES
 
@@ -50,12 +57,12 @@ def check_run_folder(context: typer.Context, folder: Path) -> None:
 
 
 def _same(path: Path, other: Path) -> bool:
-    """Whether two paths are one file, by links or by names that differ in case where that does not count."""
+    """Whether two paths are one file, also by links, or by names whose case does not count."""
     return followed(path) == followed(other) or (path.exists() and other.exists() and path.samefile(other))
 
 
 def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
-    """Every file that the command line names besides outputs, and those from which the runs among them were made."""
+    """Files that the command line names besides outputs, and those that runs were made from."""
     for parameter in context.command.params:
         for path in _paths(None if parameter.name in OUTPUTS else context.params.get(parameter.name or "")):
             name = parameter.opts[0]

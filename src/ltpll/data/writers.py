@@ -22,11 +22,13 @@ def write_table(path: Path, columns: Any) -> None:
     """Write a table as .csv, .tsv or .parquet.
 
     An existing file is replaced only once the new one is complete. In text files, cells that a spreadsheet would run as a formula
-    are prefixed with an apostrophe, which ltpll takes away when it reads them, and missing values (None, NaN) are empty cells.
+    are prefixed with an apostrophe, which ltpll takes away when it reads them, and missing values
+    (None, NaN) are empty cells.
 
     Args:
         path: The file; its suffix determines the format.
-        columns: A mapping from names to sequences, or to arrays of numpy or pyarrow, of equal length; or a pyarrow table.
+        columns: A mapping from names to sequences, or to arrays of numpy or pyarrow, of equal length;
+            or a pyarrow table.
 
     Raises:
         InputError: The columns cannot be written, or the path cannot be written to.

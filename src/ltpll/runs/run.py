@@ -303,8 +303,8 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
 def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
     """The records of all finished runs in a folder, and of all result files that lie directly in it.
 
-    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error. JSON files of another kind
-    are skipped.
+    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.
+    JSON files of another kind are skipped.
     """
     found = []
     for marker in sorted(folder.glob(f"*/{MARKER}")):
@@ -318,7 +318,10 @@ def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
 
 
 def results_under(folder: Path) -> Iterator[Record]:
-    """All records of a folder of committed results (`*.json`), in a stable order; JSON files of another kind are skipped."""
+    """All records of a folder of committed results (`*.json`), in a stable order.
+
+    JSON files of another kind are skipped.
+    """
     for path in sorted(folder.rglob("*.json")):
         if not _is_of_another_kind(path):
             yield _read_record(path)
@@ -334,7 +337,7 @@ def _is_of_another_kind(path: Path) -> bool:
 
 
 def run_of_file(path: Path) -> Path | None:
-    """The folder of the run that a path is a file of, or would be; None if it is not one that a run reads again or writes."""
+    """The folder of the run that a path is a file of, or would be; None for all other files."""
     real = followed(path)
     for folder in real.parents:
         name = real.relative_to(folder).parts[0].lower()  # of any case, which some file systems ignore

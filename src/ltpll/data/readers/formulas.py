@@ -14,7 +14,7 @@ _NUMBER = r"(?i)^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+|inf|infinity)(e[+-]?[0-9]+)?\
 
 
 def with_apostrophes(cells: Any) -> Any:
-    """Put an apostrophe before texts that a spreadsheet would take for formulas; numbers such as -1 are safe."""
+    """Put an apostrophe before texts that a spreadsheet would run; numbers such as -1 are safe."""
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     return pc.if_else(_risky(cells), pc.binary_join_element_wise("'", cells, ""), cells)
