@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -17,10 +17,10 @@ from ltpll.backbones import Backbone
 from ltpll.backbones.stored import save_backbone
 from ltpll.candidates import Candidates
 from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
-from ltpll.cleaning.dataset import Examples, TableSource
+from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.labelling import judgement_record, label_rows
-from ltpll.cleaning.stored_tables import store_pictures, store_probabilities, store_tables
+from ltpll.cleaning.stored_tables import read_cleaned, store_pictures, store_probabilities, store_tables
 from ltpll.comparison import WAYS, can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
@@ -38,6 +38,7 @@ from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD
 from ltpll.rebalancers import REBALANCERS
 from ltpll.rebalancers.auto import Auto
 from ltpll.registry import named_parameters
+from ltpll.runs.checksums import damaged_files
 from ltpll.runs.recording import (
     CHECKPOINT_SECONDS,
     begin_run,
@@ -177,7 +178,8 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
         InputError: The settings do not fit each other or the examples.
     """
     settings.check(examples.candidates.classes)
-    data = {"fingerprint": examples.fingerprint(), "rows": len(examples), "classes": examples.candidates.n_classes}
+    data: Record = {"fingerprint": examples.fingerprint(), "texts": examples.fingerprint_of_texts()}
+    data |= {"rows": len(examples), "classes": examples.candidates.n_classes}
     # As in the runs of versions that had no such settings.
     without: tuple[str, ...] = () if settings.backbone else ("backbone", "finetune")
     without += () if settings.prune else ("prune",)
@@ -191,7 +193,22 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
         **({"prune": {"neighbours": NEIGHBOURS, "threshold": THRESHOLD}} if settings.prune else {}),
     }
     folder = Path(out).absolute()
-    return Run(folder.parent, config, folder.name)
+    run = Run(folder.parent, config, folder.name)
+    return _as_of_version_0_2(run, examples) or run
+
+
+def _as_of_version_0_2(run: Run, examples: Examples) -> Run | None:
+    """The run in the folder, if it is the same one as version 0.2 began it, whose configs did not hold the texts of a table."""
+    try:
+        before = run.stored_config()
+    except (OSError, ValueError):
+        return None
+    if before != {**run.config, "data": {name: value for name, value in run.config["data"].items() if name != "texts"}}:
+        return None
+    earlier = replace(run, config=before)
+    if not earlier.done or damaged_files(run.folder):
+        return earlier  # the texts are stored at the end of training
+    return earlier if texts_of_rows(read_cleaned(run.folder)) == texts_of_rows(examples.table) else None
 
 
 def train_table_run(
