@@ -76,18 +76,8 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
 
 
 def fold_splits(sets: Candidates, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """The rows to train on and the rows to predict, for each fold, as in `CandidateKFold`; there are at most as many folds as groups.
-
-    Raises:
-        InputError: The folds would leave a single row to train on.
-    """
-    splits = _splits(sets, number_of_folds(sets, folds), seed)
-    if min(len(others) for others, _ in splits) < 2:
-        raise InputError(
-            f"{counted(len(sets), 'row')} to train on {are(len(sets))} too few for {len(splits)} folds, which would leave a single row "
-            "to train on where two are needed: add rows, or use --folds 0."
-        )
-    return splits
+    """The rows to train on and the rows to predict, for each fold, as in `CandidateKFold`; there are at most as many folds as groups."""
+    return _splits(sets, number_of_folds(sets, folds), seed)
 
 
 def number_of_folds(sets: Candidates, folds: int) -> int:

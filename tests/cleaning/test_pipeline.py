@@ -13,6 +13,7 @@ import torch
 import ltpll.cleaning.pipeline as module
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+from ltpll.data.readers.tables import Reading
 from ltpll.data.synthetic import neighbour_candidates
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.run import Run
@@ -109,6 +110,35 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         assert any(f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines), name
     assert f"{stored['average']:.1%}" in run.result()["choice"]
     assert run.result()["prior"]["regime"] == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("n", "groups", "folds", "said"),
+    [
+        (2, "", 5, "2 rows cannot be divided into 2 folds"),
+        (3, "", 2, "3 rows cannot be divided into 2 folds"),
+        (4, "pppq", 3, "4 rows in 2 groups cannot be divided into 2 folds"),
+        (5, "", 5, "must leave rows with different candidates"),
+        (6, "", 6, "must leave rows with different features"),
+        (2, "", 0, None),
+        (3, "", 5, None),
+        (4, "ppqq", 2, None),
+    ],
+)
+def test_too_few_rows_for_folds_are_refused_before_training(tmp_path, n, groups, folds, said):
+    rows = [["abc"[i % 3], i, i % 2, *groups[i : i + 1]] for i in range(n)]
+    if n == 5:
+        rows = [["a|b" if i else "a", *row[1:]] for i, row in enumerate(rows)]
+    if n == 6:
+        rows = [[row[0], int(i == 0), 1] for i, row in enumerate(rows)]
+    table = write_csv(tmp_path / "t.csv", ["candidates", "u", "v", *(["g"] if groups else [])], rows)
+    source = TableSource(table, Reading(group="g" if groups else None))
+    settings = replace(QUICK, rebalancer="none", folds=folds)
+    if said is None:
+        assert trained(tmp_path / "run", source, settings).done
+    else:
+        assert said in refusal(lambda: trained(tmp_path / "run", source, settings))
+        assert not (tmp_path / "run").exists()
 
 
 QUICK = TrainingSettings(method="proden", epochs=2, folds=2)

@@ -6,7 +6,7 @@ import math
 import os
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,9 +14,11 @@ import numpy.typing as npt
 import torch
 
 from ltpll.candidates import Candidates
+from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import SetPredictions, judged
 from ltpll.folds import Rows, fold_splits
+from ltpll.formatting import counted
 from ltpll.photos.on_disk import rows_on_disk
 from ltpll.processes import in_processes
 from ltpll.runs.recording import CHECKPOINT_SECONDS
@@ -84,12 +86,36 @@ def fold_stage(
 
     On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the machine. On a GPU, and with several
     processes, folds are trained one after the other. Fewer than two folds are none.
+
+    Raises:
+        InputError: A fold leaves too little to train on.
     """
     if folds < 2:
         return Stage([])
-    rows = [len(others) for others, _ in fold_splits(sets, folds, seed)]
+    splits = fold_splits(sets, folds, seed)
+    _check_learnable(x, sets, [others for others, _ in splits])
+    rows = [len(others) for others, _ in splits]
     parts = [Part.of_rows(f"fold {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
     return Stage(parts, _parallel_folds(classifier, x, len(rows), workers) if current_world().alone else 1, "folds")
+
+
+def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows]) -> None:
+    """Refuse folds that cannot be trained on, before hours are spent on the training on all rows."""
+    groups = "" if sets.groups is None else f" in {counted(len(sets.groups.unique()), 'group')}"
+    for others in folds:
+        first = int(others[0])
+        if len(others) < 2:
+            needed = "at least two rows"
+        elif all(sets.row(row) == sets.row(first) for row in others):
+            needed = "rows with different candidates"
+        elif bool((x[others[1]] == x[first]).all()) and bool((x[others] == x[first]).all()):
+            needed = "rows with different features"
+        else:
+            continue
+        raise InputError(
+            f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since each fold must leave {needed} to "
+            "train on: add rows, or use --folds 0."
+        )
 
 
 def _parallel_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> int:
