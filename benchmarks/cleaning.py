@@ -104,12 +104,14 @@ def measure(pack: Path, name: str, missing: float, seed: int) -> dict[str, Any]:
     predictions = out_of_fold(x, candidates, fitted, seed)
     judgement = judge(predictions, sets.shape[1])
     flagged = flagged_sets(judgement.suspicion, judgement.judged_sets(predictions) & (predictions.outside >= 0), predictions.inside)
-    inside = predictions.inside_sets(transduced.labels.astype(np.int64), judgement.temperature)
+    own = predict_sets(fitted.predict_proba, x, candidates)
+    shares = [found.candidate_shares(judgement.temperature) for found in (predictions, own)]
+    inside = predictions.most_probable((shares[0] + shares[1]) / 2)
     lacks = ~sets[np.arange(len(y)), y]
     counts = np.bincount(y, minlength=sets.shape[1])
     present = [c for c in np.argsort(-counts, kind="stable") if counts[c]]
     third = max(1, len(present) // 3)
-    right = transduced.labels == y
+    right = inside.label == y
     return {
         "problem": name,
         "missing": missing,
@@ -131,7 +133,7 @@ def measure(pack: Path, name: str, missing: float, seed: int) -> dict[str, Any]:
         "judged_classes": int(judgement.judged[present].sum()),
         "classes": len(present),
         "calibrated": calibration_figures((1 - judgement.suspicion) * inside.share, right),
-        "targets": calibration_figures(transduced.confidence, right),
+        "targets": calibration_figures(transduced.confidence, transduced.labels == y),
     }
 
 

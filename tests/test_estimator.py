@@ -9,6 +9,7 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -52,6 +53,26 @@ def test_scikit_learns_own_checks_pass(check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(clone(CHECKED))
+
+
+def test_what_float32_would_blur_is_learned_predicted_and_saved_as_well(tmp_path):
+    x, _, candidates = squares()
+    plain = quick(rebalancer="mean-target").fit(x, candidates)
+    x = x.astype(np.float64)
+    for moved in (x + 1e9, x * 1e300, pd.DataFrame(x + 1e9, columns=["a", "b"]), np.asfortranarray(x) + 1e9):
+        classifier = quick(rebalancer="mean-target").fit(moved, candidates)
+        np.testing.assert_allclose(classifier.predict_proba(moved), plain.predict_proba(x), atol=1e-3)
+        classifier.save(tmp_path / "c.safetensors")
+        for other in (PartialLabelClassifier.load(tmp_path / "c.safetensors", "cpu"), pickle.loads(pickle.dumps(classifier))):
+            np.testing.assert_array_equal(other.predict_proba(moved), classifier.predict_proba(moved))
+            np.testing.assert_allclose(other.predict_proba(moved[3:4]), classifier.predict_proba(moved)[3:4], atol=1e-6)
+
+
+def test_the_type_of_features_that_float32_holds_does_not_matter():
+    x, _, candidates = squares()
+    x = x.astype(np.float32)
+    single, double = (quick(rebalancer="mean-target").fit(values, candidates) for values in (x, x.astype(np.float64)))
+    np.testing.assert_array_equal(single.predict_proba(x), double.predict_proba(x.astype(np.float64)))
 
 
 # ---- forms of y ------------------------------------------------------------------------------------------------------
@@ -250,8 +271,39 @@ def test_a_custom_network_is_copied_and_a_function_builds_one():
     np.testing.assert_allclose(built.predict_proba(x), given.predict_proba(x), atol=1e-6)
 
 
+def test_a_small_table_of_correlated_columns_is_learned_as_well_as_by_a_linear_model():
+    n, (x, y) = 500, load_digits(return_X_y=True)
+    x = np.hstack([x.cumsum(1), x.reshape(-1, 8, 8).cumsum(1).reshape(-1, 64)])  # neighbouring columns are nearly equal
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(x))
+    train, test = order[:n], order[n:]
+    sets = rng.random((n, 10)) < 0.3
+    sets[np.arange(n), y[train]] = True
+    classifier = PartialLabelClassifier(rebalancer="mean-target", threads=1).fit(x[train], sets)
+    # Expectation maximisation with logistic regression: each row once for each of its candidates.
+    scaler, weights = StandardScaler().fit(x[train]), sets / sets.sum(1, keepdims=True)
+    for _ in range(3):
+        rows, labels = np.nonzero(weights > 1e-3)
+        linear = LogisticRegression(C=0.1, max_iter=200).fit(scaler.transform(x[train[rows]]), labels, sample_weight=weights[rows, labels])
+        weights = linear.predict_proba(scaler.transform(x[train])) * sets
+        weights /= weights.sum(1, keepdims=True)
+    assert classifier.score(x[test], y[test]) > linear.score(scaler.transform(x[test]), y[test]) - 0.01
+    assert (classifier.transduce().labels == y[train]).mean() > (weights.argmax(1) == y[train]).mean() - 0.01
+    assert classifier.history_[-1]["loss"] < 0.2
+
+
+def test_a_common_factor_of_all_columns_does_not_make_training_diverge():
+    x, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    x = x + 30 * rng.normal(size=(len(x), 1))  # such as the size or the brightness of what was measured
+    sets = rng.random((len(x), 10)) < 0.3
+    sets[np.arange(len(x)), y] = True
+    classifier = PartialLabelClassifier(rebalancer="mean-target", threads=1).fit(x[:1400], sets[:1400])
+    assert classifier.score(x[1400:], y[1400:]) > 0.85
+
+
 @pytest.mark.parametrize(
-    ("n", "batch_size", "epochs"), [(30, 16, 500), (500, 16, 64), (5_000, 128, 52), (50_000, 512, 21), (500_000, 512, 10)]
+    ("n", "batch_size", "epochs"), [(30, 32, 500), (500, 32, 128), (5_000, 128, 52), (50_000, 512, 21), (500_000, 512, 10)]
 )
 def test_batches_and_epochs_follow_the_number_of_rows(n, batch_size, epochs):
     assert PartialLabelClassifier().schedule(n) == (epochs, batch_size)

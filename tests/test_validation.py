@@ -58,11 +58,35 @@ def test_the_first_row_with_a_missing_or_infinite_value_is_named_and_the_rows_ar
     for row, column, value in bad:
         x[row % len(x), column % x.shape[1]] = value
     if not hit:
-        np.testing.assert_array_equal(as_inputs(x, "test").numpy(), x.astype(np.float32))
+        np.testing.assert_array_equal(as_inputs(x, "test", torch.float32).numpy(), x.astype(np.float32))
         return
     message = refusal(lambda: as_inputs(x, "test"))
     assert message.startswith(f"Row {min(hit)} of the test features has a NaN or an infinite value")
     assert (f"({len(hit)} such rows)" in message) == (len(hit) > 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "kept"),
+    [
+        ([0.1, 0.5, 0.7], torch.float32),
+        ([7.1, 7.1, 7.1], torch.float32),
+        ([0.1, 0.1 + 2e-17, 0.1 + 4e-17], torch.float32),  # constant but for rounding
+        ([1e9, 1e9 + 1, 1e9 + 2], torch.float64),
+        ([10**9, 10**9 + 1, 10**9 + 2], torch.float64),
+        ([1e300, 1e300, -1e300], torch.float64),
+        ([1e-300, 2e-300, 3e-300], torch.float64),
+    ],
+)
+def test_only_a_column_that_float32_would_blur_keeps_a_table_in_float64(column, kept):
+    x = np.stack([np.asarray([1, 2, 3]), np.asarray(column)], axis=1)
+    inputs = as_inputs(x, "training")
+    assert inputs.dtype == kept
+    np.testing.assert_array_equal(inputs.numpy(), x.astype(str(kept).removeprefix("torch.")))
+
+
+def test_a_value_beyond_float32_is_not_called_infinite():
+    message = refusal(lambda: as_inputs(np.asarray([[1.0], [1e39]]), "prediction", torch.float32))
+    assert message.startswith("Row 1 of the prediction features has a value beyond ±3.4e38")
 
 
 def test_a_bad_pixel_of_an_image_names_the_image():

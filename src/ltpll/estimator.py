@@ -49,8 +49,11 @@ CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**23  # for which views are drawn at once, at 
 CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's features are computed
 STATISTICS_VALUES = 2**30  # of which the mean and deviation of pictures are computed; of more, a sample is taken
 IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
+# Of gradients for features. Without a limit, training diverges where columns share a strong common factor, or have a few huge values.
+MAX_GRADIENT_NORM = 2.0
 IMAGE_MODELS = ("small-cnn", "resnet18")
 MANY_FEATURES = 128  # beyond which the learning rate for tables falls; a small table of 1,280 features diverged without
+NUMBERS = [np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]  # others become the first
 REGISTRIES: Mapping[str, Registry[Any]] = {"method": METHODS, "rebalancer": REBALANCERS, "extras": EXTRAS}
 
 
@@ -63,7 +66,7 @@ class Defaults(NamedTuple):
     epochs: tuple[int, int]  # the fewest and the most
 
 
-FROM_SCRATCH = Defaults(lr=0.05, weight_decay=2e-3, batch_size=(16, 512), epochs=(10, 500))
+FROM_SCRATCH = Defaults(lr=0.05, weight_decay=2e-3, batch_size=(32, 512), epochs=(10, 500))
 # A pretrained network needs fewer epochs, and little weight decay: it would pull the backbone towards zero, not towards where it started.
 FINE_TUNING = Defaults(lr=0.02, weight_decay=1e-4, batch_size=(16, 64), epochs=(5, 30))
 
@@ -100,7 +103,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             "auto" is "photo" for backbones and for pictures of more than 64 pixels, and "flip-crop" for others.
         epochs: The number of epochs, or "auto": as many as make about `steps` steps, between 10 and 500, or 5 and 30 for a backbone.
         steps: The number of training steps that `epochs="auto"` aims at.
-        batch_size: The batch size, or "auto": chosen by the number of rows, from 16 to 512, or to 64 for a backbone.
+        batch_size: The batch size, or "auto": chosen by the number of rows, from 32 to 512, or from 16 to 64
+            for a backbone.
         lr: The initial learning rate, or "auto": 0.05, less for tables of more than 128 features and for SoLar, and 0.02 for a fine-tuned
             backbone.
         weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
@@ -295,6 +299,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             lr=self._lr(self.input_shape_) * parts.method.lr_factor if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
             weight_decay=self._defaults.weight_decay if self.weight_decay == "auto" else self.weight_decay,  # type: ignore[arg-type]
             truth_missing=0.0 if isinstance(self.truth_missing, str) else self.truth_missing,  # `fit` resolves "auto"
+            max_gradient_norm=MAX_GRADIENT_NORM if x.ndim == 2 else None,
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=device,
@@ -389,7 +394,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views, _predicting(trainer.extras))
         prior = self._predictor.estimated_prior()
         self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
-        self.transduced_ = transduce(trainer.targets, trainer.sets)
+        self.transduced_ = transduce(trainer.final_targets(), trainer.sets)
         shares = trainer.truth_missing
         self.truth_missing_ = float(shares) if isinstance(shares, int | float) else overall_share(shares, trainer.candidates)
         return self
@@ -435,7 +440,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """The disambiguated labels of the training examples, in their order.
 
         Returns:
-            For each row the label, its confidence (its share of the target), the runner-up, and the margin between the two.
+            For each row the label, its confidence (its share of the probability of the set), the
+            runner-up, and the margin between the two.
         """
         check_is_fitted(self)
         first, confidence, second, margin = self.transduced_
@@ -475,7 +481,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             images = channels_first(checked if whole else X)
             validate_data(self, images.numpy(), reset=reset, skip_check_array=True)  # the channels count as features
             return images
-        return as_inputs(validate_data(self, X, reset=reset, dtype=np.float32, ensure_min_samples=least), "given")
+        # Not made float32 here: it depends on all rows of the training whether that would blur them (`kept_type`).
+        checked = validate_data(self, X, reset=reset, dtype=NUMBERS, ensure_min_samples=least)
+        return as_inputs(checked, "given") if reset else self._predictor.inputs(checked, "given")
 
     # ---- saving ---------------------------------------------------------------------------------------------------
 
@@ -616,7 +624,8 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise ValueError("its labels are outside its classes")
         self.transduced_ = Transduced(first, confidence, second, margin)
         shape = (-1, *(1,) * (len(self.input_shape_) - 1))
-        views: ViewSource = FeatureViews(mean.float().reshape(shape), std.float().reshape(shape))
+        kind = torch.float64 if mean.dtype == std.dtype == torch.float64 else torch.float32
+        views: ViewSource = FeatureViews(mean.to(kind).reshape(shape), std.to(kind).reshape(shape))
         if policy:
             channels_last = self._channels_last(where)
             views = ImageViews(policy, tuple(mean.flatten().tolist()), tuple(std.flatten().tolist()), channels_last=channels_last)

@@ -36,21 +36,34 @@ def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> No
             temporary.unlink(missing_ok=True)
 
 
-def cannot_write_error(path: Path, error: OSError) -> InputError:
-    return InputError(f"{path} cannot be written ({error.strerror or error}): free some space or choose another place, then try again.")
+def cannot_write_error(path: Path, error: OSError, way_out: str = "choose another place") -> InputError:
+    return InputError(f"{path} cannot be written ({error.strerror or error}): free some space or {way_out}, then try again.")
 
 
-def check_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written to, before hours of work are spent on its content."""
+def check_writable(folder: Path, way_out: str = "choose another place") -> None:
+    """Refuse a folder that cannot be written to, before hours of work are spent on its content; the message names the way out."""
     probe = folder / f".probe.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(bytes(PROBE))
     except OSError as error:
-        raise cannot_write_error(folder, error) from error
+        raise cannot_write_error(folder, error, way_out) from error
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
+
+
+def cache_folder(variable: str) -> Path:
+    """The folder of what can be made or loaded again: that of the environment variable, or else ltpll in the user's cache folder.
+
+    Raises:
+        InputError: The user has no home folder.
+    """
+    chosen, user = os.environ.get(variable), os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(chosen).expanduser() if chosen else (Path(user) if user else Path.home() / ".cache") / "ltpll"
+    except RuntimeError:
+        raise InputError(f"There is no home folder for the cache folder to be in: set {variable} to a folder.") from None
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:

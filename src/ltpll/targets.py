@@ -184,7 +184,7 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
     """Find the two candidates with the largest targets in each row.
 
     Args:
-        targets: The targets after training.
+        targets: Targets, such as those of `PartialLabelTrainer.final_targets`.
         candidates: The candidates they belong to.
 
     Returns:

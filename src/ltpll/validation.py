@@ -15,6 +15,9 @@ from torch import Tensor
 
 from ltpll.errors import InputError, shown
 
+FLOAT32 = np.finfo(np.float32)
+FLOAT32_SPREAD = 2.0**12  # a column whose size over its spread is larger is blurred: half of float32's 24 bits are lost
+CONSTANT = 1e-12  # what differs by less beside its size, differs by rounding
 CHUNK_VALUES = 1 << 19  # limits the memory of checks and sums, whose temporary arrays are as large as their input
 
 
@@ -23,26 +26,64 @@ def rows_per_chunk(inputs: Tensor, values: int = CHUNK_VALUES) -> int:
     return max(1, values // max(inputs[:1].numel(), 1))
 
 
-def as_inputs(x: Any, what: str) -> Tensor:
-    """Convert features to a float tensor, keeping 8-bit images; refuses NaN and infinite values."""
+def blurred_by_float32(low: npt.ArrayLike, high: npt.ArrayLike) -> bool:
+    """Whether float32 would lose what tells the rows of a table apart, given the least and the largest value of each column.
+
+    It does where values differ by little beside their size, such as times in seconds since 1970, or
+    are beyond its range. Such tables stay float64 until they are standardised, a batch at a time
+    (`FeatureViews`); all others become float32 at once, which takes half the memory.
+    """
+    least, most = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        size, spread = np.maximum(np.abs(least), np.abs(most)), most - least
+        coarse = (size < FLOAT32.tiny) | (spread * FLOAT32_SPREAD < size)
+    return bool(np.any((size > FLOAT32.max) | ((spread > CONSTANT * size) & coarse)))
+
+
+def column_bounds(x: Tensor) -> Tensor:
+    """The least and the largest value of each column of a table, (2, columns), as float64."""
+    bounds = torch.stack([torch.stack(part.aminmax(dim=0)) for part in x.split(rows_per_chunk(x))])
+    return torch.stack([bounds[:, 0].amin(0), bounds[:, 1].amax(0)]).double()
+
+
+def kept_type(x: Tensor) -> torch.dtype:
+    """The type in which features are kept: float64 for a table that float32 would blur, and else float32."""
+    if x.ndim != 2 or x.dtype not in (torch.float64, torch.int64, torch.int32):
+        return torch.float32
+    return torch.float64 if blurred_by_float32(*column_bounds(x).cpu().numpy()) else torch.float32
+
+
+def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
+    """Convert features to a float tensor, keeping 8-bit images; refuses NaN and infinite values.
+
+    Args:
+        x: The features, one row per example.
+        what: What messages call them.
+        kind: The type of the tensor; by default that of `kept_type`.
+    """
     try:
         if isinstance(x, np.ndarray) and x.dtype == np.uint8 and x.ndim == 4 and x.size:
             return shared_tensor(x)  # images stay 8-bit until their views are drawn
-        inputs = x if isinstance(x, Tensor) else torch.as_tensor(_plain(np.asarray(x)))
+        array = x if isinstance(x, Tensor) else np.asarray(x)
+        # A table of doubles is copied once, to float32, and not to another layout before.
+        doubles = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.ndim == 2
+        inputs = array if isinstance(array, Tensor) else shared_tensor(array) if doubles else torch.as_tensor(_plain(array))
     except (TypeError, ValueError):
         raise InputError(f"The {what} features are not numbers: turn text and categories into numbers first.") from None
     if inputs.ndim < 2 or inputs.numel() == 0:
         raise InputError(f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each.")
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
         return inputs
-    inputs = inputs.float()
+    given, kind = inputs, kept_type(inputs) if kind is None else kind
+    inputs = inputs.to(kind, memory_format=torch.contiguous_format).contiguous() if doubles else inputs.to(kind)
     bad = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     for rows in torch.arange(len(inputs), device=inputs.device).split(rows_per_chunk(inputs)):
         bad[rows] = ~torch.isfinite(inputs[rows[0] : rows[-1] + 1]).flatten(1).all(1)
     if bool(bad.any()):
-        n = int(bad.sum())
+        n, row = int(bad.sum()), int(torch.nonzero(bad)[0])
+        beyond = bool(torch.isfinite(given[row]).all())  # of float32
         raise InputError(
-            f"Row {int(torch.nonzero(bad)[0])} of the {what} features has a NaN or an infinite value"
+            f"Row {row} of the {what} features has {'a value beyond ±3.4e38' if beyond else 'a NaN or an infinite value'}"
             f"{f' ({n} such rows)' if n > 1 else ''}: fill it in or drop the row."
         )
     return inputs
@@ -68,13 +109,13 @@ def _plain(array: Any) -> Any:
     return np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
 
 
-def shared_tensor(pictures: npt.NDArray[np.uint8]) -> Tensor:
-    """A tensor in the memory of the array, also if it is a file opened with `mmap_mode="r"`: nothing writes to pictures."""
-    if min(pictures.strides) < 0:
-        pictures = pictures.copy()  # torch has no negative strides
+def shared_tensor(array: npt.NDArray[Any]) -> Tensor:
+    """A tensor in the memory of the array, also if it is a file opened with `mmap_mode="r"`: nothing writes to inputs."""
+    if min(array.strides) < 0:
+        array = array.copy()  # torch has no negative strides
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*not writable")
-        return torch.from_numpy(pictures)
+        return torch.from_numpy(array)
 
 
 def chosen_device(device: str | torch.device) -> torch.device:

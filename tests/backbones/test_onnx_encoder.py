@@ -1,12 +1,16 @@
 import copy
 import json
+import os
 import pickle
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import ltpll
 from ltpll import Backbone, Embedder
 from ltpll.backbones import Preprocessing
 from ltpll.backbones.preprocessing import IMAGENET_MEAN
@@ -49,6 +53,22 @@ def test_features_equal_a_product_for_any_number_of_pictures(tmp_path, batch):
     assert backbone.n_features == 5
     assert not backbone.trainable
     assert backbone.preprocessing == Preprocessing(16)
+
+
+def test_onnxruntime_reports_nothing_and_leaves_nothing_in_the_home_folder(tmp_path):
+    path = encoder(tmp_path / "net.onnx")
+    home = tmp_path / "home"
+    home.mkdir()
+    program = f"from ltpll.backbones.onnx_encoder import open_session; open_session(open({str(path)!r}, 'rb').read())"
+    environment = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "CI", "XDG_CACHE_HOME")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment | {"HOME": str(home)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list(home.rglob("*onnxruntime*"))
+
+
+def test_only_one_module_imports_onnxruntime():
+    found = [path.name for path in Path(ltpll.__file__).parent.rglob("*.py") if "import onnxruntime" in path.read_text(encoding="utf-8")]
+    assert found == ["onnx_encoder.py"]
 
 
 def test_the_output_called_features_is_used_wherever_it_stands(tmp_path):

@@ -1,11 +1,15 @@
 """Dataset: tables joined with features or pictures, row by row, or refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.io
 
 from ltpll.backbones import Preprocessing
 from ltpll.cleaning.dataset import TableSource, read_examples
+from ltpll.data.readers.reviewed import read_answers
 from ltpll.data.readers.tables import Reading
+from ltpll.errors import InputWarning
 from support.refusals import refusal
 from support.user_tables import write_csv, write_trees
 
@@ -48,6 +52,127 @@ def test_the_column_of_groups_is_no_feature_in_a_second_table_either(tmp_path):
     examples = read_examples(TableSource(table, Reading(group="scene"), features=beside))
     assert examples.table.feature_names == ("v",)
     assert examples.candidates.groups.tolist() == [0, 1, 0]
+
+
+SHUFFLED = ["c", "a", "zz", "b"]
+X = np.asarray([[5.0, 6], [1, 2], [0, 0], [3, 4]])
+
+
+def read(table, features, **reading):
+    return read_examples(TableSource(table, Reading(**reading), features=features))
+
+
+def beside(path, names, rows=None):
+    """The table that `ltpll embed` writes beside an .npy file."""
+    columns = [list(range(len(X))) if rows is None else rows, *names.values()]
+    return write_csv(path.with_suffix(".rows.csv"), ["row", *names, "problem"], [[*row, ""] for row in zip(*columns, strict=True)])
+
+
+def test_the_ids_in_an_npz_file_join_its_features(table, tmp_path):
+    for ids in (SHUFFLED, np.asarray([" c ", "a", "zz", "b"])):
+        np.savez(tmp_path / "x.npz", embeddings=X, ids=ids)
+        examples = read(table, tmp_path / "x.npz")
+        assert examples.x.tolist() == [[1, 2], [3, 4], [5, 6]]
+        assert not examples.table.notes
+    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "zz", "d"])
+    assert "lacks the features of 1 of 3 examples (b)" in refusal(lambda: read(table, tmp_path / "x.npz"))
+    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "b", " a"])
+    assert "x.npz has several rows with the id 'a'" in refusal(lambda: read(table, tmp_path / "x.npz"))
+    np.savez(tmp_path / "x.npz", embeddings=X, ids=["c", "a", "b"])
+    assert "has 4 rows of features, but ids of shape (3,)" in refusal(lambda: read(table, tmp_path / "x.npz"))
+
+
+@pytest.mark.parametrize("names", [{"path": SHUFFLED}, {"id": SHUFFLED, "path": list("pqrs")}, {"id": list("pqrs"), "path": SHUFFLED}])
+def test_the_table_beside_an_npy_file_joins_its_features(table, tmp_path, names):
+    np.save(tmp_path / "x.npy", X)
+    beside(tmp_path / "x.npy", names)
+    examples = read(table, tmp_path / "x.npy")
+    assert examples.x.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert not examples.table.notes
+
+
+def test_a_table_with_ids_and_paths_is_joined_by_either(tmp_path):
+    table = write_csv(tmp_path / "t.csv", ["id", "path", "candidates"], [["1", "a", "x|y"], ["2", "b", "y"], ["3", "c", "x"]])
+    np.save(tmp_path / "x.npy", X)
+    beside(tmp_path / "x.npy", {"path": SHUFFLED})
+    assert read(table, tmp_path / "x.npy").x.tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_blanks_around_ids_do_not_count_in_any_file_and_ids_are_written_as_they_were(tmp_path):
+    rows = [[" a", "x|y"], ["b ", "y"], ["c", "x"]]
+    table, features = write_csv(tmp_path / "t.csv", ["id", "candidates"], rows), tmp_path / "f.csv"
+    write_csv(features, ["id", "v"], [["c ", "3"], ["a", "1"], ["b", "2"]])
+    examples = read(table, features)
+    assert examples.table.ids.tolist() == [" a", "b ", "c"]
+    assert examples.x.tolist() == [[1], [2], [3]]
+    answers = write_csv(tmp_path / "a.csv", ["id", "answer"], [["a", "y"], ["b", "x"]])
+    assert read_answers([answers], examples.table) == {" a": (1,), "b ": (0,)}
+    write_csv(features, ["id", "v"], [["c ", "3"], ["a", "1"], ["b", "2"], ["c", "4"]])
+    twice = "Row 4 below the header of {} has {!r} in the column 'id', and so has row 1"
+    assert twice.format(features, "c") in refusal(lambda: read(table, features))
+    write_csv(table, ["id", "candidates"], [*rows, ["a", "x"]])
+    assert twice.format(table, "a") in refusal(lambda: read(table, features))
+
+
+def test_votes_on_tasks_that_differ_in_blanks_only_are_votes_on_one_and_it_is_said(tmp_path):
+    votes = [["a", "u", "x"], [" a", "v", "y"], ["b ", "u", "y"], ["b ", "v", "y"]]
+    table = write_csv(tmp_path / "t.csv", ["task", "worker", "label"], votes)
+    features = write_csv(tmp_path / "f.csv", ["id", "v"], [["b", "2"], ["a", "1"]])
+    with pytest.warns(InputWarning, match=r"1 task of .* is written with different blanks around the name \('a'\)"):
+        examples = read(table, features, annotators="union")
+    assert examples.table.ids.tolist() == ["a", "b"]
+    assert examples.x.tolist() == [[1], [2]]
+
+
+def test_rows_beside_a_file_may_be_sorted_and_name_skipped_pictures_but_must_fit_it(table, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    beside(tmp_path / "x.npy", {"path": ["a", "bad", "b", "c", "zz"]}, [1, "", 3, 0, 2])
+    assert read(table, tmp_path / "x.npy").x.tolist() == [[1, 2], [3, 4], [5, 6]]
+    for rows in ([0, 1, 2, ""], [0, 1, 2, 4], [0, 1, 2, "x"]):
+        beside(tmp_path / "x.npy", {"path": SHUFFLED}, rows)
+        assert "x.rows.csv does not name the 4 rows of x.npy" in refusal(lambda: read(table, tmp_path / "x.npy"))
+
+
+def test_where_only_the_order_is_known_it_is_said_and_rows_are_counted(table, tmp_path):
+    np.save(tmp_path / "x.npy", X[:3])
+    assert read(table, tmp_path / "x.npy").table.notes == (
+        f"{tmp_path / 'x.npy'} has no ids, so its rows are taken in the order of {table}.",
+    )
+    nameless = write_csv(tmp_path / "n.csv", ["candidates"], [[row[1]] for row in ROWS])
+    beside(tmp_path / "x.npy", {"path": SHUFFLED[:3]}, [0, 1, 2])
+    assert f"{nameless} has no ids, so the rows of" in read(nameless, tmp_path / "x.npy").table.notes[0]
+    features = write_csv(tmp_path / "f.csv", ["v"], [["1"], ["2"], ["3"], ["4"]])
+    assert "f.csv has 4 rows, but the table has 3 examples" in refusal(lambda: read(nameless, features))
+    assert "f.csv has no column 'id' to join the features by" in refusal(lambda: read(table, features))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".mat"])
+def test_features_that_float32_would_blur_are_read_as_float64(tmp_path, suffix):
+    x = np.random.default_rng(0).normal(size=(30, 2)) + np.asarray([1e9, 0])
+    names, sets = [f"r{i}" for i in range(30)], ["x|y", "x", "y"] * 10
+    frame = pd.DataFrame({"id": names, "candidates": sets, "u": x[:, 0], "v": x[:, 1]})
+    path, features = tmp_path / f"t{'.csv' if suffix == '.npy' else suffix}", None
+    if suffix == ".mat":
+        scipy.io.savemat(path, {"data": x, "partial_target": np.asarray([[1, 1], [1, 0], [0, 1]] * 10, dtype=np.uint8)})
+    elif suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False)
+    if suffix == ".npy":
+        features = tmp_path / "x.npy"
+        np.save(features, x)
+    examples = read_examples(TableSource(path, Reading(), features=features))
+    assert examples.x.dtype == np.float64
+    np.testing.assert_array_equal(examples.x, x)
+
+
+def test_a_column_without_a_finite_number_is_named(tmp_path):
+    rows = [[*row, "inf", "", "1e300"] for row in ROWS]
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "far", "gap", "big"], rows)
+    with pytest.warns(InputWarning, match=r"t\.csv has no finite number in 2 columns, which are left out of the features: 'far', 'gap'\."):
+        examples = read_examples(TableSource(table, Reading()))
+    assert examples.table.feature_names == ("u", "big")
+    assert examples.x.tolist() == [[1, 1e300], [2, 1e300], [3, 1e300]]
 
 
 @pytest.mark.parametrize(

@@ -11,53 +11,68 @@ from ltpll.cleaning.labelling import judgement_record, label_rows
 from ltpll.data.readers.annotations import AnnotatorVotes
 from ltpll.data.readers.tables import LabelTable
 from ltpll.evaluation.set_predictions import SetPredictions
-from ltpll.targets import Transduced
 
 
 def made_up(n=200, seed=0, votes=None):
-    """Examples with three classes, of which the last tenth is held out, probabilities for them, and final targets of the others."""
+    """Examples with three classes, of which the last tenth is held out, probabilities for them, and others for the trained rows."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)
     sets = rng.random((n, 3)) < 0.4
     sets[np.arange(n), y] = True
-    probabilities = rng.dirichlet(np.ones(3), n) + 2 * np.eye(3)[y]
-    probabilities = (probabilities / probabilities.sum(1, keepdims=True)).astype(np.float32)
     candidates = Candidates.of(sets)
     ids = np.asarray([str(i) for i in range(n)], dtype=object)
     table = LabelTable(ids, candidates, y, None, None, None, (), votes)
     examples = Examples(table, np.zeros((n, 1), dtype=np.float32), [])
     trained = np.arange(n - n // 10)
-    first = np.asarray([rng.choice(np.flatnonzero(one)) for one in sets])[trained]
-    share = rng.uniform(0.5, 1, len(trained)).astype(np.float32)
-    transduced = Transduced(first, share, first, share)
-    return examples, SetPredictions.of(torch.from_numpy(probabilities), candidates), trained, transduced
+    by_others, own = (predicted(rng.dirichlet(np.ones(3), n) + 0.4 * np.eye(3)[y], candidates) for _ in range(2))
+    return examples, by_others, trained, own.select(trained)
 
 
-def test_out_of_fold_classifiers_overrule_the_final_targets_where_they_are_surer():
-    examples, predictions, trained, transduced = made_up()
-    cleaned, judgement = label_rows(predictions, examples, trained, transduced, out_of_fold=True)
-    likeliest = predictions.inside_sets(temperature=judgement.temperature)
+def predicted(probabilities, candidates):
+    shares = probabilities / probabilities.sum(1, keepdims=True)
+    return SetPredictions.of(torch.from_numpy(shares.astype(np.float32)), candidates)
+
+
+def shares_of(predictions, row, temperature):
+    """The share of each candidate of a row, as {class: share}, most probable first."""
+    start, end = predictions.offsets[row : row + 2]
+    powers = predictions.candidate_probability[start:end].astype(np.float64) ** (1 / temperature)
+    return dict(zip(predictions.candidates[start:end].tolist(), powers / powers.sum(), strict=True))
+
+
+def test_the_label_is_the_most_probable_candidate_by_the_mean_of_classifiers_that_know_the_row_and_that_do_not():
+    examples, predictions, trained, own = made_up()
+    cleaned, judgement = label_rows(predictions, examples, trained, own)
+    differ = 0
     for i in range(len(examples)):
-        held_out = i >= len(trained)
-        expected = likeliest.label[i] if held_out or likeliest.share[i] > transduced.confidence[i] else transduced.labels[i]
-        assert cleaned.label[i] == expected
-        assert cleaned.judged_by[i] == ("held out" if held_out else "folds")
-    mine = predictions.inside_sets(cleaned.label, judgement.temperature)
-    np.testing.assert_allclose(cleaned.confidence, (1 - judgement.suspicion) * mine.share, rtol=1e-6)
-    np.testing.assert_allclose(cleaned.margin, mine.share - mine.runner_up_share, rtol=1e-6)
-    assert (cleaned.label[: len(trained)] != transduced.labels).any()
+        shares = shares_of(predictions, i, judgement.temperature)
+        alone = max(shares, key=shares.get)
+        if i < len(trained):
+            mine = shares_of(own, i, judgement.temperature)
+            shares = {c: (share + mine[c]) / 2 for c, share in shares.items()}
+        ranked = sorted(shares, key=lambda c: -shares[c])
+        second = ranked[1] if len(ranked) > 1 else ranked[0]
+        assert (cleaned.label[i], cleaned.runner_up[i]) == (ranked[0], second)
+        assert np.isclose(cleaned.confidence[i], (1 - judgement.suspicion[i]) * shares[ranked[0]], rtol=1e-5)
+        assert np.isclose(cleaned.margin[i], shares[ranked[0]] - (shares[second] if len(ranked) > 1 else 0), atol=1e-6)
+        assert cleaned.judged_by[i] == ("held out" if i >= len(trained) else "folds")
+        differ += ranked[0] != alone
+    assert differ > 0
+    assert (cleaned.margin >= 0).all()
 
 
 def test_without_folds_only_held_out_rows_are_judged():
-    examples, predictions, trained, transduced = made_up()
-    cleaned, judgement = label_rows(predictions, examples, trained, transduced, out_of_fold=False)
-    assert cleaned.label[trained].tolist() == transduced.labels.tolist()
-    assert cleaned.confidence[trained].tolist() == transduced.confidence.tolist()
+    examples, predictions, trained, _ = made_up()
+    cleaned, judgement = label_rows(predictions, examples, trained, None)
+    assert set(cleaned.judged_by[trained]) == {"own"}
     assert not cleaned.judged[trained].any()
+    assert not cleaned.suspicion[trained].any()
     assert len(judgement.suspicion) == len(examples) - len(trained)
-    everything = np.arange(len(examples))
-    whole = Transduced(*(np.resize(column, len(examples)) for column in transduced))
-    assert label_rows(predictions, examples, everything, whole, out_of_fold=False)[1] is None
+    for i in trained:
+        shares = shares_of(predictions, i, judgement.temperature)
+        assert cleaned.label[i] == max(shares, key=shares.get)
+        assert np.isclose(cleaned.confidence[i], max(shares.values()), rtol=1e-5)
+    assert label_rows(predictions, examples, np.arange(len(examples)), None)[1] is None
 
 
 def test_rows_on_which_annotators_agree_have_a_share_of_missing_labels_of_their_own():
@@ -77,14 +92,15 @@ def test_rows_on_which_annotators_agree_have_a_share_of_missing_labels_of_their_
     table = LabelTable(np.arange(n).astype(object), sets, None, None, None, None, (), votes)
     predictions = SetPredictions.of(torch.from_numpy(probabilities), sets)
     examples = Examples(table, np.zeros((n, 1), dtype=np.float32), [])
-    cleaned, _ = label_rows(predictions, examples, np.empty(0, dtype=np.int64), Transduced(*[np.empty(0)] * 4), out_of_fold=True)
+    nothing = np.empty(0, dtype=np.int64)
+    cleaned, _ = label_rows(predictions, examples, nothing, predictions.select(nothing))
     assert cleaned.suspicion[:300].max() < 0.01
     assert cleaned.suspicion[300::3].mean() > 0.4
 
 
 def test_the_record_compares_confidences_with_true_labels_where_they_are_known():
-    examples, predictions, trained, transduced = made_up()
-    cleaned, judgement = label_rows(predictions, examples, trained, transduced, out_of_fold=True)
+    examples, predictions, trained, own = made_up()
+    cleaned, judgement = label_rows(predictions, examples, trained, own)
     record = judgement_record(judgement, cleaned, examples)
     right = cleaned.label == examples.table.labels
     ambiguous = examples.candidates.sizes.numpy() > 1
@@ -95,38 +111,22 @@ def test_the_record_compares_confidences_with_true_labels_where_they_are_known()
 
 
 def test_an_answer_is_not_doubted():
-    examples, predictions, trained, transduced = made_up()
+    examples, predictions, trained, own = made_up()
     reviewed = np.zeros(len(examples), dtype=bool)
     reviewed[[3, 5]] = True
     chosen = examples.candidates.replaced([3, 5], [[0], [1, 2]])
-    before, _ = label_rows(predictions, examples, trained, transduced, out_of_fold=True)
+    before, _ = label_rows(predictions, examples, trained, own)
     probabilities = torch.softmax(torch.from_numpy(predictions.log_probability.astype(np.float32)), dim=1)
     answered = replace(examples, table=replace(examples.table, candidates=chosen, reviewed=reviewed))
-    first = transduced.labels.copy()
-    first[[3, 5]] = 0, 1
-    found, judgement = label_rows(SetPredictions.of(probabilities, chosen), answered, trained, transduced._replace(labels=first), True)
+    asked = SetPredictions.of(probabilities, chosen)
+    found, judgement = label_rows(asked, answered, trained, asked.select(trained))
     assert (found.suspicion[[3, 5]] == 0).all()
     assert not found.issue[[3, 5]].any()
-    assert found.confidence[3] == 1
-    shares = SetPredictions.of(probabilities, chosen).inside_sets(found.label, judgement.temperature).share
-    assert found.confidence[5] == shares[5] < 1
+    assert (found.label[3], found.confidence[3]) == (0, 1)
+    shares = shares_of(asked, 5, judgement.temperature)
+    assert np.isclose(found.confidence[5], max(shares.values()), rtol=1e-5)
+    assert found.confidence[5] < 1
     assert (found.suspicion[~reviewed] > 0).any() == (before.suspicion > 0).any()
-
-
-def test_the_share_of_each_label_in_the_final_targets_is_kept():
-    examples, predictions, trained, transduced = made_up()
-    other = np.asarray([(label + 1) % 3 for label in transduced.labels])
-    transduced = transduced._replace(runner_up=other, margin=transduced.confidence / 2)
-    found, _ = label_rows(predictions, examples, trained, transduced, out_of_fold=True)
-    for i in range(len(examples)):
-        if i >= len(trained):
-            expected = found.confidence[i]
-        elif found.label[i] == transduced.labels[i]:
-            expected = transduced.confidence[i]
-        else:
-            expected = transduced.confidence[i] / 2 if found.label[i] == other[i] else 0
-        assert found.target[i] == expected
-    assert len(set(found.label[trained] - transduced.labels)) == 5  # the labels of the targets, the runners-up and others all occur
 
 
 def test_labels_that_left_their_sets_have_the_probability_that_the_set_lacks_the_label_and_it_is_this_one():
@@ -141,21 +141,19 @@ def test_labels_that_left_their_sets_have_the_probability_that_the_set_lacks_the
     predictions = SetPredictions.of(torch.from_numpy(probabilities / probabilities.sum(1, keepdims=True)).float(), candidates)
     ids = np.asarray([str(i) for i in range(n)], dtype=object)
     examples = Examples(LabelTable(ids, candidates, y, None, None, None, (), None), np.zeros((n, 1), dtype=np.float32), [])
-    share = np.full(n, 0.9, dtype=np.float32)
-    lost = rng.random(n) < 0.5  # the final targets: right, or the likeliest class outside, or a candidate
-    first = np.where(sets[np.arange(n), y], y, np.where(lost, predictions.inside, predictions.outside))
-    transduced = Transduced(first, share, predictions.inside, share)
-    cleaned, judgement = label_rows(predictions, examples, np.arange(n), transduced, out_of_fold=True, truth_missing=True)
-    likeliest, outside = predictions.inside_sets(temperature=judgement.temperature), predictions.outside_shares(judgement.temperature)
+    cleaned, judgement = label_rows(predictions, examples, np.arange(n), predictions, truth_missing=True)
+    outside = predictions.outside_shares(judgement.temperature) * judgement.suspicion
     left = 0
     for i in range(n):
-        best = likeliest.share[i] * (1 - judgement.suspicion[i])
-        probable = cleaned.judged[i] and judgement.suspicion[i] * outside[i] > 0.5
-        assert cleaned.label[i] == (predictions.outside[i] if probable else likeliest.label[i] if best > 0.9 else first[i])
-        if not sets[i, cleaned.label[i]]:
+        shares = shares_of(predictions, i, judgement.temperature)
+        inside = max(shares, key=shares.get)
+        best = shares[inside] * (1 - judgement.suspicion[i])
+        leaves = cleaned.judged[i] and outside[i] > best
+        assert cleaned.label[i] == (predictions.outside[i] if leaves else inside)
+        assert np.isclose(cleaned.confidence[i], outside[i] if leaves else best, rtol=1e-5)
+        if leaves:
             left += 1
-            assert np.isclose(cleaned.confidence[i], judgement.suspicion[i] * outside[i], rtol=1e-5)
-            assert cleaned.runner_up[i] == likeliest.label[i]
+            assert cleaned.runner_up[i] == inside
             assert np.isclose(cleaned.margin[i], cleaned.confidence[i] - best, atol=1e-5)
     assert left > 50
     right = cleaned.label == y

@@ -181,8 +181,20 @@ def test_the_limit_for_each_class_is_that_of_a_plain_loop():
         for i in [i for i in order[:kept] if labels[i] == label and suspicion[i] >= 0.5]:
             mistakes += 1 - suspicion[i]
             expected[i] = mistakes <= most * (1 - suspicion)[labels == label].sum()
+    # Some classes have lost their most suspicious sets, so the least suspicious ones go until few mistakes are expected again.
+    left = [i for i in order if expected[i]]
+    while left and sum(1 - suspicion[i] for i in left) > 0.3 * len(left):
+        expected[left.pop()] = False
     assert found.tolist() == expected.tolist()
     assert 0 < found.sum() < kept
+
+
+def test_flags_stay_within_the_limit_where_a_class_may_not_be_flagged():
+    labels = np.repeat([0, 1], [1000, 40])
+    suspicion = np.r_[np.full(30, 0.6), np.zeros(970), np.full(30, 0.99), np.zeros(10)].astype(np.float32)
+    flagged = flagged_sets(suspicion, np.ones(1040, dtype=bool), labels, 0.3)
+    assert flagged.sum() > 0
+    assert (1 - suspicion[flagged]).mean() <= 0.3
 
 
 def test_a_set_that_holds_every_class_is_never_flagged(run):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ltpll.cleaning.review import PAIR_SHARE, doubts, occurrences, review_columns, review_rows
+from ltpll.cleaning.review import PAIR_SHARE, occurrences, review_columns, review_rows
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, rows_of, write_csv
@@ -19,13 +19,11 @@ def test_occurrences_are_counted_as_by_a_loop():
     assert occurrences(values[:0]).tolist() == []
 
 
-def test_the_share_in_the_final_targets_counts_as_much_as_the_confidence():
+def test_rows_come_by_their_doubt_whose_sum_is_the_expected_number_of_wrong_labels():
     table = cleaned_table(n=3)
     table.labels.confidence[:] = 0.9, 0.5, 0.6
-    assert doubts(table) == pytest.approx([0.1, 0.5, 0.4])
-    table = replace(table, labels=replace(table.labels, target=np.asarray([0.1, 0.7, 1.0], dtype=np.float32)))
-    assert doubts(table) == pytest.approx([0.5, 0.4, 0.2])
-    assert review_rows(table).tolist() == [0, 1, 2]
+    assert table.doubts == pytest.approx([0.1, 0.5, 0.4])
+    assert review_rows(table).tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("grouped", [False, True])

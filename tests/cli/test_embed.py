@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from ltpll.backbones import Backbone
+from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cli import progress as module
 from ltpll.cli.progress import PictureProgress
+from ltpll.data.readers.tables import Reading
 from support.commands import ltpll_here as ltpll
 from support.photos import FakeEmbedder, fake_backbone
 from support.user_tables import write_csv, write_trees
@@ -44,9 +46,14 @@ def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_ta
     assert left == rows[:3] + rows[4:]
     printed = ltpll(*command, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", "run")
     assert "47 examples (5 features)" in printed
-    # The whole table has one row more.
+    # The whole table has one row more. A shuffled one is joined by path.
     message = ltpll("train", "labels.csv", "--features", "e.npy", "--epochs", "1", "--out", "other", status=2)
-    assert "e.npy has 47 rows, but the table has 48 examples" in message
+    assert "e.npy lacks the features of 1 of 48 examples (002.png)" in message
+    write_csv(trees / "shuffled.csv", left[0], left[:0:-1])
+    printed = ltpll("train", "shuffled.csv", *command[2:], "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", "shuffled")
+    assert "in the order of the table" not in printed
+    read = [read_examples(TableSource(Path(name), features=Path("e.npy"))).x for name in ("e.table.csv", "shuffled.csv")]
+    np.testing.assert_array_equal(read[0], read[1][::-1])
     assert "finished earlier" in ltpll("embed", "labels.csv", "--images", "pictures", *EMBED)
 
 
@@ -59,7 +66,9 @@ def test_rows_follow_the_table_and_a_table_of_annotations_gives_one_row_per_task
     assert command == ["train", "votes.csv", "--from-annotators", "union", "--task", "image", "--features", "e.npy"]
     ltpll("embed", "pictures", *EMBED, "--on-error", "skip", "--fresh")
     np.testing.assert_array_equal(found, np.load("e.npy")[[6, 2, 4]])  # the folder's third picture is skipped
-    assert "e.npy has 47 rows, but the table has 3 examples" in ltpll(*command, "--out", "run", status=2)
+    how = Reading(annotators="union", task="image")
+    joined = read_examples(TableSource(Path("votes.csv"), how, features=Path("e.npy"))).x
+    np.testing.assert_array_equal(joined, found)
 
 
 def test_a_parquet_table_is_left_as_parquet(trees):
@@ -112,6 +121,20 @@ def test_what_cannot_be_embedded_is_refused_in_one_sentence(trees, arguments, ex
     out = [] if "--out" in arguments else ["--out", "e.npy"]
     assert expected in ltpll("embed", *arguments, "--backbone", "fake", *out, status=2)
     assert not (trees / "e.npy").exists()
+
+
+def test_without_a_home_folder_or_a_cache_that_can_be_written_the_way_out_is_named(trees, monkeypatch):
+    command = ("embed", "pictures", *EMBED, "--on-error", "skip")
+    monkeypatch.setenv("LTPLL_CACHE", str(trees / "labels.csv" / "cache"))
+    message = ltpll(*command, status=2)
+    assert "labels.csv/cache/embeddings/" in message
+    assert message.endswith("free some space or set LTPLL_CACHE to another folder for the cache, then try again.")
+    for name in ("LTPLL_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])  # nor is one known to the system
+    message = ltpll(*command, status=2)
+    assert message == "There is no home folder for the cache folder to be in: set LTPLL_CACHE to a folder."
+    assert "Wrote 47 rows" in ltpll(*command, "--no-cache")
 
 
 def test_progress_in_a_log_file_has_the_number_the_speed_and_the_time_left(monkeypatch):

@@ -9,6 +9,7 @@ import torch
 
 import ltpll
 from ltpll import Classifier, PartialLabelClassifier, build_model
+from ltpll.cleaning.prediction import onnx_difference
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.inference.export import PredictingNetwork
@@ -57,6 +58,16 @@ def test_the_exported_file_gives_the_debiased_logits_for_any_number_of_rows(meth
     for n in (1, 7, len(x)):
         np.testing.assert_allclose(answers(tmp_path / "model.onnx", x[:n]), classifier.decision_function(x[:n]), atol=1e-4)
     np.testing.assert_array_equal(classifier.predict_proba(x), before)  # exporting leaves the classifier as it was
+
+
+def test_a_model_of_features_that_float32_would_blur_takes_float64(tmp_path):
+    x, y = four_squares([20, 40, 60, 80], seed=0)
+    x = x.astype(np.float64) + 1e9
+    classifier = PartialLabelClassifier("proden", "records", epochs=3, device="cpu").fit(x, uniform_candidates(y, 4, 0.3, seed=0))
+    classifier.to_onnx(tmp_path / "model.onnx")
+    np.testing.assert_allclose(answers(tmp_path / "model.onnx", x), classifier.decision_function(x), atol=1e-4)
+    assert json.loads((tmp_path / "model.onnx.json").read_text())["input"]["type"] == "float64"
+    assert onnx_difference(classifier, tmp_path / "model.onnx") < 1e-4
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")

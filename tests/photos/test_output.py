@@ -1,6 +1,8 @@
 """Embeddings in a file: complete or not there at all, and resumed where they were interrupted."""
 
 import csv
+import io
+import json
 import multiprocessing
 import os
 import signal
@@ -8,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ltpll.backbones import Preprocessing
 from ltpll.data.readers.pictures import Geometry, read_pictures
@@ -161,6 +164,50 @@ def test_a_complete_file_of_another_job_is_refused_and_an_incomplete_one_is_begu
     (tmp_path / "foreign.npy").write_bytes(b"mine")
     assert "no record says what is in it" in refusal(lambda: embed(folder, paths, tmp_path / "foreign.npy"))
     assert (tmp_path / "foreign.npy").read_bytes() == b"mine"
+
+
+def change(picture):
+    """Other pixels in the same file."""
+    Image.open(picture).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(picture)
+    os.utime(picture, ns=(0, picture.stat().st_mtime_ns + 10**9))  # clocks of file systems are coarse
+
+
+def without_files_seen(record):
+    """As version 0.2 wrote it."""
+    record.write_text(json.dumps({name: value for name, value in json.loads(record.read_text()).items() if name != "seen"}))
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_complete_file_of_pictures_that_changed_is_neither_taken_nor_replaced(photos, tmp_path, old):
+    folder, paths = photos
+    out = tmp_path / "e.npy"
+    embed(folder, paths, out)
+    if old:
+        without_files_seen(tmp_path / "e.job.json")
+    assert embed(folder, paths, out).earlier
+    before = out.read_bytes()
+    change(folder / paths[7])
+    assert "e.npy holds embeddings of pictures whose files have changed since" in refusal(lambda: embed(folder, paths, out))
+    assert out.read_bytes() == before
+    assert not embed(folder, paths, out, fresh=True).earlier
+    assert np.flatnonzero((np.load(out) != np.load(io.BytesIO(before))).any(1)).tolist() == [7]
+
+
+@pytest.mark.parametrize(("changed", "old", "done"), [(7, False, 0), (7, True, 0), (90, False, 64), (None, True, 64)])
+def test_an_interrupted_job_starts_again_if_a_picture_that_was_done_has_changed(photos, tmp_path, changed, old, done):
+    folder, paths = photos
+    out = tmp_path / "e.npy"
+    with pytest.raises(StoppedError):
+        embed(folder, paths, out, stop_at(2))
+    if old:
+        without_files_seen(tmp_path / "e.job.json")
+    if changed is not None:
+        change(folder / paths[changed])
+    embedder = FakeEmbedder()
+    embed(folder, paths, out, embedder)
+    assert embedder.n_pictures == 100 - done
+    embed(folder, paths, tmp_path / "whole.npy")
+    assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
 def test_calls_that_cannot_succeed_are_refused(photos, tmp_path):

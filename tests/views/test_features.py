@@ -17,6 +17,17 @@ def test_plain_features_are_standardised_as_scikit_learn_does_it(offset):
     np.testing.assert_allclose(views.plain(torch.from_numpy(x)).numpy(), expected, atol=0.02 if offset else 1e-4)
 
 
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 1e9), (1e300, 0.0), (1e-300, 0.0)])
+def test_features_that_float32_would_blur_are_standardised_in_float64(scale, offset):
+    x = np.random.default_rng(0).normal(0, 3, (1000, 3)) * scale + offset
+    x[:, 2] = offset
+    views = FeatureViews.of(torch.from_numpy(x))
+    plain = views.plain(torch.from_numpy(x))
+    assert plain.dtype == torch.float32
+    np.testing.assert_allclose(plain.numpy(), StandardScaler().fit_transform((x - offset) / scale), atol=1e-6)
+    assert float(views.plain(torch.from_numpy(x[:1]))[0, 0]) == float(plain[0, 0])
+
+
 def test_images_are_standardised_by_channel():
     x = torch.randn(50, 3, 4, 5, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 5.0, 9.0]).view(3, 1, 1) + 2
     plain = FeatureViews.of(x).plain(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -151,10 +152,13 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
 
 
 def open_session(content: bytes, threads: int | None = None) -> Any:
-    """A session of onnxruntime on the CPU for a trusted model."""
+    """A session of onnxruntime on the CPU for a trusted model; the only place that imports it, so that nothing is reported to anybody."""
+    # Else it writes a device id into the user's cache folder and sends events over the network, from the moment it is imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     with required_by("An ONNX model", install=INSTALL):
         import onnxruntime
 
+    onnxruntime.disable_telemetry_events()  # for Windows, where the variable means nothing
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors arrive as exceptions
     if threads is not None:

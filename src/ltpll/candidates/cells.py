@@ -167,12 +167,16 @@ class NameCodes:
 
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
+        self.padded = False  # whether any text had blanks around it
 
     def encode(self, texts: Any) -> npt.NDArray[np.int32]:
         """The numbers of a pyarrow array of strings."""
         encoded = texts.dictionary_encode()
         number = self.number
-        local = [number.setdefault(name.strip(), len(number)) for name in encoded.dictionary.to_pylist()]
+        written = encoded.dictionary.to_pylist()
+        names = [name.strip() for name in written]
+        self.padded |= names != written
+        local = [number.setdefault(name, len(number)) for name in names]
         codes: npt.NDArray[np.int32] = np.asarray(local, dtype=np.int32)[encoded.indices.to_numpy()]
         return codes
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
 from ltpll.cleaning.results import CleanedTable
+from ltpll.data.readers.columns import as_written, id_key
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
@@ -25,10 +27,12 @@ from ltpll.formatting import counted, format_names
 from ltpll.photos.cache import cache_root
 from ltpll.photos.embedding import embedded_pictures
 from ltpll.photos.on_disk import stored_pictures
+from ltpll.photos.output import read_rows
 from ltpll.photos.sizes import suitable_side
 from ltpll.validation import as_inputs
 
 TRAINING, HELD_OUT = ("train", "training"), ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
+IDS = "ids"  # the array of an .npz file that names the rows of the others
 ReadingProgress = Callable[[str, int, int], None]
 """Called with what is being read ("table" or "pictures"), how much of it has been read, and how much there is."""
 
@@ -41,10 +45,12 @@ class TableSource:
         table: A .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector.
         reading: The table's columns, and how candidate sets are written in them.
         images: The folder of the pictures that the table names.
-        features: An .npy or .npz array in the table's order, or a second table with the same ids.
+        features: A second table with the same ids, or an .npy or .npz array, joined by the ids in the .npz file or in the table that
+            `ltpll embed` wrote beside the .npy file, and otherwise in the table's order.
         preprocessing: How pictures are scaled; None for squares whose size follows the pictures, at most 128 pixels.
         backbone: A pretrained network whose features of the pictures are the examples; None for the pictures themselves.
         on_error: What to do with pictures that cannot be read: "stop" or "skip".
+        exact: Whether features are float64, because those of the training were; by default only if float32 would blur them.
     """
 
     table: Path
@@ -54,6 +60,7 @@ class TableSource:
     preprocessing: Preprocessing | None = None
     backbone: Backbone | None = None
     on_error: str = "stop"
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class Examples:
     """
 
     table: LabelTable
-    x: npt.NDArray[Any]  # float32 (N, d), or uint8 (N, side, side, 3)
+    x: npt.NDArray[Any]  # float32 or, if that would blur them, float64 (N, d), or uint8 (N, side, side, 3)
     problems: list[tuple[str, str]]
     start: npt.NDArray[np.float32] | None = None
 
@@ -154,7 +161,7 @@ def read_examples(
     def progress_of(what: str) -> Callable[[int, int], None] | None:
         return None if on_progress is None else lambda done, total: on_progress(what, done, total)
 
-    table = read_table(source.table, reading, needs_candidates=needs_candidates, on_progress=progress_of("table"))
+    table = read_table(source.table, reading, needs_candidates=needs_candidates, exact=source.exact, on_progress=progress_of("table"))
     if source.images is not None:
         # Tables of annotations rarely have a column of paths; their tasks may be the paths.
         paths = table.ids if table.paths is None else table.paths
@@ -168,16 +175,15 @@ def read_examples(
             embedded = embedded_pictures(source.images, paths.tolist(), source.backbone, cache=cache_root(), device=device, **how)
             return Examples(table if not embedded.problems else table.select(embedded.kept), embedded.features, embedded.problems)
         preprocessing = source.preprocessing or Preprocessing(suitable_side(source.images, paths.tolist()))
-        found = stored_pictures(source.images, paths.tolist(), preprocessing, cache_root(), **how)
+        found = stored_pictures(source.images, paths.tolist(), preprocessing, **how)
         return Examples(table if not found.problems else table.select(found.kept), found.images, found.problems)
     if source.features is not None:
-        x, names, left_out = _features_beside(source.features, table, source.reading)
-        return Examples(replace(table, feature_names=names, left_out=left_out), x, [])
+        return _with_features(source, source.features, table)
     if table.features is None:
         raise InputError(
             f"{source.table} has no columns of numbers to train on: give --images DIR or --features FILE, or add columns of features."
         )
-    return Examples(table, as_inputs(table.features, "table's").numpy(), [])
+    return Examples(table, _checked(table.features, "table's", source), [])
 
 
 def is_array(path: Path | None) -> bool:
@@ -185,42 +191,108 @@ def is_array(path: Path | None) -> bool:
     return path is not None and path.suffix.lower() in ARRAYS
 
 
-def _features_beside(path: Path, table: LabelTable, reading: Reading) -> tuple[npt.NDArray[np.float32], tuple[str, ...], tuple[str, ...]]:
-    """The features in the order of the table, the names of their columns, and the names of columns that were left out."""
+def _with_features(source: TableSource, path: Path, table: LabelTable) -> Examples:
+    """The examples of a table with the features in a file, which are joined by id wherever both have ids."""
+    numbered = source.table.suffix.lower() not in JSON_SUFFIXES and not {"id", "path", "task"} & table.columns.keys()
+    feature_names: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    names: Mapping[str, Sequence[str]]
     if path.suffix.lower() in TABLE_SUFFIXES:
-        present = open_table(path).names
-        group, label = (name if name in present else None for name in (reading.group, reading.label))  # there, too, they are not features
-        ids = next((name for name in (reading.id, table.columns.get("task"), Reading.id) if name in present), reading.id)
-        other = read_table(
-            path, Reading(id=ids, features=reading.features, ignore=reading.ignore, group=group, label=label), needs_candidates=False
+        x, other = _feature_table(source, path, table)
+        names = {"id": other.ids.tolist()} if {"id", "path"} & other.columns.keys() else {}
+        feature_names, left_out = other.feature_names, other.left_out
+        if not names and not numbered:
+            raise InputError(f"{path} has no column {shown(Reading.id)} to join the features by: add it, with the ids of the table.")
+    else:
+        x, names = _feature_array(path)
+        names = {} if numbered else names
+    if not names:
+        if len(x) != len(table):
+            raise InputError(
+                f"{path} has {counted(len(x), 'row')}, but the table has {counted(len(table), 'example')}: give one row per example, "
+                "in the same order."
+            )
+        note = f"{path} has no ids, so its rows are taken in the order of {source.table}."
+        if numbered:
+            note = f"{source.table} has no ids, so the rows of {path} are taken in its order."
+        table = replace(table, notes=(*table.notes, note))
+    else:
+        x = x[_rows_of_examples(path, names, table)]
+    x = _checked(x, "given", source)
+    return Examples(replace(table, feature_names=feature_names, left_out=left_out), x, [])
+
+
+def _checked(x: Any, what: str, source: TableSource) -> npt.NDArray[Any]:
+    return as_inputs(x, what, torch.float64 if source.exact else None).numpy()
+
+
+def _feature_table(source: TableSource, path: Path, table: LabelTable) -> tuple[npt.NDArray[Any], LabelTable]:
+    reading, present = source.reading, open_table(path).names
+    group, label = (name if name in present else None for name in (reading.group, reading.label))  # there, too, they are not features
+    ids = next((name for name in (reading.id, table.columns.get("task"), Reading.id) if name in present), reading.id)
+    how = Reading(id=ids, features=reading.features, ignore=reading.ignore, group=group, label=label)
+    other = read_table(path, how, needs_candidates=False, exact=source.exact)
+    if other.features is None:
+        raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
+    return other.features, other
+
+
+def _rows_of_examples(path: Path, names: Mapping[str, Sequence[str]], table: LabelTable) -> npt.NDArray[np.int64]:
+    """The row of each example in a file of features, by whichever of its ids and paths are those of the most examples.
+
+    Args:
+        path: The file, for messages.
+        names: The ids, the paths, or both, of the rows of the file.
+        table: The examples.
+    """
+    best = np.full(len(table), -1, dtype=np.int64)
+    for what, of_rows in names.items():
+        for own in (table.ids, table.paths):
+            known = [] if own is None else [id_key(name) for name in own.tolist()]
+            is_known = set(known)
+            written = [id_key(as_written(name, is_known)) for name in of_rows]
+            place = {name: i for i, name in reversed(list(enumerate(written)))}
+            rows = np.asarray([place.get(name, -1) for name in known], dtype=np.int64)
+            if (rows >= 0).sum() <= (best >= 0).sum():
+                continue
+            best = rows
+            # Rows with the same path have the same picture.
+            twice = next((name for i, name in enumerate(written) if place[name] != i), None) if what == "id" else None
+            if twice is not None:
+                raise InputError(f"{path} has several rows with the id {shown(twice)}: keep one of them.")
+    missing = np.flatnonzero(best < 0)
+    if len(missing):
+        few = format_names([str(table.ids[i]) for i in missing])
+        raise InputError(
+            f"{path} lacks the features of {len(missing)} of {len(table)} examples ({few}): add rows with these ids, or drop the examples."
         )
-        if other.features is None:
-            raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
-        position = {name: i for i, name in enumerate(other.ids.tolist())}
-        rows = np.asarray([position.get(name, -1) for name in table.ids.tolist()])
-        missing = np.flatnonzero(rows < 0)
-        if len(missing):
-            names = format_names([str(table.ids[i]) for i in missing])
-            raise InputError(f"{path} lacks the features of {len(missing)} of {len(table)} examples ({names}): add rows with these ids.")
-        return as_inputs(other.features[rows], "given").numpy(), other.feature_names, other.left_out
-    array = _array(path)
+    return best
+
+
+def _feature_array(path: Path) -> tuple[npt.NDArray[Any], Mapping[str, Sequence[str]]]:
+    """An array of features, and the names of its rows, if they are known."""
+    array, ids = _array(path)
     if array.ndim != 2:
         raise InputError(f"The array in {path} has shape {array.shape}: it must have one row per example and one column per feature.")
-    if len(array) != len(table):
-        raise InputError(
-            f"{path} has {counted(len(array), 'row')}, but the table has {counted(len(table), 'example')}: give one row per example, "
-            "in the same order."
-        )
-    return as_inputs(array, "given").numpy(), (), ()
+    if ids is None:
+        return array, read_rows(path, len(array))
+    if ids.shape != array.shape[:1]:
+        raise InputError(f"{path} has {counted(len(array), 'row')} of features, but ids of shape {ids.shape}: give one id per row.")
+    return array, {"id": [str(name) for name in ids.tolist()]}
 
 
-def _array(path: Path) -> npt.NDArray[Any]:
+def _array(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+    """The features in a file, and the ids beside them in an .npz file."""
     if not is_array(path):
         raise InputError(f"Features are read from .npy, .npz, {', '.join(TABLE_SUFFIXES)}, not from {path.name}.")
+    found: Sequence[str] = ()
 
     def choose(names: Sequence[str]) -> str:
-        if len(names) != 1 and "features" not in names:
+        nonlocal found
+        found, others = names, [name for name in names if name != IDS]
+        if len(others) != 1 and "features" not in names:
             raise InputError(f"{path} holds the arrays {format_names(names)}: call the one to train on 'features'.")
-        return "features" if "features" in names else names[0]
+        return "features" if "features" in names else others[0]
 
-    return read_array(path, choose)
+    array = read_array(path, choose)
+    return array, read_array(path, lambda _: IDS) if IDS in found else None

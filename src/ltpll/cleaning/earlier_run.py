@@ -8,6 +8,7 @@ import numpy as np
 
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.results import CleanedTable, Shares
+from ltpll.data.readers.columns import id_key
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 
@@ -51,8 +52,8 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     sets = examples.candidates
     if [str(name) for name in sets.classes] != run.record["classes"]:
         raise InputError("The earlier run (--from) has other classes than the table: give a run on this table, or leave --from out.")
-    place = {name: i for i, name in enumerate(run.ids.tolist())}
-    rows = np.asarray([place.get(name, -1) for name in examples.table.ids.tolist()])
+    place = {id_key(name): i for i, name in enumerate(run.ids.tolist())}
+    rows = np.asarray([place.get(id_key(name), -1) for name in examples.table.ids.tolist()])
     if (rows < 0).all():
         raise InputError(
             f"The earlier run (--from) has none of the {counted(len(rows), 'example')} of the table: give a run on this table, or leave "

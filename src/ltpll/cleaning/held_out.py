@@ -14,7 +14,6 @@ from ltpll.evaluation.metrics import evaluate, target_recovery
 from ltpll.interfaces import Goal
 from ltpll.training.callbacks import Measurement
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs
 
 Labels = npt.NDArray[np.int64]
 
@@ -49,7 +48,7 @@ class HeldOutEvaluation(Measurement):
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
         if self.candidates is not None:
-            self._x = as_inputs(self.x, "held-out")
+            self._x = trainer.predictor.inputs(self.x, "held-out")
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
         """Return the figures of the current state."""

@@ -105,7 +105,7 @@ def _doubts(
     proportion to how often it is a candidate.
     """
     supported, labels = predictions.supported, predictions.inside
-    second = predictions.inside_sets(labels).runner_up
+    second = predictions.most_probable(predictions.candidate_probability).runner_up
     alone = np.diff(predictions.offsets) == 1
     weight = missing * len(labels) / max(int(supported.sum()), 1)
     left, single = supported & ~alone, supported & alone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,29 +16,29 @@ from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Record
 
-PROBABLE = 0.5  # probability from which a class outside the set becomes the label
-
 
 def label_rows(
     predictions: SetPredictions,
     examples: Examples,
     trained: npt.NDArray[np.int64],
-    transduced: tuple[npt.NDArray[Any], ...],
-    out_of_fold: bool,
+    own: SetPredictions | None,
     *,
     truth_missing: bool = False,
 ) -> tuple[CleanedLabels, Judgement | None]:
     """Choose the labels, and judge them and their sets where predictions are by classifiers that were not trained on the rows.
 
-    Held-out rows get the likeliest candidate. Trained rows get the label of their final targets, or the likeliest candidate by out-of-fold
-    classifiers if these are surer. With `truth_missing`, a class outside the set that is probably the true label comes before both.
+    There is one probability for each candidate of a row, from which the label, its confidence, the
+    runner-up and the margin follow: that of the classifier that was not trained on the row or, for
+    trained rows with out-of-fold predictions, the mean of theirs and of the final classifier's.
+    The former do not know the row's set and the latter has memorised it; their mean recovers more
+    labels than either.
 
     Args:
         predictions: Predictions for all rows.
         examples: The examples.
         trained: The rows that were trained on.
-        transduced: Their labels, confidences, runners-up and margins.
-        out_of_fold: Whether the predictions for these rows are out of fold.
+        own: Predictions of the final classifier for these rows, if those in `predictions` are out of
+            fold; None if they are the final classifier's.
         truth_missing: Whether sets were trained on as if they may lack the true label; labels can then lie outside their sets.
 
     Returns:
@@ -46,11 +46,8 @@ def label_rows(
     """
     n, n_classes = len(examples), examples.candidates.n_classes
     judged_by = np.full(n, "held out", dtype=object)
-    judged_by[trained] = "folds" if out_of_fold else "own"
-    labels = predictions.inside_sets().label
-    labels[trained] = transduced[0]
-    confidence, margin, suspicion = np.zeros((3, n), dtype=np.float32)
-    runner_up, can_judge, judgement = labels.copy(), np.zeros(n, dtype=bool), None
+    judged_by[trained] = "own" if own is None else "folds"
+    suspicion, can_judge, judgement = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=bool), None
     rows = np.flatnonzero(judged_by != "own")
     if len(rows):
         seen = predictions.select(rows)
@@ -58,36 +55,20 @@ def label_rows(
         suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
         if examples.table.reviewed is not None:
             suspicion[examples.table.reviewed] = 0  # a person's answer is not doubted
-        if out_of_fold:
-            likeliest = predictions.inside_sets(temperature=judgement.temperature)
-            surer = likeliest.share[trained] * (1 - truth_missing * suspicion[trained]) > transduced[1]
-            labels[trained[surer]] = likeliest.label[trained][surer]
-        if truth_missing:
-            outside = seen.outside_shares(judgement.temperature)
-            # Final targets may have memorised a set that lacks the label.
-            probable = can_judge[rows] & (suspicion[rows] * outside > PROBABLE)
-            labels[rows[probable]] = seen.outside[probable]
-        inside = seen.inside_sets(labels[rows], judgement.temperature)
-        confidence[rows] = (1 - suspicion[rows]) * inside.share
-        runner_up[rows], margin[rows] = inside.runner_up, inside.share - inside.runner_up_share
-        if truth_missing:
-            share = np.where(labels[rows] == seen.outside, outside, 1 - outside) * suspicion[rows]
-            left = labels[rows] != inside.label
-            confidence[rows[left]], margin[rows[left]] = share[left], (share - confidence[rows])[left]
-            runner_up[rows[left]] = inside.label[left]
-    if not out_of_fold:
-        confidence[trained], runner_up[trained], margin[trained] = transduced[1:]
-    target = confidence.copy()
-    target[trained] = _target_shares(labels[trained], *transduced)
-    found = (labels, confidence, runner_up, margin, predictions.inside, predictions.outside, suspicion, can_judge, judged_by)
-    return CleanedLabels(*found, target=target), judgement
-
-
-def _target_shares(
-    labels: npt.NDArray[np.int64], first: npt.NDArray[Any], share: npt.NDArray[Any], second: npt.NDArray[Any], margin: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
-    """The share of each label in the final targets, of which the two largest are known; 0 for others."""
-    return np.where(labels == first, share, np.where(labels == second, share - margin, 0))
+    temperature = 1.0 if judgement is None else judgement.temperature
+    shares = predictions.candidate_shares(temperature)
+    if own is not None:
+        places = predictions.places(trained)
+        shares[places] = (shares[places] + own.candidate_shares(temperature)) / 2
+    label, share, runner_up, next_share = predictions.most_probable(shares)
+    confidence, margin = (1 - suspicion) * share, share - next_share
+    if truth_missing:
+        outside = suspicion * predictions.outside_shares(temperature)
+        left = can_judge & (outside > confidence)
+        runner_up[left], margin[left] = label[left], (outside - confidence)[left]
+        label[left], confidence[left] = predictions.outside[left], outside[left]
+    found = (label, confidence, runner_up, margin, predictions.inside, predictions.outside)
+    return CleanedLabels(*found, suspicion, can_judge, judged_by), judgement
 
 
 def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:

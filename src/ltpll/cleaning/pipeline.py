@@ -20,12 +20,13 @@ from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.labelling import judgement_record, label_rows
+from ltpll.cleaning.results import CleanedLabels
 from ltpll.cleaning.stored_tables import read_cleaned, store_pictures, store_probabilities, store_tables
 from ltpll.comparison import WAYS, can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
-from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
+from ltpll.evaluation.set_predictions import predict_sets
 from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import are, counted, format_names
 from ltpll.interfaces import Goal
@@ -335,16 +336,11 @@ def train_table_run(
             return
         # As in the folds, every row counts the same. The classifier was saved with its own goal above.
         classifier.set_params(goal="accuracy")
-        if from_folds is None:
-            predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
-        else:
-            predictions = SetPredictions.empty(examples.candidates)
+        predictions, own = predict_sets(classifier.predict_proba, examples.x, examples.candidates), None
+        if from_folds is not None:
+            own = predictions.select(trained)
             predictions.put(trained, from_folds)
-            if len(held_out):
-                predictions.put(held_out, predict_sets(classifier.predict_proba, rest, examples.candidates.select(held_out)))
-        cleaned, judgement = label_rows(
-            predictions, examples, trained, classifier.transduced_, from_folds is not None, truth_missing=opened
-        )
+        cleaned, judgement = label_rows(predictions, examples, trained, own, truth_missing=opened)
         if judgement is not None:
             classifier.set_params(goal=settings.goal)
             classifier.temperature_ = judgement.temperature
@@ -369,6 +365,7 @@ def train_table_run(
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
                 "judgement": judgement_record(judgement, cleaned, examples),
+                "recovered": round_floats(_recovered(cleaned, examples, trained)),
                 "last": round_floats(trainer.history[-1]),
                 "curves": _curves(trainer.history),
             }
@@ -384,6 +381,13 @@ def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt
             InputWarning,
             stacklevel=3,
         )
+
+
+def _recovered(cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]) -> float | None:
+    """The share of right labels among the trained rows whose true label is known; None if there are none."""
+    true = examples.table.labels
+    known = np.empty(0, dtype=np.int64) if true is None else trained[true[trained] >= 0]
+    return None if true is None or not len(known) else float((cleaned.label[known] == true[known]).mean())
 
 
 def _stored(path: Path, valid: Callable[[Any], Any]) -> Any:
@@ -449,6 +453,7 @@ def _described(source: TableSource, examples: Examples) -> Record:
         "reading": {name: list(value) if isinstance(value, tuple) else value for name, value in reading.items()},
         "feature_names": list(examples.table.feature_names),
         "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
+        **({"exact": True} if examples.x.dtype == np.float64 else {}),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from ltpll.backbones import Backbone, Embedder, Preprocessing
+from ltpll.backbones.onnx_encoder import open_session
 from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.results import Columns, rounded_column
@@ -79,7 +81,8 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         **_set_limits(read_before, names),
         **(_optional_columns(read_before, names, images, features) if names else {}),
     )
-    return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error)
+    exact = before.get("exact") is True
+    return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error, exact)
 
 
 def _optional_columns(before: Reading, names: Sequence[str], images: Path | None, features: Path | None) -> dict[str, Any]:
@@ -185,13 +188,16 @@ def prediction_columns(
 def onnx_difference(classifier: PartialLabelClassifier, path: Path, backbone: Backbone | None = None) -> float | None:
     """The largest difference between an exported model's logits and ours on random inputs; None without onnxruntime."""
     try:
-        import onnxruntime
-    except ImportError:
+        session = open_session(path.read_bytes())
+    except InputError:  # it is not installed
         return None
     rng = np.random.default_rng(0)
     shape = (CHECKED, *classifier.input_shape_) if backbone is None else (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)
     x: Any = rng.integers(0, 256, shape).astype(np.uint8) if len(shape) == 4 else rng.normal(size=shape).astype(np.float32)
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    logits = session.run(None, {"x": x.astype(np.float32)})[0]
+    kind: Any = np.float32
+    if session.get_inputs()[0].type == "tensor(double)":  # float32 would blur the features, so these are about as large
+        described = json.loads(session.get_modelmeta().custom_metadata_map["preprocessing"])
+        kind, x = np.float64, x * np.asarray(described["std"]) + np.asarray(described["mean"])
+    logits = session.run(None, {"x": x.astype(kind)})[0]
     ours = classifier.decision_function(x if backbone is None else Embedder(backbone, "cpu")(x.transpose(0, 2, 3, 1)))
     return float(np.abs((logits[:, 1] - logits[:, 0] if ours.ndim == 1 else logits) - ours).max())

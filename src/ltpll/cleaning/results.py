@@ -34,16 +34,13 @@ class CleanedLabels:
     label: Numbers
     confidence: Shares  # the probability that the label is right
     runner_up: Numbers  # the label itself where it is the only candidate
-    margin: (
-        Shares  # the label's share of the set's probability minus the runner-up's; negative if out-of-fold classifiers prefer the latter
-    )
+    margin: Shares  # the label's share of the set's probability minus the runner-up's
     inside: Numbers  # the likeliest candidate, as predicted by the classifier that judged_by names
     outside: Numbers  # the likeliest label that is not a candidate; −1 where every class is one
     suspicion: Shares  # the probability that the set lacks the true label
     judged: Flags  # whether this classifier knows all candidates well enough to judge the set
     judged_by: npt.NDArray[np.object_]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
     false_discoveries: float = FALSE_DISCOVERIES
-    target: Shares | None = None  # the label's share in the final targets of the training, or the confidence of held-out rows
 
     @cached_property
     def issue(self) -> Flags:
@@ -60,7 +57,7 @@ class CleanedLabels:
         }
 
 
-STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name not in ("false_discoveries", "target"))
+STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
 
 
 def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discoveries: float = FALSE_DISCOVERIES) -> Flags:
@@ -81,21 +78,24 @@ def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discov
         array([ True,  True, False])
     """
     probability = np.where(judged, suspicion, 0).astype(np.float64)
-    order = np.argsort(-probability, kind="stable")
-    mistakes = np.cumsum(1 - probability[order])
-    within = np.flatnonzero(mistakes <= false_discoveries * np.arange(1, len(order) + 1))
-    flagged = np.zeros(len(order), dtype=bool)
-    if not len(within):
-        return flagged
-    flagged[order[: within[-1] + 1]] = True
-    flagged &= probability >= LEAST_SUSPICION
+
+    def few_mistakes(rows: Numbers) -> Numbers:
+        """As many of these rows as possible, the most suspicious first."""
+        mistakes = np.cumsum(1 - probability[rows])
+        within = np.flatnonzero(mistakes <= false_discoveries * np.arange(1, len(rows) + 1))
+        return rows[: within[-1] + 1] if len(within) else rows[:0]
+
+    flagged = np.zeros(len(probability), dtype=bool)
+    order = few_mistakes(np.argsort(-probability, kind="stable"))
     fine = np.bincount(labels, weights=1 - suspicion.astype(np.float64))
-    most = UNEVEN * mistakes[within[-1]] / max(fine.sum(), 0.5)
-    chosen = order[flagged[order]]
+    most = UNEVEN * (1 - probability[order]).sum() / max(fine.sum(), 0.5)
+    chosen = order[probability[order] >= LEAST_SUSPICION]
     chosen = chosen[np.argsort(labels[chosen], kind="stable")]
     in_order, starts = np.cumsum(1 - probability[chosen]), np.flatnonzero(np.diff(labels[chosen], prepend=-1))
     before = np.repeat(in_order[starts] - (1 - probability[chosen[starts]]), np.diff(np.append(starts, len(chosen))))
-    flagged[chosen[in_order - before > most * fine[labels[chosen]] + 1e-9]] = False
+    even = chosen[in_order - before <= most * fine[labels[chosen]] + 1e-9]
+    # Again, because a class may have lost its most suspicious sets.
+    flagged[few_mistakes(even[np.argsort(-probability[even], kind="stable")])] = True
     return flagged
 
 
@@ -139,6 +139,11 @@ class CleanedTable:
     def owners(self) -> Numbers:
         """The row of each candidate."""
         return np.repeat(np.arange(len(self.ids)), self.sizes)
+
+    @property
+    def doubts(self) -> npt.NDArray[np.float64]:
+        """The probability that each label is wrong; their sum is the expected number of wrong labels."""
+        return 1 - self.labels.confidence.astype(np.float64)
 
     @property
     def in_set(self) -> Flags:

@@ -19,8 +19,7 @@ DOUBTFUL = 0.5  # share of a row's doubt that its set must explain before it is 
 def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
     """The rows whose labels are most probably wrong, spread over classes and groups.
 
-    A row is as urgent as its label is doubtful. Two opinions count alike: the confidence, by classifiers that were not trained on the row,
-    which also knows sets that lack the true label; and the label's share in the final targets, which all rows together have shaped.
+    A row is as urgent as its label is doubtful: the less its confidence, the sooner it comes.
     Rows about the same two classes, and further rows of the same group, come after the others once there are too many of them. Rows that
     were reviewed before, rows without any doubt, and held-out rows are left out.
 
@@ -35,13 +34,7 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
         >>> table = read_cleaned("ltpll-runs/birds")
         >>> table.ids[review_rows(table, 20)]
     """
-    return spread_out(doubts(table), table, n)
-
-
-def doubts(table: CleanedTable) -> npt.NDArray[np.float64]:
-    """How doubtful each label is, from 0 to 1; the confidence alone decides in runs of versions that did not store targets."""
-    confidence = table.labels.confidence.astype(np.float64)
-    return 1 - (confidence if table.labels.target is None else (confidence + table.labels.target) / 2)
+    return spread_out(table.doubts, table, n)
 
 
 def spread_out(urgency: npt.NDArray[np.float64], table: CleanedTable, n: int) -> Numbers:

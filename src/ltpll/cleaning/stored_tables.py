@@ -47,7 +47,6 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         **({} if table.urls is None else {"url": table.urls}),
         **({} if table.reviewed is None else {"reviewed": table.reviewed}),
         **{name: getattr(cleaned, name) for name in STORED},
-        **({} if cleaned.target is None else {"target": cleaned.target}),
     }
     write_table(folder / RunFile.EXAMPLES, columns)
     if table.votes is not None:
@@ -70,8 +69,7 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
 
     from ltpll.data.readers.pictures import read_pictures
 
-    target = cleaned.confidence if cleaned.target is None else cleaned.target
-    doubtful = np.argsort(cleaned.confidence + target, kind="stable")[:DOUBTFUL_PICTURES]  # for the rows to review
+    doubtful = np.argsort(cleaned.confidence, kind="stable")[:DOUBTFUL_PICTURES]  # for the rows to review
     rows = np.unique(np.concatenate([*cleaned.noteworthy().values(), doubtful]))
     paths = table.ids if table.paths is None else table.paths
     if not len(rows):
@@ -131,7 +129,6 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
             labels=CleanedLabels(
                 **{name: column(name) for name in STORED},
                 false_discoveries=target,
-                target=column("target") if "target" in found.column_names else None,
             ),
             votes=None if votes is None else StoredVotes(*(votes.column(name).to_numpy() for name in ("row", "annotator", "label"))),
             pictures=dict(zip(pictures["row"], pictures["jpeg"], strict=True)),
@@ -195,7 +192,7 @@ def _check(table: CleanedTable) -> None:
     n, n_classes, cleaned = len(table.ids), len(table.record["classes"]), table.labels
     columns = [table.true, *(getattr(cleaned, name) for name in STORED)]
     optional = [column for column in (table.paths, table.splits, table.groups, table.urls) if column is not None]
-    columns += [column for column in (table.reviewed, cleaned.target) if column is not None]
+    columns += [] if table.reviewed is None else [table.reviewed]
     if n == 0 or any(column.shape != (n,) for column in columns) or any(len(column) != n for column in optional):
         raise ValueError("its columns have different lengths")
     offsets = table.offsets
@@ -204,7 +201,7 @@ def _check(table: CleanedTable) -> None:
     _check_range(table.candidates, 0, n_classes, "candidates")
     for name in ("label", "runner_up", "inside", "outside"):
         _check_range(getattr(cleaned, name), -1 if name == "outside" else 0, n_classes, name)
-    for name in ("confidence", "margin", "suspicion", *(() if cleaned.target is None else ("target",))):
+    for name in ("confidence", "margin", "suspicion"):
         shares = getattr(cleaned, name)
         if shares.dtype.kind != "f" or not np.isfinite(shares).all():
             raise ValueError(f"its column {name} does not hold finite numbers")

@@ -112,7 +112,7 @@ def _print_summary(cleaned: Any) -> None:
 
     cleaning, n = cleaned.labels, len(cleaned.ids)
     ambiguous, issues = int((cleaned.sizes > 1).sum()), int(cleaning.issue.sum())
-    print_line(f"{n:,} examples, {ambiguous:,} of them ambiguous; mean confidence {cleaning.confidence.mean():.1%}.")
+    print_line(f"{n:,} examples, {ambiguous:,} of them ambiguous; about {cleaned.doubts.sum():,.0f} labels are expected to be wrong.")
     for sentence in verdicts(cleaned):
         print_line(sentence)
     if not (cleaning.judged_by != "own").any():

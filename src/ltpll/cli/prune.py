@@ -36,7 +36,8 @@ def prune(
         str | None, opt.data_option(help="Pretrained network that computes features of pictures, as for `ltpll train`.")
     ] = None,
     features: Annotated[
-        Path | None, opt.data_option(help="File of features: .npy or .npz in the order of the table, or a table with the same ids.")
+        Path | None,
+        opt.data_option(help="File of features: .npy, .npz or a table; joined by id, or without ids in the order of the table."),
     ] = None,
     on_error: opt.OnError = None,
     candidates: Annotated[str | None, opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list.")] = None,

@@ -20,7 +20,7 @@ def review(
     separator: WrittenSeparator = None,
 ) -> None:
     """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which `ltpll train --reviewed` takes back."""
-    from ltpll.cleaning.review import doubts, review_columns, review_rows
+    from ltpll.cleaning.review import review_columns, review_rows
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.writers import check_output_table, write_table
     from ltpll.errors import InputError
@@ -34,10 +34,9 @@ def review(
         raise InputError("There is nothing to review: no row that was trained on has a doubtful label; train with --folds 5 to find some.")
     columns = review_columns(table, rows, separator)
     write_table(out, columns)
-    doubt = doubts(table)
-    asked, trained = float(doubt[rows].sum()), float(doubt[table.labels.judged_by != "held out"].sum())
+    asked, all_rows = float(table.doubts[rows].sum()), float(table.doubts.sum())
     expected = f"About {asked:.0f} of the {counted(len(rows), 'label')} in the queue are expected to be wrong"
-    print_line(f"{expected}, and {trained:.0f} in the whole table.")
+    print_line(f"{expected}, and {all_rows:.0f} in the whole table.")
     for name, why in list(zip(columns["id"], columns["why"], strict=True))[:MOST_SHOWN]:
         print_line(f"  {name}: {why}")
     if len(rows) > MOST_SHOWN:

@@ -18,12 +18,14 @@ MOST_SHOWN = 8
 
 
 def read_source(source: TableSource, *, needs_candidates: bool = True, device: str = "auto") -> Examples:
-    """Read the examples of a source, and print which pictures were skipped."""
+    """Read the examples of a source, and print how they were read and which pictures were skipped."""
     from ltpll.cleaning.dataset import read_examples
     from ltpll.cli.progress import reading_progress
 
     with reading_progress() as on_progress:
         examples = read_examples(source, needs_candidates=needs_candidates, device=device, on_progress=on_progress)
+    for note in examples.table.notes:
+        print_line(note)
     print_skipped(examples.problems)
     return examples
 

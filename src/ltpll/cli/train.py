@@ -50,7 +50,8 @@ def train(
     ] = None,
     images: Annotated[Path | None, opt.data_option(help="Folder of the pictures that the column `path` (or `id`) names.")] = None,
     features: Annotated[
-        Path | None, opt.data_option(help="File of features: .npy or .npz in the order of the table, or a table with the same ids.")
+        Path | None,
+        opt.data_option(help="File of features: .npy, .npz or a table; joined by id, or without ids in the order of the table."),
     ] = None,
     side: Annotated[
         int | None,
@@ -308,8 +309,6 @@ def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool
     if examples.table.votes is not None:
         facts.append(counted(len(examples.table.votes.names), "annotator"))
     print_line(", ".join(facts) + ".")
-    for note in examples.table.notes:
-        print_line(note)
     if sets.weights is not None and examples.table.votes is None:
         print_line("Scores were read and weight the candidates; --scores none uses the sets only.")
     if examples.table.columns:
@@ -336,8 +335,9 @@ def _print_result(result: Record, out: Path) -> None:
             print_line(f"With the goal {goal} (`ltpll predict --goal {goal}`): {_accuracies(figures)}.")
     elif test:
         print_line(f"{held_out}: predictions inside their sets {test['covering_rate']:.1%}.")
-    if "target_recovery" in last:
-        print_line(f"On training rows: true label recovered for {last['target_recovery']:.1%}.")
+    recovered = result.get("recovered", last.get("target_recovery"))  # runs of 0.2 have the latter only
+    if recovered is not None:
+        print_line(f"On training rows: true label recovered for {recovered:.1%}.")
     commands = ("clean {} --out cleaned.csv", "review {} --out queue.csv", "report {}", "predict {} NEW.csv --out predictions.csv")
     print_line(f"Next: {'; '.join(f'ltpll {command.format(out)}' for command in commands)}")
 

@@ -84,34 +84,27 @@ class SetPredictions:
         if self.log_probability is not None:
             assert other.log_probability is not None  # a part is never larger than the whole
             self.log_probability[rows] = other.log_probability
-        self.candidate_probability[self._places(rows)] = other.candidate_probability
+        self.candidate_probability[self.places(rows)] = other.candidate_probability
 
     def select(self, rows: npt.NDArray[Any]) -> SetPredictions:
         """The predictions for some rows."""
-        places, sizes = self._places(rows), np.diff(self.offsets)[rows]
+        places, sizes = self.places(rows), np.diff(self.offsets)[rows]
         by_row = {name: getattr(self, name)[rows] for name in BY_ROW}
         by_row["log_probability"] = None if self.log_probability is None else self.log_probability[rows]
         flat = (self.candidates[places], self.weights[places], self.candidate_probability[places])
         return SetPredictions(np.append(0, np.cumsum(sizes)), *flat, **by_row)
 
-    def _places(self, rows: npt.NDArray[Any]) -> Numbers:
+    def places(self, rows: npt.NDArray[Any]) -> Numbers:
         """The places of the rows' candidates in the flat arrays."""
         sizes = np.diff(self.offsets)[rows]
         ends = np.cumsum(sizes)
         return np.asarray(np.repeat(self.offsets[:-1][rows] - (ends - sizes), sizes) + np.arange(sizes.sum()))
 
-    def inside_sets(self, labels: Numbers | None = None, temperature: float = 1.0) -> InsideSets:
-        """Each row's label and its likeliest other candidate, with their shares of the set's probability.
-
-        Args:
-            labels: The label of each row, one of its candidates; by default the likeliest one.
-            temperature: By which logits are divided.
-        """
-        shares = self.candidate_shares(temperature)
+    def most_probable(self, shares: Shares) -> InsideSets:
+        """Each row's label and runner-up, by the share of each candidate, such as those of `candidate_shares`."""
         rows = np.repeat(np.arange(len(self.inside)), np.diff(self.offsets))
-        other = np.zeros(len(rows), dtype=bool) if labels is None else self.candidates != labels[rows]
-        # Sorted by row, the label first, then by falling share; the lower class number comes first in a tie.
-        order = np.lexsort((self.candidates, -shares, other, rows))
+        # Sorted by row, then by falling share; the lower class number comes first in a tie.
+        order = np.lexsort((self.candidates, -shares, rows))
         first, alone = order[self.offsets[:-1]], np.diff(self.offsets) == 1
         second = order[self.offsets[:-1] + ~alone]
         return InsideSets(self.candidates[first], shares[first], self.candidates[second], np.where(alone, np.float32(0), shares[second]))

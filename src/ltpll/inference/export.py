@@ -72,7 +72,7 @@ class PredictingNetwork(nn.Module):
             head.bias.sub_(log_prior)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        raw, features = self.model((x.float() - self.mean) / self.std)
+        raw, features = self.model(((x.to(self.mean.dtype) - self.mean) / self.std).float())
         predicted = self.method.predict(Outputs.from_views([(raw, features)]))
         balanced = None if self.balanced is None else self.balanced.balanced_logits(predicted)
         logits = predicted.logits[0] if balanced is None else balanced
@@ -149,7 +149,7 @@ def export_onnx(
     if encoder is not None:
         network, preprocessing = _with_encoder(encoder, predictor, shape, predicting), encoder.preprocessing
     joins = encoder is not None and isinstance(encoder.encoder, OnnxEncoder)  # torch cannot export it; it is joined afterwards
-    example = torch.zeros(2, *shape)
+    example = torch.zeros(2, *shape, dtype=predicting.mean.dtype)
     if encoder is not None:
         shape = (3, encoder.preprocessing.side, encoder.preprocessing.side)
         example = example if joins else torch.zeros(2, *shape)
@@ -211,7 +211,7 @@ def description(
         `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the values are), `preprocessing` (the
         standardisation that the model does itself), `outputs` (names), `goal`, `temperature` and the `version` of the library.
     """
-    given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": "float32"}
+    given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": str(network.mean.dtype).removeprefix("torch.")}
     if isinstance(network, PicturesToPredictions) or network.pictures:
         given |= {"values": "pixels from 0 to 255", "layout": "rows, channels, height, width", "channels": "RGB"}
         given |= {"height": shape[1], "width": shape[2]}

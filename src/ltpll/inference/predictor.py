@@ -12,7 +12,7 @@ from torch import Tensor
 from ltpll.inference.forward import ForwardPass
 from ltpll.interfaces import Extra, Goal, Method, Outputs, Rebalancer, linear_head
 from ltpll.validation import as_inputs, rows_per_chunk
-from ltpll.views import ViewSource
+from ltpll.views import FeatureViews, ViewSource
 
 Array = npt.ArrayLike | Tensor
 MAX_ROWS = 2048
@@ -50,10 +50,14 @@ class Predictor:
         chunks = list(self.chunks(x, batch_size))
         return Outputs((torch.cat([chunk.logits[0] for chunk in chunks]),), (torch.cat([chunk.features[0] for chunk in chunks]),))
 
+    def inputs(self, x: Array, what: str = "prediction") -> Tensor:
+        """The inputs as a tensor of the type that the views standardise; messages call them `what`."""
+        return as_inputs(x, what, self.views.kind if isinstance(self.views, FeatureViews) else torch.float32)
+
     @torch.no_grad()
     def chunks(self, x: Array, batch_size: int | None = None) -> Iterator[Outputs]:
         """Yield the raw outputs chunk by chunk; the logits of many inputs and classes may not fit into memory at once."""
-        inputs = as_inputs(x, "prediction")
+        inputs = self.inputs(x)
         n_classes = linear_head(self.forward_pass.model).out_features
         for chunk in inputs.split(batch_size or prediction_batch_size(inputs, n_classes)):
             yield Outputs.from_views([self.plain(chunk)])

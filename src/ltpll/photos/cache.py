@@ -10,20 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from filelock import FileLock
 
-from ltpll.files import cannot_write_error, check_writable
+from ltpll.files import cache_folder, cannot_write_error, check_writable
 from ltpll.photos.decoding import KnownHashes
 
+VARIABLE = "LTPLL_CACHE"
+WAY_OUT = f"set {VARIABLE} to another folder for the cache"
 HASH = 32  # bytes of SHA-256
 AT_ONCE = 256  # new rows that are written together
 
 
 def cache_root() -> Path:
     """The folder of everything that can be computed again: $LTPLL_CACHE, or ltpll in the user's cache folder."""
-    chosen = os.environ.get("LTPLL_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    user = os.environ.get("XDG_CACHE_HOME")
-    return (Path(user) if user else Path.home() / ".cache") / "ltpll"
+    return cache_folder(VARIABLE)
 
 
 class EmbeddingCache:
@@ -45,7 +43,7 @@ class EmbeddingCache:
     """
 
     def __init__(self, folder: Path, n_features: int) -> None:
-        check_writable(folder)
+        check_writable(folder, WAY_OUT)
         self.folder, self.n_features = folder, n_features
         self._hashes, self._rows = folder / "hashes.bin", folder / f"rows-{n_features}.f32"
         with self._lock():
@@ -93,7 +91,7 @@ class EmbeddingCache:
                         file.flush()
                         os.fsync(file.fileno())
         except OSError as error:
-            raise cannot_write_error(self.folder, error) from error
+            raise cannot_write_error(self.folder, error, WAY_OUT) from error
         self._new = {}
 
     def _lock(self) -> FileLock:

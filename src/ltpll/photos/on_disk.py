@@ -30,6 +30,7 @@ from ltpll.data.readers.pictures import (
 from ltpll.errors import InputError
 from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import format_bytes
+from ltpll.photos.cache import VARIABLE, cache_root
 from ltpll.photos.decoding import decoded_blocks
 from ltpll.photos.embedding import chosen_workers
 
@@ -41,7 +42,7 @@ def stored_pictures(
     folder: Path,
     paths: Sequence[str],
     preprocessing: Preprocessing,
-    cache: Path,
+    cache: Path | None = None,
     *,
     on_error: str = "stop",
     on_progress: Callable[[int, int], None] | None = None,
@@ -54,7 +55,7 @@ def stored_pictures(
         folder: The folder that the paths are relative to.
         paths: One file per row.
         preprocessing: How pictures become squares.
-        cache: The folder of the file, such as `cache_root()`.
+        cache: The folder of the file; by default `cache_root()`, which few pictures do not need.
         on_error: "stop" at the first picture that cannot be read, or "skip" such pictures.
         on_progress: Called with the number of pictures read so far and the total.
 
@@ -70,7 +71,7 @@ def stored_pictures(
         return read_pictures(folder, paths, preprocessing, on_error=on_error, on_progress=on_progress)
     check_on_error(on_error)
     files = picture_files(folder, paths)
-    path = Path(cache) / "pictures" / f"{_key(files, geometry)}.npy"
+    path = (cache or cache_root()) / "pictures" / f"{_key(files, geometry)}.npy"
     problems = _stored(path, shape)
     if problems is None:
         _check_space(path, int(np.prod(shape, dtype=np.int64)))
@@ -108,12 +109,18 @@ def rows_on_disk(x: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> npt.NDArra
 def _key(files: Sequence[str], geometry: Geometry) -> str:
     digest = hashlib.sha256(repr((DECODING, geometry)).encode())
     for file in files:
-        try:
-            found = Path(split_box(file)[0]).stat()
-            digest.update(repr((file, found.st_size, found.st_mtime_ns)).encode(errors="surrogateescape"))
-        except (OSError, ValueError):
-            digest.update(repr((file, None)).encode(errors="surrogateescape"))
+        state = file_state(file)
+        digest.update(repr((file, None) if state is None else (file, *state)).encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
+
+
+def file_state(file: str) -> tuple[int, int] | None:
+    """The size of a picture's file and the time of its last change in nanoseconds; None if there is none."""
+    try:
+        found = Path(split_box(file)[0]).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _stored(path: Path, shape: tuple[int, ...]) -> dict[int, str] | None:
@@ -131,11 +138,11 @@ def _check_space(path: Path, n_bytes: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(path.parent).free
     except OSError as error:
-        raise InputError(f"The folder {path.parent} for decoded pictures cannot be used ({error.strerror}): set LTPLL_CACHE.") from None
+        raise InputError(f"The folder {path.parent} for decoded pictures cannot be used ({error.strerror}): set {VARIABLE}.") from None
     if n_bytes > free:
         raise InputError(
             f"Decoded pictures take {format_bytes(n_bytes)}, but the disk of {path.parent} has {format_bytes(free)} left: "
-            "free some, set LTPLL_CACHE to a folder on another disk, or choose a smaller side."
+            f"free some, set {VARIABLE} to a folder on another disk, or choose a smaller side."
         )
 
 

@@ -14,21 +14,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from filelock import FileLock, Timeout
 
 from ltpll import __version__
+from ltpll.data.readers.columns import TextColumn
 from ltpll.data.readers.pictures import all_unreadable, check_on_error, picture_files
+from ltpll.data.readers.streaming import open_table
 from ltpll.data.writers import write_table
 from ltpll.errors import BusyError, InputError
 from ltpll.files import cannot_write_error, check_writable, parse_json, write_atomically
+from ltpll.formatting import counted
 from ltpll.photos.embedding import EmbeddedBlock, Progress, Stream, checked, embedding_key, local_stream
+from ltpll.photos.on_disk import file_state
 
 if TYPE_CHECKING:
     from ltpll.backbones import Backbone
 
 FORMAT = "ltpll-embeddings-1"
+ROW = "row"  # the column of the table beside the file that numbers its rows, from 0
 SAVE_SECONDS = 2.0  # between two records of what is done
 HEADER = 128  # bytes before the first row
+
+
+def rows_file(out: Path) -> Path:
+    """The table beside a file of embeddings that names the picture of every row."""
+    return out.with_suffix(".rows.csv")
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,8 @@ def embed_pictures(
 
     The file appears when it is complete, with a table beside it, `.rows.csv`, that gives the picture of every row and the reason for every
     picture that was left out. Until then, what is done is in `.npy.partial`, and the same call resumes after an interrupt or a crash. A
-    call with another backbone or other pictures starts again, but never replaces a complete file.
+    call with another backbone or other pictures, or with files whose size or time has changed, starts again, but never replaces a complete
+    file.
 
     Args:
         folder, paths, backbone, on_error, cache, device, precision, workers, stream: As for `embedded_pictures`.
@@ -74,7 +86,7 @@ def embed_pictures(
         The rows of the file, and the problems of the pictures that were left out.
 
     Raises:
-        InputError: A picture cannot be read, `out` belongs to other pictures or another backbone, or cannot be written.
+        InputError: A picture cannot be read, `out` belongs to other or changed pictures or another backbone, or cannot be written.
 
     Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
@@ -94,7 +106,8 @@ def embed_pictures(
     listed = hashlib.sha256("\0".join(paths).encode()).hexdigest()
     job = {"format": FORMAT, "key": embedding_key(backbone, precision), "pictures": listed, "n": len(paths)}
     with _locked(out):
-        output = _Output(out, job, fresh, backbone.n_features)
+        states = np.asarray([file_state(file) or (-1, -1) for file in files], dtype=np.int64)  # before they are read
+        output = _Output(out, job, states, fresh, backbone.n_features)
         earlier = output.finished
         if on_progress is not None:
             on_progress(output.done, len(paths))
@@ -109,7 +122,7 @@ def embed_pictures(
                 raise all_unreadable(folder, len(paths), str(paths[0]), output.problems[0])
         kept = [row for row in range(len(paths)) if row not in output.problems]
         if not earlier:
-            _write_rows(out.with_suffix(".rows.csv"), paths, ids, kept, output.problems)
+            _write_rows(rows_file(out), paths, ids, kept, output.problems)
             output.finish()
     return Written(backbone.n_features, kept, [(str(paths[row]), reason) for row, reason in output.problems.items()], earlier)
 
@@ -117,8 +130,8 @@ def embed_pictures(
 class _Output:
     """The partial file, and the record of what is in it."""
 
-    def __init__(self, out: Path, job: dict[str, Any], fresh: bool, n_features: int) -> None:
-        self.out, self.job, self.n_features = out, job, n_features
+    def __init__(self, out: Path, job: dict[str, Any], states: npt.NDArray[np.int64], fresh: bool, n_features: int) -> None:
+        self.out, self.job, self.states, self.n_features = out, job, states, n_features
         self.partial, self.record = out.with_name(f"{out.name}.partial"), out.with_suffix(".job.json")
         self.done = self.n_kept = 0
         self.problems: dict[int, str] = {}
@@ -141,7 +154,7 @@ class _Output:
         try:
             found: Any = parse_json(self.record.read_bytes())
             job, done, n_kept = found["job"], int(found["done"]), int(found["kept"])
-            problems = {int(row): str(reason) for row, reason in found["problems"]}
+            problems, seen = {int(row): str(reason) for row, reason in found["problems"]}, found.get("seen")
         except (OSError, ValueError, KeyError, TypeError):
             if self.out.exists():
                 raise InputError(f"{self.out} exists, and no record says what is in it: {advice}.") from None
@@ -156,7 +169,17 @@ class _Output:
             if held == self.out:
                 raise InputError(f"{self.out} is damaged: {advice}.")
             return  # rows were lost in a crash of the machine: start again
+        # Records of version 0.2 do not say which files were seen: only that none has changed since then.
+        newer = bool((self.states[:, 1] > held.stat().st_mtime_ns).any())
+        if newer if seen is None else seen != self._seen(done):
+            if held == self.out:
+                raise InputError(f"{self.out} holds embeddings of pictures whose files have changed since: {advice}.")
+            return  # its rows would be of both
         self.done, self.n_kept, self.problems = done, n_kept, problems
+
+    def _seen(self, done: int) -> str:
+        """A hash of the sizes and times of the first files."""
+        return hashlib.sha256(self.states[:done].tobytes()).hexdigest()
 
     @contextmanager
     def opened(self, about: dict[str, Any]) -> Iterator[None]:
@@ -187,6 +210,7 @@ class _Output:
         self._file.flush()
         os.fsync(self._file.fileno())  # a record must not promise rows that a crash of the machine could take away
         record = {"job": self.job, **self._about, "n_features": self.n_features, "done": self.done, "kept": self.n_kept}
+        record["seen"] = self._seen(self.done)
         write_atomically(self.record, json.dumps({**record, "problems": list(self.problems.items())}).encode())
         self._saved = time.monotonic()
 
@@ -210,7 +234,34 @@ def _write_rows(path: Path, paths: Sequence[str], ids: Sequence[str] | None, kep
     for number, row in enumerate(kept):
         numbers[row] = number
     names = {} if ids is None else {"id": list(ids)}
-    write_table(path, {"row": numbers, **names, "path": list(paths), "problem": [problems.get(row, "") for row in range(len(paths))]})
+    write_table(path, {ROW: numbers, **names, "path": list(paths), "problem": [problems.get(row, "") for row in range(len(paths))]})
+
+
+def read_rows(out: Path, n: int) -> dict[str, list[str]]:
+    """The paths and ids of the n rows of an .npy file, as `embed_pictures` wrote them beside it; nothing if it did not.
+
+    Raises:
+        InputError: The table beside the file is about another number of rows.
+    """
+    path = rows_file(out)
+    if out.suffix.lower() != ".npy" or not path.is_file():
+        return {}
+    table = open_table(path)
+    if not {ROW, "path"} <= set(table.names):
+        return {}  # not ours
+    columns = {name: TextColumn(table, table.column(name)) for name in (ROW, "id", "path") if name in table.names}
+    for batch in table.batches([column.index for column in columns.values()]):
+        for column in columns.values():
+            column.add(batch)
+    values = {name: column.values().tolist() for name, column in columns.items()}
+    number = {i: int(row) if row.isdecimal() else -1 for i, row in enumerate(values.pop(ROW)) if row}
+    kept = sorted(number, key=lambda i: number[i])
+    if [number[i] for i in kept] != list(range(n)):
+        raise InputError(
+            f"{path} does not name the {counted(n, 'row')} of {out.name}, so the two do not belong together: run `ltpll embed --fresh`, or "
+            "move one of them elsewhere."
+        )
+    return {name: [texts[i] for i in kept] for name, texts in values.items()}
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.columns import TextColumn
+from ltpll.data.readers.columns import TextColumn, id_key
 from ltpll.data.readers.pictures import list_pictures
 from ltpll.data.readers.streaming import Table, open_table, whole_table
 from ltpll.data.writers import write_unmodified
@@ -74,7 +74,7 @@ def _tasks(table: Table, images: Path, tasks: npt.NDArray[np.object_], paths: np
     chosen: list[str] = []
     example = np.empty(len(tasks), dtype=np.int64)
     for i, (name, path) in enumerate(zip(tasks, paths, strict=True)):
-        name, path = name.strip(), path.strip()
+        name, path = id_key(name), path.strip()
         if name not in number:
             number[name] = len(chosen)
             chosen.append(path)

@@ -113,9 +113,10 @@ def train_fold(
         if scores is not None:
             trainer.rebalancer.scores = scores
         trainer.fit(inputs, candidates, [*callbacks, *checkpoint])
+    classifier.finish(trainer)  # in all processes, which predict the training rows together
     if not trainer.world.first:
         return None
-    found = predict(classifier.finish(trainer), rows_of(x, rows), sets.select(rows))
+    found = predict(classifier, rows_of(x, rows), sets.select(rows))
     if kept is not None:
         kept.write(number, found)
     return found

@@ -25,7 +25,7 @@ from ltpll.interfaces import Batch, Extra, Goal, Method, Outputs, Rebalancer, St
 from ltpll.priors import estimate_prior
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rng import get_random_state, random_state_of, set_random_state
-from ltpll.targets import Targets, initial_targets
+from ltpll.targets import Targets, initial_targets, restricted_softmax
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Callback, Checkpoint
 from ltpll.training.checkpoint import ANOTHER, add_checkpoint, usable_checkpoint
@@ -39,7 +39,7 @@ from ltpll.training.schedule import check_milestones, cosine_rate, step_rate
 from ltpll.training.signals import delayed_signals
 from ltpll.training.state import TrainingState
 from ltpll.training.sync_batch_norm import synchronise_batch_norm
-from ltpll.validation import as_inputs, chosen_device, in_range, whole_number
+from ltpll.validation import chosen_device, in_range, whole_number
 from ltpll.views import Views, ViewSource
 
 OPEN_RAMP = 0.03  # share of the epochs in which the weight of classes outside the sets rises to its full value
@@ -65,6 +65,8 @@ class PartialLabelTrainer:
             the method restarts.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of SGD.
+        max_gradient_norm: Gradients of a larger norm, over all parameters, are scaled down to it; None
+            leaves them alone.
         warmup_epochs: Epochs before targets are refined; None for those of the method.
         truth_missing: The share of candidate sets that lack the true label, or that share for each size of a set, from 0 to the number of
             classes. If it is above zero, targets can leave their sets soon after the warm-up (`ltpll.candidates.open_sets`).
@@ -108,6 +110,7 @@ class PartialLabelTrainer:
         milestones: Sequence[int] = (),
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
+        max_gradient_norm: float | None = None,
         warmup_epochs: int | None = None,
         truth_missing: float | Sequence[float] = 0.0,
         drop_last: bool = True,
@@ -132,6 +135,9 @@ class PartialLabelTrainer:
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
         self.lr = in_range(lr, "lr", 0, above=True)
         self.final_lr_factor = in_range(final_lr_factor, "final_lr_factor", 0, 1)
+        self.max_gradient_norm = max_gradient_norm
+        if max_gradient_norm is not None:
+            in_range(max_gradient_norm, "max_gradient_norm", 0, above=True)
         self.chunk = whole_number(chunk, 1, "chunk")
         self.drop_last = drop_last
         self.seed = self.world.agreed(seed)
@@ -204,6 +210,8 @@ class PartialLabelTrainer:
         optimizer.register_step_pre_hook(lambda *_: self.forward_pass.finish_gradients())
         if self.engine != "eager":
             optimizer.register_step_pre_hook(lambda *_: self.world.average_gradients(self.model.parameters()))
+        if (most := self.max_gradient_norm) is not None:
+            optimizer.register_step_pre_hook(lambda *_: _limit_norm(parameters, most))
         return optimizer
 
     @property
@@ -374,7 +382,7 @@ class PartialLabelTrainer:
     def prepare(self, x: Array, candidates: Any) -> None:
         """Check the data, move it to the device if it fits, and initialise the targets; `fit` does this first."""
         sets = Candidates.of(candidates)
-        inputs = as_inputs(x, "training")
+        inputs = self.predictor.inputs(x, "training")
         check_data(inputs, sets, self.head)
         self.inputs, self.candidates = held_inputs(inputs, self.device), sets.to(self.device)
         self.sets = self._new_sets()
@@ -578,7 +586,7 @@ class PartialLabelTrainer:
         """Return the network's outputs for inputs without augmentation, without rebalancing."""
         if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
             return self.predictor.outputs(x, batch_size)
-        inputs = as_inputs(x, "prediction")
+        inputs = self.predictor.inputs(x)
         return self.world.outputs(self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), [len(inputs)])
 
     @torch.no_grad()
@@ -592,6 +600,24 @@ class PartialLabelTrainer:
                 self.inputs.announce(following)
             yield self.world.outputs(Outputs.from_views([self.predictor.plain(x)]), [len(rows)]), self.sets[rows]
 
+    @torch.no_grad()
+    def final_targets(self) -> Targets:
+        """What the trained network says about the labels of the training examples.
+
+        The targets of the last epoch are those of an augmented view each, before the last steps, and
+        corrected by the rebalancer; these recover as many labels or more.
+
+        Returns:
+            Targets for inputs without augmentation, for which every example counts the same.
+        """
+        targets, done = initial_targets(self.sets, dtype=self.forward_pass.dtype), 0
+        for outputs, candidates in self.plain_outputs():
+            rows = torch.arange(done, done + len(candidates), device=self.device)
+            logits, known = self.predictor.adjusted(outputs, "accuracy"), self.sets.log_weights(rows)
+            targets[rows] = restricted_softmax(logits if known is None else logits + known, candidates)
+            done += len(rows)
+        return targets
+
     def logits(self, x: Array, goal: Goal = "balanced") -> Tensor:
         """Return the logits used for prediction; for the goal "balanced", corrected for the class prior."""
         return self.predictor.logits(x, goal)
@@ -599,3 +625,8 @@ class PartialLabelTrainer:
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
         return self.predictor.predict(x, goal)
+
+
+def _limit_norm(parameters: Sequence[nn.Parameter], most: float) -> None:
+    """Scale all gradients down together if their norm is larger, without asking the device for it."""
+    nn.utils.clip_grad_norm_(parameters, most)

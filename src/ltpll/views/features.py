@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ltpll.interfaces import ViewKind
-from ltpll.validation import rows_per_chunk
+from ltpll.validation import CONSTANT, column_bounds, kept_type, rows_per_chunk
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class FeatureViews:
     """Standardised features; a strong view adds noise and sets some features to their mean.
 
     Each batch is standardised when it is used, so there is never a second copy of the data. Arrays with more than two dimensions (images of
-    any numbers) are standardised per channel, their second dimension.
+    any numbers) are standardised per channel, their second dimension. Tables that float32 would blur are standardised in float64.
 
     Args:
         mean: The mean of each feature.
@@ -42,25 +42,37 @@ class FeatureViews:
         n = x.numel() // x.shape[1]
         others = tuple(d for d in range(x.ndim) if d != 1)
         shape = (-1,) + (1,) * (x.ndim - 2)
+        kind = kept_type(x)
+        unit: Tensor | float = 1.0
+        if kind == torch.float64:  # its squares may overflow, so values are measured in the size of their column
+            low, high = column_bounds(x)
+            unit = torch.maximum(low.abs(), high.abs())
+            unit[unit == 0] = 1.0
         # Accumulated in place: a list of small results between large temporary arrays would fragment memory.
         mean = torch.zeros(x.shape[1], dtype=torch.float64)
         for part in x.split(rows_per_chunk(x)):
-            mean += part.sum(others, dtype=torch.float64) / n
+            mean += (part / unit).sum(others, dtype=torch.float64) / n
         spread = torch.zeros_like(mean)
         for part in x.split(rows_per_chunk(x)):
             # Around the mean: a difference of sums would lose a small deviation beside a large mean.
-            spread += (part - mean.view(shape)).square_().sum(others)
+            spread += (part / unit - mean.view(shape)).square_().sum(others)
         std = (spread / n).sqrt()
-        std = torch.where(std > 1e-12 * mean.abs().clamp_min(1e-30), std, torch.ones_like(std))
-        return cls(mean.float().view(shape), std.float().view(shape))
+        varies = std > CONSTANT * mean.abs().clamp_min(1e-30) if kind == torch.float32 else high - low > CONSTANT * unit
+        mean, std = mean * unit, torch.where(varies, std * unit, torch.ones_like(std))
+        return cls(mean.to(kind).view(shape), std.to(kind).view(shape))
+
+    @property
+    def kind(self) -> torch.dtype:
+        """The type in which inputs are kept until they are standardised: float64 if float32 would blur them."""
+        return self.mean.dtype
 
     def plain(self, x: Tensor) -> Tensor:
-        """The batch without augmentation, standardised; predictions use it."""
+        """The batch without augmentation, standardised, as float32; predictions use it."""
         if x.device not in self._on_devices:
             # Kept, because a copy from the CPU cannot be part of a CUDA graph.
             self._on_devices[x.device] = (self.mean.to(x.device), self.std.to(x.device))
         mean, std = self._on_devices[x.device]
-        return (x.float() - mean) / std
+        return ((x.to(mean.dtype) - mean) / std).float()
 
     def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind, as `Views.draw` does."""

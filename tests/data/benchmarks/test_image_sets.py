@@ -425,6 +425,10 @@ def test_the_data_root_is_the_option_then_the_variable_then_the_cache_folder(mon
     monkeypatch.setenv("LTPLL_DATA", "~/data")
     assert data_root() == tmp_path / "data"
     assert data_root("/mine") == Path("/mine")
+    for name in ("LTPLL_DATA", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    assert refusal(data_root) == "There is no home folder for the cache folder to be in: set LTPLL_DATA to a folder."
 
 
 def test_sets_are_written_to_and_read_from_the_folder_in_the_environment_variable(good, monkeypatch, tmp_path):

@@ -1,10 +1,12 @@
 """The user's own pictures: the pixels that Pillow gives, and a reason for each one that cannot be read."""
 
 import io
+import os
 import struct
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -331,6 +333,18 @@ def test_the_pictures_of_a_folder_are_listed_by_suffix_in_order(tmp_path):
     (inner / "loop.png").symlink_to(inner / "loop.png")
     (inner / "linked").symlink_to(tmp_path)
     assert list_pictures(inner) == ["a.webp", "b/1.png", "b/c/2.JPG", "inside.png", "é.jpeg"]
+
+
+@pytest.mark.parametrize("version", ["this Python", "Python 3.13"])
+def test_a_link_in_a_loop_is_not_listed_and_one_to_nothing_is(tmp_path, monkeypatch, version):
+    if version == "Python 3.13":  # where resolving refuses a loop only if it is strict
+        monkeypatch.setattr(Path, "resolve", lambda self, strict=False: Path(os.path.realpath(self, strict=strict)))
+    (tmp_path / "a.png").write_bytes(b"")
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    (tmp_path / "one.png").symlink_to(tmp_path / "other.png")
+    (tmp_path / "other.png").symlink_to(tmp_path / "one.png")
+    (tmp_path / "gone.png").symlink_to(tmp_path / "none.png")
+    assert list_pictures(tmp_path) == ["a.png", "gone.png"]
 
 
 def test_a_folder_without_pictures_and_names_that_are_not_text_are_refused(tmp_path):

@@ -258,10 +258,12 @@ def test_columns_of_text_are_not_features_and_are_named(tmp_path):
     for block in (batches.BLOCK, 1 << 11):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(batches, "BLOCK", block)
-            found = read_table(path)
+            with pytest.warns(InputWarning, match="has no finite number in 1 column, which is left out of the features: 'empty'"):
+                found = read_table(path)
         assert found.feature_names == ("x", "big")
         assert found.left_out == ("yes", "code")
-        np.testing.assert_array_equal(found.features[:, 0], (np.arange(n) / 7).astype(np.float32))
+        np.testing.assert_array_equal(found.features[:, 0], np.arange(n) / 7)
+        np.testing.assert_array_equal(found.features[:, 1], 10**9 + np.arange(n))  # float32 would blur it
 
 
 @pytest.mark.parametrize("row", [0, 57, 299])
@@ -671,7 +673,7 @@ BAD_TEXTS = {
     "n/a in numbers": ("candidates,x\na|b,1\na,N/A\n", {}, "holds 'N/A'"),
     "NaN": ("candidates,x\na|b,1\na,nan\n", {}, "holds 'nan', which is not a finite number"),
     "infinity": ("candidates,x\na|b,1\na,-inf\n", {}, "holds '-inf', which is not a finite number"),
-    "too large": ("candidates,x\na|b,1\na,1e39\n", {"features": ("x",)}, "holds '1e39'"),
+    "too large": ("candidates,x\na|b,1\na,1e400\n", {"features": ("x",)}, "holds '1e400'"),
     "unknown class": (
         GOOD,
         {"classes": ("cat", "dogs", "fox")},
@@ -832,7 +834,7 @@ BAD_MATS = {
     "no sets": ({"data": X}, {}, "no array called 'partial_target'"),
     "no fit": ({"data": X[:4], "partial_target": S}, {}, "has shape (6, 5), but 'data' has 4 rows"),
     "NaN": ({"data": np.where(X[2, 1] == X, np.nan, X), "partial_target": S}, {}, "Row 3 of 'data'"),
-    "too large": ({"data": X * 1e300, "partial_target": S}, {}, "Row 1 of 'data'"),
+    "infinity": ({"data": np.where(X[2, 1] == X, np.inf, X), "partial_target": S}, {}, "Row 3 of 'data'"),
     "no rows": ({"data": np.zeros((0, 3)), "partial_target": S}, {}, "has shape (0, 3)"),
     "cells": ({"data": np.asarray([{}], dtype=object), "partial_target": S}, {}, "'data' of t.mat holds cells, text or objects"),
     "text": ({"data": X, "partial_target": "sets"}, {}, "'partial_target' of t.mat holds cells, text or objects"),
@@ -871,6 +873,14 @@ def test_damaged_mat_files_are_refused(tmp_path):
 
 
 # ---- sets alone -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", ["a;cat|dog;x\n", "a;cat|dog;3, 4\n"])
+def test_a_file_with_other_marks_between_its_columns_is_refused_alike_for_training_and_for_its_sets_alone(tmp_path, rows):
+    path = text(tmp_path, f"id;candidates;note\n{rows}")
+    message = refusal(lambda: read_table(path))
+    assert "seem to be separated by ';'" in message
+    assert refusal(lambda: read_candidates(path)) == message
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.archives import CHUNK, PUBLISHED_ARCHIVES, ByteProgress, LocalArchive, find_or_download
 from ltpll.errors import InputError, UnknownNameError, first_line
-from ltpll.files import parse_json
+from ltpll.files import cache_folder, parse_json
 from ltpll.formatting import are, counted
 
 IMAGE_SETS = tuple(PUBLISHED_ARCHIVES)
@@ -63,11 +63,7 @@ class ImageSetStatus(NamedTuple):
 
 def data_root(option: str | Path | None = None) -> Path:
     """The folder of the image sets: the given one, else LTPLL_DATA, else ltpll in the user's cache folder."""
-    chosen = option or os.environ.get("LTPLL_DATA")
-    if chosen:
-        return Path(chosen).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "ltpll"
+    return Path(option).expanduser() if option else cache_folder("LTPLL_DATA")
 
 
 def _folder(name: str, root: str | Path | None) -> Path:

@@ -87,7 +87,7 @@ def _set_column(table: Table, name: str | None, separator: str, others: Containe
     if name is None and table.names.count(Reading.candidates) == 1:
         return table.names.index(Reading.candidates)
     if name is None and len(table.names) == 1:
-        return 0
+        return table.column(Reading.candidates) if table.hint() else 0
     if name is None:
         columns = [index for index, found in enumerate(table.names) if found not in others]
         found: set[int] = set()

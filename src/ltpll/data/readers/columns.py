@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import numpy.typing as npt
 
 from ltpll.candidates.cells import NameCodes
 from ltpll.data.readers.streaming import Table, TableBatch
-from ltpll.errors import InputError, option, shown
+from ltpll.errors import InputError, InputWarning, option, shown
+from ltpll.formatting import are, counted, format_names
+from ltpll.validation import FLOAT32_SPREAD, blurred_by_float32
 
 Array = npt.NDArray[Any]
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -70,6 +73,16 @@ def _is_utf8(cell: bytes) -> bool:
     return True
 
 
+def id_key(name: str) -> str:
+    """What ids are compared by, in every file: blanks around them do not count, though ids are written as they were."""
+    return name.strip()
+
+
+def as_written(text: str, known: Container[str]) -> str:
+    """Without the apostrophe that our tables put before a text that a spreadsheet would run as a formula."""
+    return text[1:] if text.startswith("'") and text not in known and text[1:] in known else text
+
+
 class TextColumn:
     """The unmodified texts of a column; with `repeated`, texts are stripped and each distinct one is stored once."""
 
@@ -93,15 +106,16 @@ class TextColumn:
     def unique_values(self) -> npt.NDArray[np.object_]:
         """The texts, which must be distinct and not empty, as the names of the examples."""
         values, name = self.values(), self.table.names[self.index]
-        empty = next((i for i, value in enumerate(values) if not value.strip()), None)
+        keys = [id_key(value) for value in values]
+        empty = next((i for i, key in enumerate(keys) if not key), None)
         if empty is not None:
             raise InputError(f"{self.table.row(empty)} is empty in the column {shown(name)}: name every example.")
-        if len(set(values)) != len(values):
+        if len(set(keys)) != len(keys):
             rows: dict[str, int] = {}
-            for i, value in enumerate(values):
-                if rows.setdefault(value, i) != i:
+            for i, key in enumerate(keys):
+                if rows.setdefault(key, i) != i:
                     raise InputError(
-                        f"{self.table.row(i)} has {shown(value)} in the column {shown(name)}, and so has row {rows[value] + 1}: "
+                        f"{self.table.row(i)} has {shown(values[i])} in the column {shown(name)}, and so has row {rows[key] + 1}: "
                         "names must be distinct; rename or drop one of the two, or add a column of ids."
                     )
         return values
@@ -110,11 +124,12 @@ class TextColumn:
 # ---- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def parse_numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np.float32]:
-    """A column of a batch as numbers, NaN where a number is missing."""
+def parse_numbers(table: Table, batch: TableBatch, index: int, dtype: Any = np.float32) -> npt.NDArray[Any]:
+    """A column of a batch as numbers of a float type, NaN where a number is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    number = pa.from_numpy_dtype(dtype)
     column = batch.columns[index]
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -127,16 +142,16 @@ def parse_numbers(table: Table, batch: TableBatch, index: int) -> npt.NDArray[np
     elif pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         try:
             # Bytes are parsed without checking for UTF-8, since other text is not a number either.
-            return (column.view(pa.string()) if pa.types.is_binary(kind) else column).cast(pa.float32()).to_numpy()  # type: ignore[no-any-return]
+            return (column.view(pa.string()) if pa.types.is_binary(kind) else column).cast(number).to_numpy()  # type: ignore[no-any-return]
         except pa.ArrowException:
-            return _parsed(texts(table, batch, index))
+            return _parsed(texts(table, batch, index), number)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise NotNumericError(0)
-    found = pc.fill_null(column.cast(pa.float32(), safe=False), np.nan)
+    found = pc.fill_null(column.cast(number, safe=False), np.nan)
     return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed(cells: Any) -> npt.NDArray[np.float32]:
+def _parsed(cells: Any, number: Any) -> npt.NDArray[Any]:
     """Parse numbers with surrounding blanks or missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -145,7 +160,7 @@ def _parsed(cells: Any) -> npt.NDArray[np.float32]:
     missing = pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))
     trimmed = pc.if_else(missing, "nan", trimmed)
     try:
-        return trimmed.cast(pa.float32()).to_numpy()  # type: ignore[no-any-return]
+        return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
         raise NotNumericError(next(i for i, cell in enumerate(trimmed) if not _is_number(cell))) from None
 
@@ -244,14 +259,16 @@ def _ignore(table: Table, index: int) -> str:
 class FeatureColumns:
     """Features, (N, d), from columns that were `chosen` by name or found to be numeric.
 
-    A numeric column with text or missing values is refused rather than dropped, since it is probably intended as a feature.
+    A numeric column with text or missing values is refused rather than dropped, since it is probably intended as a feature; one without
+    any number is dropped with a warning. Features are float32, unless that would blur them (`blurred_by_float32`) or they shall be
+    `exact`.
     """
 
-    def __init__(self, table: Table, indices: Sequence[int], *, chosen: bool) -> None:
+    def __init__(self, table: Table, indices: Sequence[int], *, chosen: bool, exact: bool = False) -> None:
         self.table, self.indices, self.chosen = table, list(indices), chosen
-        self._rows = np.empty((0, len(indices)), dtype=np.float32)
+        self._rows = np.empty((0, len(indices)), dtype=np.float64 if exact else np.float32)
         self._n = 0
-        self._seen = np.zeros(len(indices), dtype=bool)
+        self._low, self._high = np.full(len(indices), np.inf), np.full(len(indices), -np.inf)
         self._missing: dict[int, InputError] = {}
 
     def add(self, batch: TableBatch) -> None:
@@ -260,21 +277,25 @@ class FeatureColumns:
         self._n += batch.n_rows
         for j, index in enumerate(self.indices):
             try:
-                values = parse_numbers(self.table, batch, index)
+                values = parse_numbers(self.table, batch, index, block.dtype)
             except NotNumericError as error:
                 if self.chosen:
                     raise not_a_number_error(self.table, batch, index, error.position, "feature") from None
                 raise _text_among_numbers(self.table, batch, index, error.position) from None
             block[:, j] = values
+            with np.errstate(all="ignore"):
+                plain = (values.max() - values.min()) * FLOAT32_SPREAD > np.abs(values).max()
+            if not plain:  # perhaps it only seems constant, or infinite
+                values = parse_numbers(self.table, batch, index, np.float64)
             finite = np.isfinite(values)
+            self._low[j] = values.min(initial=self._low[j], where=finite)
+            self._high[j] = values.max(initial=self._high[j], where=finite)
             if finite.all():
-                self._seen[j] = True
                 continue
             advice = "" if self.chosen else _ignore(self.table, index)
             refusal = not_a_number_error(self.table, batch, index, int(np.argmin(finite)), "feature", advice)
             if self.chosen:
                 raise refusal
-            self._seen[j] |= bool(finite.any())
             self._missing.setdefault(j, refusal)
 
     def _reserve(self, batch: TableBatch) -> None:
@@ -282,18 +303,33 @@ class FeatureColumns:
         needed = self._n + batch.n_rows
         if needed > len(self._rows):
             room = max(needed + needed // 4, int(batch.expected_rows * 1.1))
-            rows = np.empty((room, len(self.indices)), dtype=np.float32)
+            rows = np.empty((room, len(self.indices)), dtype=self._rows.dtype)
             rows[: self._n] = self._rows[: self._n]
             self._rows = rows
 
-    def result(self) -> tuple[npt.NDArray[np.float32] | None, tuple[str, ...]]:
-        keep = np.flatnonzero(self._seen)
+    def result(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
+        seen = self._low <= self._high
+        empty = [self.table.names[index] for index, some in zip(self.indices, seen, strict=True) if not some]
+        if empty:
+            warnings.warn(
+                f"{self.table.path} has no finite number in {counted(len(empty), 'column')}, which {are(len(empty))} left out of the "
+                f"features: {format_names([shown(name) for name in empty])}.",
+                InputWarning,
+                stacklevel=2,
+            )
+        keep = np.flatnonzero(seen)
         for j in keep.tolist():
             if j in self._missing:
                 raise self._missing[j]
         names = tuple(self.table.names[self.indices[j]] for j in keep)
         if not names:
             return None, ()
+        if self._rows.dtype == np.float32 and blurred_by_float32(self._low[keep], self._high[keep]):
+            self._rows = self._rows[:0].copy()  # frees the memory for the doubles
+            again = FeatureColumns(self.table, [self.indices[j] for j in keep], chosen=self.chosen, exact=True)
+            for batch in self.table.batches(again.indices):
+                again.add(batch)
+            return again.result()
         if len(keep) < len(self.indices):
             return self._rows[: self._n, keep], names
         self._rows.resize((self._n, len(self.indices)), refcheck=False)

@@ -16,6 +16,7 @@ from ltpll.data.readers.memory_limits import expansion_problem
 from ltpll.data.readers.streaming import check_is_file
 from ltpll.errors import InputError, first_line
 from ltpll.formatting import are, counted
+from ltpll.validation import blurred_by_float32
 
 NAMES = ("data", "partial_target", "target")
 
@@ -23,12 +24,12 @@ NAMES = ("data", "partial_target", "target")
 class MatFile(NamedTuple):
     """The content of a file, one row per example; candidates are a scipy CSR matrix (rows × classes)."""
 
-    features: npt.NDArray[np.float32]
+    features: npt.NDArray[Any]  # float32 or, if that would blur them, float64
     candidates: Any
     labels: npt.NDArray[np.int64] | None
 
 
-def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
+def read_mat(path: Path, *, needs_candidates: bool, exact: bool = False) -> MatFile:
     found = _load(path)
     if "data" not in found:
         raise InputError(f"{path} has no array called 'data': save the features under that name, one row per example.")
@@ -40,12 +41,11 @@ def read_mat(path: Path, *, needs_candidates: bool) -> MatFile:
                 f"The sparse array 'data' of {path} has shape {data.shape}, which is too large for a dense array ({reason}): "
                 "choose fewer features."
             )
-        with np.errstate(over="ignore"):
-            data = data.astype(np.float32).toarray()
-    if data.ndim != 2 or data.size == 0:
+    if data.ndim != 2 or math.prod(data.shape) == 0:
         raise InputError(f"The array 'data' of {path} has shape {data.shape}: it needs one row per example, and one or more columns.")
-    with np.errstate(over="ignore"):
-        features = np.ascontiguousarray(data, dtype=np.float32)
+    low, high = (bound.toarray()[0] if hasattr(bound, "toarray") else bound for bound in (data.min(axis=0), data.max(axis=0)))
+    data = data.astype(np.float64 if exact or blurred_by_float32(low, high) else np.float32)
+    features = np.ascontiguousarray(data.toarray() if hasattr(data, "toarray") else data)
     wrong = np.flatnonzero(~np.isfinite(features).all(1))
     if len(wrong):
         raise InputError(f"Row {wrong[0] + 1} of 'data' in {path} has a NaN or an infinite value: fill it in or drop the row.")

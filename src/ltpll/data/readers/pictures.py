@@ -222,6 +222,9 @@ def _root(folder: Path) -> Path:
 
 def _resolves_inside(path: Path, root: Path) -> bool:
     try:
+        # Strictly, because from Python 3.13 on only that refuses a loop of links.
+        return path.resolve(strict=True).is_relative_to(root)
+    except FileNotFoundError:  # what is not there is reported when it is read
         return path.resolve().is_relative_to(root)
     except (OSError, RuntimeError):  # a loop of links
         return False

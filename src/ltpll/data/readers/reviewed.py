@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ltpll.candidates.cells import KNOWN_SEPARATORS, SEPARATOR, RowName, parse_cell, unknown_class_error
-from ltpll.data.readers.columns import TextColumn
+from ltpll.data.readers.columns import TextColumn, as_written, id_key
 from ltpll.data.readers.streaming import open_table
 from ltpll.data.readers.tables import LabelTable
 from ltpll.errors import InputError, InputWarning, shown
@@ -48,7 +48,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
     """
     assert table.candidates is not None
     classes = [str(name) for name in table.candidates.classes]
-    number, known = {name: i for i, name in enumerate(classes)}, set(table.ids.tolist())
+    number, known = {name: i for i, name in enumerate(classes)}, {id_key(name): name for name in table.ids.tolist()}
     also = SEPARATOR if not any(SEPARATOR in name for name in classes) else separator
     answers: Answers = {}
     files = list(paths)
@@ -61,8 +61,9 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
         for batch in file.batches([column.index for column in columns]):
             for column in columns:
                 column.add(batch)
-        given = [_as_written(str(name), known) for name in columns[0].values()]
-        unknown = [name for name in given if name not in known]
+        keys = [as_written(id_key(str(name)), known) for name in columns[0].values()]
+        given = [known.get(key, key) for key in keys]
+        unknown = [key for key in keys if key not in known]
         if unknown and len(unknown) == len(given):
             raise InputError(f"None of the ids of {path} is in the table: give answers for this table.")
         if unknown:
@@ -122,7 +123,7 @@ def _candidates(cell: str, classes: Container[str], separator: str) -> set[str]:
 
 def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int) -> tuple[int, ...]:
     """The sorted class numbers of an answer; none if the person did not answer."""
-    cell = _as_written(cell.strip(), number)
+    cell = as_written(cell.strip(), number)
     if cell in number:
         return (number[cell],)
     if cell.lower() in NO_ANSWER:
@@ -132,11 +133,6 @@ def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable
     if unknown is not None:
         raise InputError(f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; write ? or nothing to give no answer.")
     return tuple(sorted({number[name] for name in names}))
-
-
-def _as_written(text: str, known: Container[str]) -> str:
-    """Without the apostrophe that our tables put before a text that a spreadsheet would run as a formula."""
-    return text[1:] if text.startswith("'") and text not in known and text[1:] in known else text
 
 
 def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> LabelTable:

@@ -82,10 +82,11 @@ class Table(ABC):
         meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
         raise InputError(
             f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
-            f"it has {format_names(self.names)}{self._hint() or (advice and f'; {advice}')}."
+            f"it has {format_names(self.names)}{self.hint() or (advice and f'; {advice}')}."
         )
 
-    def _hint(self) -> str:
+    def hint(self) -> str:
+        """The end of a sentence about columns that seem to be separated by something else; empty if they do not."""
         other = next((mark for mark in (";", "\t", ",") if len(self.names) == 1 and mark in self.names[0]), None)
         return "" if other is None else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -29,7 +31,7 @@ from ltpll.data.readers.annotations import (
     voted_candidates,
 )
 from ltpll.data.readers.coco import OBJECTS
-from ltpll.data.readers.columns import FeatureColumns, TextColumn, distinct_columns, holds_numbers, numeric_columns
+from ltpll.data.readers.columns import FeatureColumns, TextColumn, distinct_columns, holds_numbers, id_key, numeric_columns, texts
 from ltpll.data.readers.json_formats import read_json
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
@@ -44,8 +46,8 @@ from ltpll.data.readers.set_columns import (
 )
 from ltpll.data.readers.streaming import ReadProgress, Table, open_table
 from ltpll.data.readers.taxonomy import read_taxonomy
-from ltpll.errors import InputError, option, shown
-from ltpll.formatting import format_names
+from ltpll.errors import InputError, InputWarning, option, shown
+from ltpll.formatting import counted, format_names
 
 __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
 
@@ -59,7 +61,7 @@ class LabelTable:
     labels: npt.NDArray[np.int64] | None  # true class numbers, for evaluation only; −1 if unknown
     splits: npt.NDArray[np.object_] | None
     paths: npt.NDArray[np.object_] | None
-    features: npt.NDArray[np.float32] | None  # (N, d)
+    features: npt.NDArray[Any] | None  # (N, d), float32 or, if that would blur them, float64
     feature_names: tuple[str, ...]
     votes: AnnotatorVotes | None
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
@@ -244,7 +246,12 @@ DEFAULT_READING = Reading()
 
 
 def read_table(
-    path: Path | Any, reading: Reading = DEFAULT_READING, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None
+    path: Path | Any,
+    reading: Reading = DEFAULT_READING,
+    *,
+    needs_candidates: bool = True,
+    exact: bool = False,
+    on_progress: ReadProgress | None = None,
 ) -> LabelTable:
     """Read a .csv, .tsv, .parquet or .mat file, or JSON of a labelling tool or detector; text files may be larger than memory.
 
@@ -253,6 +260,7 @@ def read_table(
         reading: How to read it.
         needs_candidates: Whether the file must contain candidate sets. If it need not and does not, they are None, and so are the
             labels unless `reading` gives the classes.
+        exact: Whether features are float64 in any case, for a classifier that was trained on such.
         on_progress: Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file.
 
     Returns:
@@ -268,7 +276,7 @@ def read_table(
     """
     if is_frame(path):
         reading.check()
-        return _read_columns(open_table(path), reading, needs_candidates, on_progress)
+        return _read_columns(open_table(path), reading, needs_candidates, exact, on_progress)
     if not isinstance(path, (str, Path)):
         kind = f"{type(path).__module__.partition('.')[0]}.{type(path).__name__}"
         raise InputError(f"A table cannot be read from {kind}: give a path, or a table of pandas, polars (collected) or pyarrow.")
@@ -278,14 +286,14 @@ def read_table(
     if is_json:
         return _read_json_table(path, reading, needs_candidates, on_progress)
     if path.suffix.lower() == ".mat":
-        return _read_mat_table(path, reading, needs_candidates)
-    return _read_columns(open_table(path), reading, needs_candidates, on_progress)
+        return _read_mat_table(path, reading, needs_candidates, exact)
+    return _read_columns(open_table(path), reading, needs_candidates, exact, on_progress)
 
 
-def _read_columns(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
+def _read_columns(table: Table, reading: Reading, needs_candidates: bool, exact: bool, on_progress: ReadProgress | None) -> LabelTable:
     if reading.annotators is not None and not (_one_row_per_task(reading) and holds_ballots(table, reading.candidates)):
         return _read_annotations(table, reading, on_progress)
-    return _read_examples(table, reading, needs_candidates, on_progress)
+    return _read_examples(table, reading, needs_candidates, exact, on_progress)
 
 
 def _one_row_per_task(reading: Reading) -> bool:
@@ -295,7 +303,7 @@ def _one_row_per_task(reading: Reading) -> bool:
 # ---- one row per example ----------------------------------------------------------------------------------------------
 
 
-def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
+def _read_examples(table: Table, reading: Reading, needs_candidates: bool, exact: bool, on_progress: ReadProgress | None) -> LabelTable:
     indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
     sets = _set_reader(table, reading, needs_candidates)
     limits = {} if sets is None else _limit_readers(table, reading, sets)
@@ -307,7 +315,7 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, on_pr
         if index is not None
     }
     taken = {column.index for column in texts.values()} | {column.index for column in limits.values()} | set(sets.indices if sets else ())
-    features, left_out = _feature_reader(table, reading, taken)
+    features, left_out = _feature_reader(table, reading, taken, exact)
     readers = [*texts.values(), *limits.values(), *([sets] if sets else []), *([features] if features else [])]
     n_rows = 0
     for batch in table.batches([*taken, *(features.indices if features else [])], on_progress):
@@ -483,12 +491,12 @@ def _chosen_columns(table: Table, reading: Reading, names: Sequence[str], taken:
     return indices
 
 
-def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[FeatureColumns | None, list[int]]:
+def _feature_reader(table: Table, reading: Reading, taken: set[int], exact: bool) -> tuple[FeatureColumns | None, list[int]]:
     """The reader of the features, and the text columns that are left out."""
     if reading.features is not None:
         indices = _chosen_columns(table, reading, reading.features, taken)
         by_name = not any(_is_pattern(table, name) for name in reading.features)
-        return (FeatureColumns(table, indices, chosen=by_name) if indices else None), []
+        return (FeatureColumns(table, indices, chosen=by_name, exact=exact) if indices else None), []
     ignored = _ignored(table, reading)
     # An index written by pandas would leak the order of the rows; the column of sets is not a feature even if sets are read elsewhere, and
     # neither is the one of the labels that `ltpll data prune` removed, even if classes are numbers.
@@ -498,7 +506,7 @@ def _feature_reader(table: Table, reading: Reading, taken: set[int]) -> tuple[Fe
     for index in indices:
         table.column(table.names[index])  # refuses a name that occurs twice
     numeric = set(indices)
-    return (FeatureColumns(table, indices, chosen=False) if indices else None), [i for i in others if i not in numeric]
+    return (FeatureColumns(table, indices, chosen=False, exact=exact) if indices else None), [i for i in others if i not in numeric]
 
 
 # ---- one row per annotation -------------------------------------------------------------------------------------------
@@ -532,6 +540,7 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
                 f"{table.row(row)} is empty in the column {shown(table.names[texts[what].index])}: fill it in or drop the row."
             )
     tasks = texts["task"].names.names
+    _warn_of_merged_tasks(table, texts["task"])
     first = np.unique(codes["task"], return_index=True)[1]
     if "group" in texts:
         _groups(table, texts["group"])
@@ -572,16 +581,31 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
     )
 
 
+def _warn_of_merged_tasks(table: Table, column: TextColumn) -> None:
+    """Warn of tasks that differ in blanks around them only, and so are one (`id_key`)."""
+    if not column.names.padded:
+        return
+    written = {text for batch in table.batches([column.index]) for text in texts(table, batch, column.index).to_pylist()}
+    merged = [name for name, n in Counter(map(id_key, written)).items() if n > 1]
+    if merged:
+        warnings.warn(
+            f"{counted(len(merged), 'task')} of {table.path} {'is' if len(merged) == 1 else 'are'} written with different blanks around "
+            f"the name ({format_names([shown(name) for name in merged], 3)}): each is taken as one task.",
+            InputWarning,
+            stacklevel=4,
+        )
+
+
 # ---- MATLAB -----------------------------------------------------------------------------------------------------------
 
 
-def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool) -> LabelTable:
+def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool, exact: bool) -> LabelTable:
     """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
     if reading.class_columns or reading.probability_columns or reading.annotators or reading.group is not None:
         raise InputError(f"{path} holds arrays, not columns: omit class_columns, probability_columns, annotators and group.")
     if reading.changed_set_rules():
         raise InputError(f"{path} holds arrays, not cells with names: omit {reading.changed_set_rules()[0]}.")
-    found = read_mat(path, needs_candidates=needs_candidates)
+    found = read_mat(path, needs_candidates=needs_candidates, exact=exact)
     names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
     features, chosen = found.features, tuple(names)
     if reading.ignore or (reading.features is not None and reading.features != chosen):
