@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types unit gpu reliability fuzz audit constraints results docs gallery site release format clean
+.PHONY: help demo test lint types unit gpu reliability fuzz audit lowest constraints results docs gallery site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -65,6 +65,13 @@ audit: $(DEV)  ## Known vulnerabilities of the pinned versions
 	$(BIN)/python -m venv build/audit
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
+
+# In an environment of its own; uv, unlike pip, can choose the oldest versions, of what pyproject.toml names.
+lowest:  ## Tests with the oldest versions that pyproject.toml allows
+	$(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/lowest/bin/uv pip install --quiet --python build/lowest/bin/python --resolution lowest-direct --editable '.[dev]'
+	OMP_NUM_THREADS=1 build/lowest/bin/python -m pytest -n 2
 
 results: $(DEV)  ## Measure the figures in README.md and docs again on this machine
 	rm -rf build/results

@@ -48,7 +48,8 @@ for others, rows in CandidateKFold(3).split(embeddings, candidates):
     fold = PartialLabelClassifier(rebalancer="mean-target", steps=600).fit(embeddings[others], candidates.select(others))
     probabilities[rows] = fold.predict_proba(embeddings[rows])
 predictions = SetPredictions.of(torch.from_numpy(probabilities), candidates)
-raw, calibrated = predictions.inside_sets(), predictions.inside_sets(temperature=judge(predictions, 10).temperature)
+temperature = judge(predictions, 10).temperature
+raw, calibrated = (predictions.most_probable(predictions.candidate_shares(t)) for t in (1, temperature))
 right = calibrated.label == truth
 print(f"mean confidence {raw.share.mean():.1%}, calibrated {calibrated.share.mean():.1%}; {right.mean():.1%} of these labels are right")
 

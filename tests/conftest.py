@@ -1,9 +1,11 @@
-"""Settings for all tests: one thread each, Triton's interpreter without a GPU, and how workers share the tests."""
+"""Settings for all tests: one thread each, signals, Triton's interpreter without a GPU, and how workers share the tests."""
 
 import os
 from pathlib import Path
 
 import pytest
+
+from support.processes import hearing_signals
 
 
 def pytest_configure(config):
@@ -52,6 +54,13 @@ def pytest_xdist_make_scheduler(config, log):
 
     config.option.loadscopereorder = False
     return Scheduler(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hearing_signals():
+    """Many tests interrupt themselves or their children, also where `make test` runs in the background."""
+    with hearing_signals():
+        yield
 
 
 def pytest_runtest_setup(item):

@@ -1,4 +1,4 @@
-"""What src imports is what pyproject.toml declares, and a package that is missing is named in one sentence."""
+"""What src, tests and tools import is what pyproject.toml declares, and a package that is missing is named in one sentence."""
 
 import ast
 import sys
@@ -13,12 +13,16 @@ from ltpll.cli.probe import tsne
 from ltpll.cli.reproduce import reproduce
 from ltpll.cli.toy import toy
 from ltpll.errors import required_by
+from support.fork_server import PRELOADED
 from support.refusals import refusal
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-IMPORTED_AS = {"pil": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+FOLDERS = ("tests", "tools", "benchmarks", "examples")
+OTHERS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+OURS = {*FOLDERS, "fuzz", "support", "no_such_loom", *(path.stem for path in OTHERS)}
+IMPORTED_AS = {"pil": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml", "ot": "pot", "xdist": "pytest-xdist"}
 
 
 def names(requirements):
@@ -58,6 +62,19 @@ def test_what_a_module_imports_is_declared(path):
     assert imports(tree, at_module_level=False) <= CORE | EXTRAS
     kernels = {"triton"} if path.name.endswith("kernels.py") else set()  # which are imported only where triton is
     assert imports(tree, at_module_level=True) <= CORE | kernels
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_tests_and_tools_import_is_declared(folder):
+    for path in OTHERS:
+        if path.is_relative_to(ROOT / folder):
+            found = imports(ast.parse(path.read_text(encoding="utf-8")), at_module_level=False)
+            assert found - {canonicalize_name(name) for name in OURS} <= CORE | EXTRAS, path
+
+
+def test_what_the_server_of_the_tests_preloads_is_declared():
+    code = "\n".join(f"import {name}" for name in PRELOADED)
+    assert imports(ast.parse(code), at_module_level=True) - OURS <= CORE | EXTRAS
 
 
 def test_every_dependency_without_an_extra_is_imported():

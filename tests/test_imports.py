@@ -15,7 +15,7 @@ PACKAGE = Path(ltpll.__file__).parent
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
     ["errors"],
-    ["files", "formatting", "processes", "rng", "trial_kernels"],
+    ["files", "formatting", "number_types", "processes", "rng", "trial_kernels"],
     ["triton_support", "validation"],
     ["candidates"],
     ["targets", "priors", "folds"],

@@ -13,7 +13,7 @@ import pytest
 
 from ltpll.errors import InputWarning
 from ltpll.processes import in_processes
-from support.processes import environment_of_tests
+from support.processes import environment_of_tests, hearing_signals
 
 
 def power(base, exponent):
@@ -90,3 +90,21 @@ def test_processes_end_with_a_parent_that_was_killed(tmp_path):
     while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert time.monotonic() < deadline
+
+
+def test_tests_and_their_children_hear_interrupts_where_these_are_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a job in the background of a shell
+    try:
+        with hearing_signals():
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            code = "import signal; signal.raise_signal(signal.SIGINT)"
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+            assert b"KeyboardInterrupt" in done.stderr
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_these_tests_ignore_no_interrupt():
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

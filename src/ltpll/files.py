@@ -2,42 +2,103 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from contextlib import suppress
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from ltpll.errors import InputError, shown
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 PROBE = 1 << 16  # bytes, enough to fail on a full disk
 
 
 def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> None:
     """Write a file so that readers see either the old or the new content, even after a power failure.
 
-    With `keep`, the old file is renamed to that when the new one is ready; between the two renames, `path` does not exist.
+    With `keep`, the old file is renamed to that when the new one is ready; between the two renames,
+    `path` does not exist.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    write_when_complete(path, lambda file: file.write(content), keep)
+
+
+def write_when_complete(path: Path, write: Callable[[Any], object], keep: Path | None = None) -> None:
+    """As `write_atomically`, with a function that is given the open binary file.
+
+    A symbolic link is followed: the file that it names is written, and the link stays.
+    """
+    real = followed(path)
+    temporary = real.with_name(f".{real.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
+        with temporary.open("xb") as file:
+            write(file)
             file.flush()
             os.fsync(file.fileno())
-        if keep is not None and path.exists():
-            path.replace(keep)
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        if keep is not None and real.exists():
+            real.replace(keep)
+        temporary.replace(real)
+        _sync_folder(real.parent)
     except OSError as error:
         raise cannot_write_error(path, error) from error
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # a folder that cannot be written to may not allow deleting either
             temporary.unlink(missing_ok=True)
+
+
+def followed(path: Path) -> Path:
+    """The file that a path names through symbolic links, whether it exists or not."""
+    return Path(os.path.realpath(path))
+
+
+def check_output(path: Path, suffixes: Sequence[str], *, makes_folder: bool = False) -> None:
+    """Refuse a path to which no file with one of these suffixes can be written; call this before computing.
+
+    `makes_folder` says that a missing folder will be created, unless a link leads to it.
+    """
+    real = followed(path)
+    wrong = next((one for one in (path, real) if one.suffix.lower() not in suffixes), None)
+    if wrong is not None:
+        linked = "" if wrong == path else f", to which {path} is a link,"
+        raise InputError(f"{wrong}{linked} must end in {', '.join(suffixes)}, which determines the format.")
+    if real.is_dir():
+        raise InputError(f"{path} is a folder: give the name of a file.")
+    if not real.parent.is_dir() and (path.is_symlink() or not makes_folder):
+        linked = f", to which {path} is a link" if path.is_symlink() else ""
+        folder = real.parent if linked else path.parent
+        raise InputError(f"There is no folder {folder} to write {real.name} to{linked}: create it first.")
 
 
 def cannot_write_error(path: Path, error: OSError, way_out: str = "choose another place") -> InputError:
     return InputError(f"{path} cannot be written ({error.strerror or error}): free some space or {way_out}, then try again.")
+
+
+def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextManager[object]:
+    """Hold a lock file until the end of the `with` block, or until this process dies.
+
+    If another process holds it, `busy` is raised; without `busy`, this waits.
+
+    Raises:
+        InputError: The file system has no locks.
+    """
+    try:
+        return FileLock(path).acquire(blocking=busy is None)
+    except Timeout:
+        assert busy is not None
+        raise busy from None
+    except (OSError, NotImplementedError) as error:  # the latter for ENOSYS, by older versions
+        if isinstance(error, OSError) and error.errno not in NO_LOCKS:
+            raise
+        raise InputError(
+            f"The file system of {path.parent} does not support file locks, without which two processes could write "
+            "the same files: choose a folder on another file system, such as a local disk."
+        ) from error
 
 
 def check_writable(folder: Path, way_out: str = "choose another place") -> None:

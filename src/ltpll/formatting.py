@@ -1,7 +1,8 @@
-"""Formatting: durations, sizes, counts and lists of names as text for messages and progress."""
+"""Formatting: durations, sizes, counts, lists of names and command lines as text for messages and progress."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from ltpll.errors import printable
@@ -31,6 +32,11 @@ def format_names(names: Sequence[str], most: int = 20) -> str:
     """Names on one line, shortened if there are many."""
     some = ", ".join(printable(" ".join(name.split())[:60]) for name in names[:most])
     return some + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def command(*words: object) -> str:
+    """A command line to be copied: words that a shell would take apart are quoted."""
+    return shlex.join(map(str, words))
 
 
 def counted(n: int, one: str, many: str = "") -> str:

@@ -23,6 +23,7 @@ from ltpll.runs.run import Run
 from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
 from support.pictures import coloured_images
+from support.refusals import refusal
 
 # ---- counting ---------------------------------------------------------------------------------------------------------
 
@@ -469,6 +470,11 @@ def test_a_run_whose_sets_cannot_be_drawn_again_is_refused_and_called_what_it_is
     result = call(made.folder)
     assert isinstance(result.exception, InputError)
     assert f"This is {kind}, not a benchmark run" in str(result.exception)
+
+
+def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():
+    message = refusal(lambda: describe(Candidates.of([range(100_000), [0, 1]])))
+    assert message.startswith("A row has 100,000 candidates, and pairs of classes are counted in rows of at most 16,384:")
 
 
 def typed(*arguments):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 import warnings
 
@@ -39,10 +40,17 @@ def test_a_rare_name_that_differs_in_a_letter_or_capitals_resembles_the_frequent
         [("class 1", 500), ("class 2", 1), ("class 11", 1)],
         [("type A blood", 500), ("type B blood", 1)],
         [("grade II", 500), ("grade III", 1)],
-        [("cat", 500), ("bat", 1), ("CAT", 100)],
+        [("cat", 500), ("bat", 1)],
+        [("a", 500), ("A", 1), ("mW", 3), ("MW", 3)],
+        [("a1", 500), ("a2", 1), ("3", 500), ("8", 1)],
+        [("stage 2a tumor", 500), ("stage 2b tumor", 1)],
+        [("grade iva", 500), ("grade ivb", 1)],
+        [("low risk", 500), ("high risk", 1), ("very low risk", 1)],
+        [("C lang", 500), ("C# lang", 400)],
+        [("-", 500), ("+", 1)],
         [("-100", 500), ("100", 1)],
         [(3, 500), (4, 1)],
-        [("hermit thrush", 90), ("hermit trush", 1)],  # not much more frequent
+        [("hermit thrush", 9), ("hermit trush", 1)],  # not much more frequent
     ],
 )
 def test_other_names_do_not(others):
@@ -51,6 +59,28 @@ def test_other_names_do_not(others):
 
 def test_names_in_other_capitals_need_not_be_so_rare():
     assert found(FREQUENT, ("Brown creeper", 40)) == [("Brown creeper", 40, *FREQUENT)]
+
+
+def test_a_misspelled_name_is_found_in_a_small_table():
+    assert found(("hermit thrush", 12), ("hermit trush", 1)) == [("hermit trush", 1, "hermit thrush", 12)]
+
+
+def test_names_that_differ_only_in_capitals_are_similar_however_frequent_they_are():
+    assert found(("cat", 50), ("CAT", 40), ("Dog", 30), ("dog", 30)) == [("CAT", 40, "cat", 50), ("dog", 30, "Dog", 30)]
+
+
+@pytest.mark.parametrize("name", ["cafe\u0301", "caf\xe9\u200b", "\ufeffcaf\xe9", "ca\u200bf\xe9"])
+def test_names_that_look_the_same_are_similar_and_shown_with_what_distinguishes_them(name):
+    assert found(("caf\xe9", 50), (name, 40)) == [(name, 40, "caf\xe9", 50)]
+    with pytest.warns(InputWarning, match=re.escape(f"{name!a} is in 1 row and resembles 'caf\\xe9' (2 rows)")):
+        Candidates.of([["caf\xe9", "tea"], ["caf\xe9"], [name]])
+    assert found(("3", 9), ("3\u200b", 8)) == [("3\u200b", 8, "3", 9)]
+
+
+def test_very_long_names_take_no_time():
+    start = time.perf_counter()
+    assert found(("a" * 200_000, 100), ("b" + "a" * 200_000, 1)) == []
+    assert time.perf_counter() - start < 3
 
 
 def distance(a, b):

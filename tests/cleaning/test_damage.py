@@ -109,7 +109,7 @@ def test_a_damaged_fold_is_trained_again(trained, run):
     pd.testing.assert_frame_equal(pd.read_parquet(run / "examples.parquet"), before)
 
 
-def test_damaged_checkpoints_are_deleted_as_the_message_says_and_training_starts_again(trained, run):
+def test_a_run_with_damaged_checkpoints_starts_again_with_fresh_as_the_message_says(trained, run):
     _, _, command = trained
     before = cleaned(run)
     (run / "done").unlink()
@@ -117,11 +117,9 @@ def test_damaged_checkpoints_are_deleted_as_the_message_says_and_training_starts
     for path in checkpoints:
         flip(path, path.stat().st_size - 9)
     message = ltpll(*command, "--out", run, status=2)
-    assert "to start again" in message
-    for path in checkpoints:
-        assert str(path) in message
-        path.unlink()
-    ltpll(*command, "--out", run)
+    assert "start a run again with --fresh" in message
+    assert all(str(path) in message for path in checkpoints)
+    ltpll(*command, "--out", run, "--fresh")
     assert cleaned(run) == before
 
 

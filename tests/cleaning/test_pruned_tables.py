@@ -43,7 +43,8 @@ def test_only_cells_that_lose_a_label_change_and_other_columns_stay_as_they_are(
     written = rows_of(tmp_path / "out.csv")
     assert list(written[0]) == [*HEADER, "note", "pruned"]
     for before, after, kept, removed in zip(wide, written, left, gone, strict=True):
-        assert [after[name] for name in ("id", "u", "v", "note")] == [before[0], *before[2:]]
+        assert [after[name] for name in ("id", "u", "v")] == [before[0], *before[2:4]]
+        assert after["note"] == before[4].replace("=1+1", "'=1+1")  # which a spreadsheet would run
         assert set(filter(None, after["pruned"].split("|"))) == removed
         assert {name.strip() for name in after["candidates"].split("|")} == kept
         assert removed or after["candidates"] == before[1]
@@ -54,6 +55,27 @@ def test_a_written_table_is_read_as_the_pruned_sets_even_if_classes_are_numbers(
     found = prune(TableSource(write_csv(tmp_path / "t.csv", HEADER, rows)), tmp_path / "out.csv")
     again = read_table(tmp_path / "out.csv")
     assert again.feature_names == ("u", "v")
+    assert again.candidates.classes == found.examples.candidates.classes
+    assert again.candidates.labels.tolist() == found.examples.candidates.labels.tolist()
+
+
+@pytest.mark.parametrize("reading", [Reading(), Reading(class_columns=("-b", "=a", "c"))], ids=["sets", "class columns"])
+def test_no_spreadsheet_runs_a_pruned_table_and_it_is_read_as_the_same_classes_and_numbers(tmp_path, reading):
+    names = {"b": "-b", "a": "=a", "c": "c"}
+    rows = [["|".join(names[one] for one in cell.split("|")), u, f" {v}"] for _, cell, u, v in feature_rows()]
+    header = ["candidates", "+u", "v"]
+    if reading.class_columns:
+        header = [*reading.class_columns, "+u", "v"]
+        rows = [[*(int(name in row[0].split("|")) for name in names.values()), *row[1:]] for row in rows]
+    found = prune(TableSource(write_csv(tmp_path / "t.csv", header, rows), reading), tmp_path / "out.csv")
+    written = rows_of(tmp_path / "out.csv")
+    texts = [row[name] for row in written for name in ("candidates", "pruned")] + list(written[0])
+    assert not any(text.startswith(("=", "-", "+")) for text in texts)
+    assert any(row["pruned"].startswith(("'=a", "'-b")) for row in written)
+    assert min(float(row[name]) for row in written for name in ("'+u", "v")) < 0
+    again = read_examples(TableSource(tmp_path / "out.csv"))
+    assert again.table.feature_names == ("+u", "v")
+    np.testing.assert_array_equal(again.x, found.examples.x)
     assert again.candidates.classes == found.examples.candidates.classes
     assert again.candidates.labels.tolist() == found.examples.candidates.labels.tolist()
 

@@ -47,7 +47,7 @@ def test_train_prunes_if_told_to_and_the_run_says_so(table, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--out", "t.csv"), "is the table and would be overwritten"),
+        (("--out", "t.csv"), "is given as TABLE and would be overwritten"),
         (("--out", "t.parquet"), "write to .csv or .tsv"),
         (("--out", "missing/p.csv"), "There is no folder missing"),
         (("--images", ".", "--out", "p.csv"), "give a pretrained network with --backbone"),

@@ -15,6 +15,7 @@ from PIL import Image
 from ltpll.backbones import Preprocessing
 from ltpll.data.readers.pictures import Geometry, read_pictures
 from ltpll.errors import BusyError
+from ltpll.files import acquire_lock
 from ltpll.photos import output
 from ltpll.photos.embedding import embedded_blocks
 from ltpll.photos.output import embed_pictures
@@ -162,7 +163,8 @@ def test_a_complete_file_of_another_job_is_refused_and_an_incomplete_one_is_begu
     embed(folder, paths, out, fresh=True)
     assert len(np.load(out)) == 100
     (tmp_path / "foreign.npy").write_bytes(b"mine")
-    assert "no record says what is in it" in refusal(lambda: embed(folder, paths, tmp_path / "foreign.npy"))
+    for fresh in (False, True):  # not even then is a file deleted that may be another program's
+        assert "no record says what is in it" in refusal(lambda fresh=fresh: embed(folder, paths, tmp_path / "foreign.npy", fresh=fresh))
     assert (tmp_path / "foreign.npy").read_bytes() == b"mine"
 
 
@@ -219,7 +221,7 @@ def test_calls_that_cannot_succeed_are_refused(photos, tmp_path):
     assert "cannot be written" in refusal(lambda: embed(folder, paths, folder / paths[0] / "e.npy"))
     assert "None of the 2 pictures" in refusal(lambda: embed(folder, ["x", "y"], tmp_path / "e.npy", on_error="skip"))
     assert not (tmp_path / "e.npy").exists()
-    with output._locked(tmp_path / "e.npy"):
+    with acquire_lock(tmp_path / ".e.npy.lock"):
         assert "being written by another process" in refusal(lambda: embed(folder, paths, tmp_path / "e.npy"), BusyError)
 
 

@@ -123,3 +123,14 @@ def test_sets_that_cannot_tell_give_no_result():
     assert sizes_test(two) is None
     assert pairs_test(distinct_sets(Candidates.from_sets([[0]] * 9 + [[1]] * 9, n_classes=5))) is None
     assert sizes_test(distinct_sets(Candidates.from_matrix(np.ones((9, 4), int)))) is None
+
+
+def test_sets_whose_pairs_would_fill_the_memory_do_not_count(monkeypatch):
+    rng = np.random.default_rng(0)
+    small = [list(rng.choice(30, 3, replace=False)) for _ in range(200)]
+    large = [list(rng.choice(30, 20, replace=False)) for _ in range(2)]
+    expected = pairs_test(distinct_sets(Candidates.of(small, n_classes=30)))
+    monkeypatch.setattr(independence, "MOST_PAIRS", 399)
+    assert pairs_test(distinct_sets(Candidates.of(large, n_classes=30))) is None
+    monkeypatch.setattr(independence, "MOST_PAIRS", 1800)  # those of all small sets
+    assert pairs_test(distinct_sets(Candidates.of(small, n_classes=30))) == expected

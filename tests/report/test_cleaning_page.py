@@ -132,8 +132,8 @@ def test_the_page_holds_the_numbers_that_it_was_given():
     shares = {name: re.findall(r"</span>([\d.]+%)</div>", bars) for name, bars, _ in lines}
     assert shares == {"bee": ["100.0%", "66.7%", "50.0%"], "ant": ["50.0%", "33.3%", "25.0%"], "cat": ["0.0%", "0.0%", "25.0%"]}
     cells = {name: re.findall(r"<td>(.*?)</td>", rest) for name, _, rest in lines}
-    assert cells["ant"] == ["33.3%", "90.0%", "8 of 10", "50.0%", "25.0%", "0", "bee (5)"]
-    assert cells["bee"] == ["33.3%", "80.0%", '2 of 20 <span class="tag">not judged</span>', "75.0%", "100.0%", "0", "ant (7)"]
+    assert cells["ant"] == ["33.3%", "90.0%", "8 of 10", "50.0%", "25.0%", "0", "<bdi>bee</bdi> (5)"]
+    assert cells["bee"] == ["33.3%", "80.0%", '2 of 20 <span class="tag">not judged</span>', "75.0%", "100.0%", "0", "<bdi>ant</bdi> (7)"]
     assert cells["cat"] == ["–", "–", "–", "–", "–", "5", "–"]
     confusion = re.search(r'<table class="confusion">(.*?)</table>', text, flags=re.DOTALL)[1]
     rows = re.findall(r'<tr><th scope="row">(\w+)</th>(.*?)</tr>', confusion)
@@ -160,7 +160,7 @@ def test_the_rows_to_review_are_shown_with_their_reasons_and_pictures():
     section = re.search(r'<section aria-labelledby="review">(.*?)</section>', text, flags=re.DOTALL)[1]
     assert '<p class="why">Doubtful between bee and cat</p>' in section
     assert section.count('<div class="card">') == section.count('<img src="data:image/jpeg;base64,') == 1
-    assert '<span class="chip outside">cat?</span>' in section
+    assert '<span class="chip outside"><bdi>cat</bdi>?</span>' in section
     assert '<span class="chip chosen">' in section
     assert 'aria-labelledby="review"' not in render_cleaning_page(replace(contents(), review=()))
 
@@ -169,7 +169,7 @@ def test_the_page_asks_about_the_first_rows_of_the_queue():
     run = cleaned_table()
     rows = review_rows(run)[:10]
     assert [one.id for one, _ in contents_of(run).review] == run.ids[rows].tolist()
-    assert [why for _, why in contents_of(run).review] == reasons(run, rows)
+    assert [re.sub("</?bdi>", "", why) for _, why in contents_of(run).review] == reasons(run, rows)
     assert ("reviewed", "3") in contents_of(replace(run, reviewed=np.arange(200) < 3)).facts
 
 
@@ -178,7 +178,7 @@ def test_the_top_says_how_far_labels_can_be_trusted():
     assert text.index("Out of fold, all is well.") < text.index("5 sets are flagged.") < text.index("<dl")
     assert "Warning" not in text
     assert "The model cannot judge these classes" in text
-    assert re.findall(r"<li><b>(\w+)</b>: (.*?)</li>", text) == [
+    assert re.findall(r"<li><b><bdi>(\w+)</bdi></b>: (.*?)</li>", text) == [
         ("bee", "9 examples, 2 recovered out of fold"),
         ("cat", "1 example, 0 recovered out of fold"),
     ]
@@ -385,11 +385,29 @@ def test_hostile_text_is_shown_as_text():
     text = render_cleaning_page(page)
     assert "<img" not in text
     assert data_of(text)["classes"][1] == data_of(text)["examples"][0][0] == HOSTILE
-    tags = re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    tags = re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", text, flags=re.DOTALL))
     first = contents().examples[0]
     plain = render_cleaning_page(replace(contents(), examples=[first], review=[(replace(first, picture=None), "")]))
-    assert tags == re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>", "", plain, flags=re.DOTALL))
+    assert tags == re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", plain, flags=re.DOTALL))
     assert html.escape(HOSTILE, quote=False)[:20] in text
+
+
+def test_text_in_another_direction_stays_by_itself_and_its_controls_are_shown():
+    hebrew, hostile = "\u05e9\u05d5\u05e2\u05dc 2", "\u202eexe\u2069\u202d"
+    shown = "\ufffdexe\ufffd\ufffd"
+    page = contents(hebrew)
+    page = replace(page, title=hostile, class_names=[hostile, *page.class_names[1:]], not_judged=[(hebrew, 9, 2)], config={hebrew: hostile})
+    page = replace(page, examples=[replace(one, id=hostile) for one in page.examples])
+    text = render_cleaning_page(page)
+    assert not re.search(r"[\u202a-\u202e\u2066-\u2069]|\\\\u20[26]", text)
+    assert f"<title>{shown}</title>" in text
+    assert f"<b><bdi>{hebrew}</bdi></b>: 9 examples" in text
+    assert f"<bdi>&#34;{hebrew}&#34;</bdi>: <bdi>&#34;{shown}&#34;</bdi>" in text
+    assert data_of(text)["classes"][:2] == [shown, hebrew]
+    assert data_of(text)["examples"][0][0] == shown
+    run = cleaned_table()
+    run.record["classes"][:2] = [hebrew, "<b>"]
+    assert all(set(re.findall("<.*?>", why)) <= {"<bdi>", "</bdi>"} and "<bdi>" in why for _, why in contents_of(run).review)
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):

@@ -172,12 +172,15 @@ def test_a_result_comes_back_with_its_config_and_key(tmp_path):
     assert run.result() == {"format": "ltpll-run-1", "key": run.key, "config": CONFIG, **RESULT}
 
 
-def test_all_results_of_a_folder_come_in_the_order_of_their_paths(tmp_path):
+def test_all_results_of_a_folder_come_in_the_order_of_their_paths_without_json_of_another_kind(tmp_path):
     for name in ("b/2", "a", "b/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.json").write_text(json.dumps({"format": "ltpll-run-1", "key": "", "config": {}, "name": name}))
     (tmp_path / "notes.txt").write_text("not a result")
+    (tmp_path / "audit.json").write_text('{"format": "ltpll-audit-1"}')
+    (tmp_path / "b" / "answers.json").write_text("[1, 2]")
     assert [record["name"] for record in results_under(tmp_path)] == ["a", "b/1", "b/2"]
+    assert [record["name"] for record in finished_runs(tmp_path)] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -204,6 +207,7 @@ def test_a_damaged_or_foreign_result_is_refused_with_its_path(tmp_path, content,
     message = refusal(lambda: read_result(path))
     assert str(path) in message
     assert fragment in message
+    assert "delete" not in message
 
 
 def test_a_result_that_is_missing_or_a_folder_is_refused(tmp_path):

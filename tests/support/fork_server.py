@@ -5,7 +5,6 @@ import gc
 import importlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import traceback
@@ -18,7 +17,6 @@ PRELOADED = (
     "torch._dynamo",
     "sklearn.metrics",
     "matplotlib.backends.backend_agg",
-    "pydantic",
     "typer.rich_utils",
     "rich.markdown",
     "rich.progress",
@@ -101,7 +99,6 @@ def _serve():
 def _child(function, arguments, options, log, errors, cwd, environment):
     status = 1
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in the background
         for path, descriptor in ((log, 1), (errors, 2)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND), descriptor)
         os.chdir(cwd)

@@ -4,6 +4,22 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
+
+HEARD = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+
+
+@contextmanager
+def hearing_signals():
+    """Hear the signals that a shell tells jobs in the background to ignore, here and in all processes started within."""
+    ignored = [number for number in HEARD if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, HEARD[number])
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def environment_of_tests(**more):
@@ -12,13 +28,12 @@ def environment_of_tests(**more):
 
 
 def typed(arguments, **options):
-    """A process that hears an interrupt even where the tests themselves run in the background, whose children ignore it by default."""
+    """A process in a group of its own, as a shell starts a command."""
     return subprocess.Popen(
         arguments,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )

@@ -292,7 +292,7 @@ def test_a_single_checkpoint_that_is_refused_is_refused_with_its_reason(tmp_path
     assert refusal(lambda: usable_checkpoint(path, anything)) == f"There is no checkpoint {path}."
     add(path, 1)
     message = refusal(lambda: usable_checkpoint(path, lambda tensors, values: "belongs to other data"))
-    assert message == f"The checkpoint {path} belongs to other data: use another path, or delete it to start again."
+    assert message == f"The checkpoint {path} belongs to other data: use another path, or start a run again with --fresh."
     assert path.exists()
 
 

@@ -13,10 +13,12 @@ from scipy.sparse import triu
 
 from ltpll.analysis.bound import ambiguity_degree
 from ltpll.candidates import Candidates
+from ltpll.errors import InputError
 from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
 from ltpll.priors.estimate import PriorEstimate, estimate_prior
 
 Array = npt.NDArray[np.float64]
+LARGEST_SET = 16_384
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,12 @@ def describe(candidates: Candidates, labels: Sequence[int] | npt.NDArray[np.int6
 
 def co_occurrence(sets: DistinctSets) -> Any:
     """The number of rows whose sets contain both of two classes, a sparse (C, C) matrix."""
+    largest = int(sets.sizes.max())
+    if largest > LARGEST_SET:  # the pairs of its labels alone take gigabytes
+        raise InputError(
+            f"A row has {largest:,} candidates, and pairs of classes are counted in rows of at most "
+            f"{LARGEST_SET:,}: leave such rows out, or limit the classes that are possible in them."
+        )
     return (sets.matrix.T @ sets.matrix.multiply(sets.counts[:, None]).tocsr()).tocsr()
 
 

@@ -34,7 +34,8 @@ def arrow_table(frame: Any) -> Any:
     import pyarrow as pa  # type: ignore[import-untyped]
 
     try:
-        table = pa.Table.from_pandas(frame) if _is_pandas(frame) else pa.table(frame)
+        convert = pa.Table.from_pandas if _is_pandas(frame) else pa.table
+        table = frame if isinstance(frame, pa.Table) else convert(frame)
         return pa.Table.from_arrays([_plain_column(column) for column in table.columns], names=table.column_names)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"The table cannot be read ({first_line(error)}): give every column values of one type.") from None

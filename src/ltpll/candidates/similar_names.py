@@ -1,8 +1,9 @@
-"""Similar names: rare classes that are probably misspelled names of frequent ones."""
+"""Similar names: classes that are probably misspelled names of others."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,17 +15,18 @@ from ltpll.errors import InputWarning, shown
 from ltpll.formatting import counted
 
 RARE = 2  # rows, at most, of a class that may be misspelled
-RARE_SHARE = 0.01  # of the rows of the class that it resembles
-FOLDED_SHARE = 0.1  # the same for names that differ only in capitals, blanks or punctuation
+RARE_SHARE = 0.1  # at most, of the rows of the class that it resembles
 SHORTEST = 5  # letters, without digits, of a name; in shorter ones, another letter makes another name
-SHORTEST_FOLDED = 3
+SHORTEST_FOLDED = 3  # the same for names that differ only in capitals, blanks or punctuation
+LONGEST = 200
 MOST_CLASSES = 50_000
 MOST_NAMED = 3  # in a warning
-ENUMERATION = r"[0-9]+|\b(?:\w|[ivx]+)\b"  # what distinguishes "type A" from "type B" and "class 1" from "class 2"
+# What distinguishes "type A" from "type B", "class 1" from "class 2", and "stage 2a" from "stage 2b".
+ENUMERATION = r"\b\w?[0-9]+\w?\b|[0-9]+|\b(?:\w|[ivx]+[a-d]?)\b"
 
 
 class Resemblance(NamedTuple):
-    """A rare class whose name resembles that of a frequent one, and in how many rows each of them is."""
+    """A class whose name resembles that of a more frequent one, and in how many rows each of them is."""
 
     name: str
     rows: int
@@ -33,17 +35,20 @@ class Resemblance(NamedTuple):
 
 
 def similar_names(names: Sequence[Any], rows: Sequence[int] | npt.NDArray[Any]) -> list[Resemblance]:
-    """Find names that are probably misspelled: rare ones that differ from a frequent one in capitals, blanks or one letter.
+    """Find names that are probably misspelled.
 
-    A letter may be missing, superfluous, replaced or swapped with its neighbour. Names that differ only in what numbers them, such as
-    `class 1` and `class 2`, are not similar. Time grows with the number of classes, not with its square.
+    These are names that look like a more frequent one, differ from it only in capitals, or are much
+    rarer and differ only in blanks, punctuation or one letter, which may be missing, superfluous,
+    replaced or swapped with its neighbour. Names that differ only in what numbers them, such as
+    `class 1` and `class 2`, are not similar. Time grows with the number of classes, not with its
+    square.
 
     Args:
         names: The names of the classes; those that are not text are ignored.
         rows: In how many rows each of them is a candidate.
 
     Returns:
-        The rare classes with the most frequent class that each resembles, in the order of `names`.
+        The classes with the most frequent class that each resembles, in the order of `names`.
 
     Examples:
         >>> similar_names(["brown creeper", "brown creper", "wood thrush"], [960, 1, 300])
@@ -52,37 +57,44 @@ def similar_names(names: Sequence[Any], rows: Sequence[int] | npt.NDArray[Any]) 
     if len(names) > MOST_CLASSES:
         return []
     counts = np.asarray(rows)
-    most = int(counts.max(initial=0))
     texts = [i for i, name in enumerate(names) if isinstance(name, str) and counts[i] > 0]
-    folded = {i: re.sub(r"[\W_]+", " ", names[i].casefold()).strip() for i in texts}
-    suspects = [i for i in texts if counts[i] < FOLDED_SHARE * most]
-    if not suspects:
-        return []
+    looks = {i: _look(names[i]) for i in texts}
+    folded = {i: re.sub(r"[\W_]+", " ", looks[i].casefold()).strip() for i in texts}
     by_fold: dict[str, int] = {}
     by_deletion: dict[str, int] = {}
     for i in sorted(texts, key=lambda i: -counts[i]):
-        by_fold.setdefault(folded[i], i)
-        if counts[i] * RARE_SHARE > 1:
+        by_fold.setdefault(folded[i] or looks[i], i)
+        if counts[i] * RARE_SHARE >= 1:
             for text in _with_one_letter_less(folded[i]):
                 by_deletion.setdefault(text, i)
     found = []
-    for i in suspects:
-        same = by_fold[folded[i]]
+    for i in texts:
+        same = by_fold[folded[i] or looks[i]]
         letters = sum(map(str.isalpha, folded[i]))
-        if letters >= SHORTEST_FOLDED and counts[i] < FOLDED_SHARE * counts[same]:
+        rare = counts[i] <= RARE_SHARE * counts[same]
+        if same != i and looks[i] == looks[same]:
             found.append((i, same))
+        elif same != i and letters >= SHORTEST_FOLDED:
+            if rare or looks[i].casefold() == looks[same].casefold():
+                found.append((i, same))
         elif counts[i] <= RARE and letters >= SHORTEST:
             near = {by_deletion[text] for text in _with_one_letter_less(folded[i]) if text in by_deletion}
-            near = {j for j in near if counts[i] < RARE_SHARE * counts[j] and _unnumbered(folded[i]) != _unnumbered(folded[j])}
+            near = {j for j in near if counts[i] <= RARE_SHARE * counts[j] and _unnumbered(folded[i]) != _unnumbered(folded[j])}
             if near:
                 found.append((i, max(near, key=lambda j: counts[j])))
     return [Resemblance(names[i], int(counts[i]), names[j], int(counts[j])) for i, j in found]
 
 
+def _look(name: str) -> str:
+    """The name without invisible letters, such as zero-width spaces, and with accents written in one way."""
+    composed = unicodedata.normalize("NFC", name)
+    return composed if composed.isascii() else "".join(x for x in composed if unicodedata.category(x) != "Cf")
+
+
 def _with_one_letter_less(text: str) -> Iterator[str]:
     """The text, and the text without each of its letters; two texts that share one of these differ in about one letter."""
     yield text
-    for k in range(len(text)):
+    for k in range(len(text) if len(text) <= LONGEST else 0):
         yield text[:k] + text[k + 1 :]
 
 
@@ -95,10 +107,11 @@ def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> Non
     found = similar_names(names, np.bincount(labels, minlength=len(names)))
     if not found:
         return
-    sentences = [
-        f"{shown(one.name)} is in {counted(one.rows, 'row')} and resembles {shown(one.frequent)} ({counted(one.frequent_rows, 'row')})"
-        for one in found[:MOST_NAMED]
-    ]
+    sentences = []
+    for one in found[:MOST_NAMED]:
+        alike = _look(one.name) == _look(one.frequent)
+        name, frequent = (ascii(name[:LONGEST]) if alike else shown(name) for name in (one.name, one.frequent))
+        sentences.append(f"{name} is in {counted(one.rows, 'row')} and resembles {frequent} ({counted(one.frequent_rows, 'row')})")
     more = f"; and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}" if len(found) > MOST_NAMED else ""
     warnings.warn(
         f"The class {'; '.join(sentences)}{more}: correct {'it if it is' if len(found) == 1 else 'those that are'} misspelled.",

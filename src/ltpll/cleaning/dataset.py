@@ -16,7 +16,7 @@ import torch
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
 from ltpll.cleaning.results import CleanedTable
-from ltpll.data.readers.columns import as_written, id_key
+from ltpll.data.readers.columns import id_key
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
 from ltpll.data.readers.numpy_files import read_array
@@ -249,8 +249,7 @@ def _rows_of_examples(path: Path, names: Mapping[str, Sequence[str]], table: Lab
     for what, of_rows in names.items():
         for own in (table.ids, table.paths):
             known = [] if own is None else [id_key(name) for name in own.tolist()]
-            is_known = set(known)
-            written = [id_key(as_written(name, is_known)) for name in of_rows]
+            written = [id_key(name) for name in of_rows]
             place = {name: i for i, name in reversed(list(enumerate(written)))}
             rows = np.asarray([place.get(name, -1) for name in known], dtype=np.int64)
             if (rows >= 0).sum() <= (best >= 0).sum():

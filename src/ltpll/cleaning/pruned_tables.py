@@ -15,7 +15,7 @@ from ltpll.candidates.cells import SEPARATOR, parse_cell
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.pipeline import DEFAULT_PRIOR, TrainingSettings
 from ltpll.data.readers.streaming import open_table, whole_table
-from ltpll.data.writers import write_unmodified
+from ltpll.data.writers import write_table
 from ltpll.errors import InputError, shown
 from ltpll.methods import METHODS
 from ltpll.pruning.neighbours import OnProgress
@@ -149,8 +149,7 @@ def write_pruned(out: Path, source: TableSource, found: PrunedExamples) -> None:
         InputError: The table cannot be written.
     """
     if not has_set_column(source):
-        # Unmodified, too: an apostrophe before a name that looks like a formula would make another class of it.
-        write_unmodified(out, _new_columns(found))
+        write_table(out, _new_columns(found))
         return
     import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -171,7 +170,7 @@ def write_pruned(out: Path, source: TableSource, found: PrunedExamples) -> None:
             gone[row], sets[row] = _without_names(str(sets[row]), removed, left, source.reading.separator)
     kind = pa.list_(cells.type.value_type) if pa.types.is_fixed_size_list(cells.type) else cells.type
     table = table.set_column(place, pa.field(table.column_names[place], kind), pa.array(sets, kind))
-    write_unmodified(out, table.append_column(COLUMN, pa.array(gone, pa.list_(pa.string()) if nested else pa.string())))
+    write_table(out, table.append_column(COLUMN, pa.array(gone, pa.list_(pa.string()) if nested else pa.string())))
 
 
 def class_table(pruned: Pruned) -> dict[str, list[Any]]:

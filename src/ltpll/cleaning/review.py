@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -110,9 +111,10 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
     }
 
 
-def reasons(table: CleanedTable, rows: Numbers) -> list[str]:
-    """Why each row is asked about, in a few words."""
-    names, label, other, of_set = table.classes, table.labels.label, alternatives(table), asks_about_set(table)
+def reasons(table: CleanedTable, rows: Numbers, show: Callable[[str], str] = str) -> list[str]:
+    """Why each row is asked about, in a few words; `show` formats the name of a class."""
+    names = [show(str(name)) for name in table.classes]
+    label, other, of_set = table.labels.label, alternatives(table), asks_about_set(table)
     issue, sizes = table.labels.issue, np.bincount(label, minlength=len(names))
     rare = (sizes <= RARE) & (2 * sizes < sizes.sum() / max(int((sizes > 0).sum()), 1))
     found = []

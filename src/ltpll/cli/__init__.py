@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -60,6 +61,9 @@ app.command(rich_help_panel=INSPECT)(bound)
 def main() -> None:
     """Run a command; an error that the user can fix is one sentence and exit status 2, without a traceback."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an output that is not UTF-8 lacks some characters
     # Set before torch is imported: waiting threads sleep instead of spinning, which leaves the cores to others.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     exit_on_signals()

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import Device, Engine, JsonFile, part_option, training_option
+from ltpll.cli.outputs import check_outputs
 
 app = typer.Typer(help="Measure the speed of training on this machine.", no_args_is_help=True)
 size_option = partial(typer.Option, rich_help_panel="Sizes")
@@ -24,6 +25,7 @@ def bench() -> None:
 
 @app.command()
 def engine(
+    context: typer.Context,
     method: Annotated[str, part_option(help="Method to measure; see `ltpll list`.")] = "corr",
     rebalancer: Annotated[str, part_option(help="Rebalancer to measure; it is compared with none.")] = "records",
     width: Annotated[int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")] = 64,
@@ -39,6 +41,8 @@ def engine(
     from ltpll.files import write_atomically
     from ltpll.validation import chosen_device
 
+    if json_file is not None:
+        check_outputs(context, json_file, suffixes=[".json"], makes_folder=True)
     device = str(chosen_device(device))
     experiment, images = noise_experiment(method, rebalancer, width=width, per_class=per_class, device=device)
     found = bench_engine(experiment, device=device, engine=steps, images=images, epochs=epochs, measure_every=measure_every)

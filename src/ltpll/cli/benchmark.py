@@ -13,6 +13,7 @@ from ltpll.cli.config_file import read_config
 from ltpll.cli.console import console, print_line
 from ltpll.cli.training import exit_on_interrupt, given, prepare_run, torchrun_processes
 from ltpll.errors import InputError
+from ltpll.formatting import command
 from ltpll.registry import unknown_name_error
 from ltpll.runs.run import Record, Run
 from ltpll.runs.schema import check_record
@@ -112,7 +113,7 @@ def benchmark(
             progress = ProgressBar()
             callbacks: list[Callback] = [progress, *([TensorBoardEvents(run)] if tensorboard and world.first else [])]
             how: dict[str, Any] = {"device": own_device, "engine": engine, "threads": threads or "auto", "sync_batch_norm": sync_batch_norm}
-            with exit_on_interrupt(run, progress.close):
+            with exit_on_interrupt(run, progress):
                 train_run(run, images, measure_every=measure_every, callbacks=callbacks, on_nan=on_nan, **how)
             world.leave()
             world.wait()
@@ -128,7 +129,9 @@ def _image_set(name: Any) -> str:
         raise InputError(f"There is nothing to train on: give an image set ({', '.join(IMAGE_SETS)}).")
     check_setting("data", "", name)
     if name not in IMAGE_SETS and Path(name).expanduser().is_file():
-        raise InputError(f"{name} is a file, and `ltpll benchmark` is for image sets ({', '.join(IMAGE_SETS)}): use `ltpll train {name}`.")
+        raise InputError(
+            f"{name} is a file, and `ltpll benchmark` is for image sets ({', '.join(IMAGE_SETS)}): use `{command('ltpll', 'train', name)}`."
+        )
     if name not in IMAGE_SETS:
         raise unknown_name_error("image set", name, IMAGE_SETS)
     return str(name)
@@ -149,5 +152,5 @@ def _print_result(run: Run) -> None:
     if result["last"].get("target_recovery") is not None:
         console.print(f"target recovery {result['last']['target_recovery']:.2%}")
     console.print(
-        f"{result.get('seconds', 0):.0f} s, {result.get('views_per_second', '?')} views/s in the median epoch, without evaluation"
+        f"{result.get('seconds', 0):.0f} s in epochs, {result.get('views_per_second', '?')} views/s in the median epoch, without evaluation"
     )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import FalseDiscoveries, OwnRun, WrittenSeparator, output_option
-from ltpll.cli.tables import MOST_SHOWN, check_outputs
+from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import MOST_SHOWN
 from ltpll.errors import InputError, printable, shown
 from ltpll.formatting import counted
 
@@ -15,6 +18,7 @@ MOST_NAMED = 5  # classes that are not judged
 
 
 def clean(
+    context: typer.Context,
     run: OwnRun,
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet; .json for pre-annotations of Label Studio.")],
     separator: WrittenSeparator = None,
@@ -38,21 +42,23 @@ def clean(
     """
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.data.writers import check_output_table, write_table
+    from ltpll.data.readers.streaming import TABLE_SUFFIXES
+    from ltpll.data.writers import write_table
 
     if tool not in (None, "cleanlab"):
         raise InputError(f"There is no format for {shown(tool)}: --for takes cleanlab.")
-    check_output_table(out, *([".json"] if tool is None else []))
-    as_tasks = out.suffix.lower() == ".json"
+    as_tasks = tool is None and out.suffix.lower() == ".json"
+    suffix = ".csv" if as_tasks else out.suffix
+    names = ("classes", "annotators") if tool is None else ("pred_probs",)
+    beside = {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in names}
+    matrix, tasks = ([], [".json"]) if tool is None else ([out.with_name(f"{out.stem}.pred_probs.npy")], [])
+    check_outputs(context, out, *beside.values(), *matrix, suffixes=(*TABLE_SUFFIXES, *tasks))
     if control is not None and not as_tasks:
         raise InputError(f"--control is for pre-annotations of Label Studio, but {out} is a table: leave it out, or write to a .json file.")
     cleaned = read_cleaned(run, false_discoveries)
     if tool is not None:
-        _write_for_cleanlab(run, cleaned, out, separator)
+        _write_for_cleanlab(run, cleaned, out, separator, matrix[0], beside["pred_probs"])
         return
-    suffix = ".csv" if as_tasks else out.suffix
-    beside = {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in ("classes", "annotators")}
-    check_outputs([out, *beside.values()], {"the table of the run": Path(cleaned.record["source"]["table"])})
     classes = class_columns(cleaned)
     tables = {beside["classes"]: classes}
     if as_tasks:
@@ -82,7 +88,7 @@ def _write_tasks(out: Path, run: Path, cleaned: Any, control: str | None) -> Non
     write_pre_annotations(out, task_data(cleaned), labels, scores, control=names, model_version=model)
 
 
-def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str | None) -> None:
+def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str | None, matrix: Path, names: Path) -> None:
     import io
 
     import numpy as np
@@ -92,8 +98,6 @@ def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str | Non
     from ltpll.data.writers import write_table
     from ltpll.files import write_atomically
 
-    matrix, names = out.with_name(f"{out.stem}.pred_probs.npy"), out.with_name(f"{out.stem}.pred_probs{out.suffix}")
-    check_outputs([out, matrix, names], {"the table of the run": Path(cleaned.record["source"]["table"])})
     probabilities = read_probabilities(run, cleaned)
     classes = datalab_classes(cleaned)
     write_table(out, cleanlab_columns(cleaned, probabilities, separator))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from rich.console import Console
 
 from ltpll.errors import printable
 
+COMMAND_BEGAN = time.monotonic()  # all commands import this module before they do anything
 console = Console(highlight=False, emoji=False)  # a colon is a colon
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import typer
+
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import Fresh
+from ltpll.cli.outputs import PAGES, check_outputs
 from ltpll.cli.study import Out, Seeds, Workers, print_differences, print_table, train_runs
 from ltpll.runs.run import Run
 from ltpll.runs.summary import rows
 
 
 def demo(
+    context: typer.Context,
     out: Out = Path("ltpll-runs"),
     seeds: Seeds = 5,
     workers: Workers = None,
@@ -21,6 +25,8 @@ def demo(
     from ltpll.experiments.studies import digits
     from ltpll.report.study_page import write_page
 
+    page = out / "demo.html"
+    check_outputs(context, page, suffixes=PAGES, makes_folder=True)
     console.print(" ".join(digits.INTRO))
     runs = [Run(out / "digits", config) for config in digits.configs(seeds)]
     train_runs(runs, digits.train, workers, fresh)
@@ -28,7 +34,6 @@ def demo(
     table = rows(records)
     print_table(table, shots=records[0]["shots"])
     print_differences(table, "records", "anchor")
-    page = out / "demo.html"
     write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
     console.print()
     print_line(f"Report: {page.resolve()}")

@@ -100,7 +100,11 @@ def describe(
     for note in () if as_json else found.notes:
         _print(note)
     if as_json:
-        typer.echo(json.dumps({"source": source, **description.record()}, indent=1, ensure_ascii=False, allow_nan=False))
+        typer.echo(
+            json.dumps(
+                {"source": source, **description.record()}, indent=1, ensure_ascii=not console.encoding.startswith("utf"), allow_nan=False
+            )
+        )
     else:
         _show(source, description, top)
         if found.candidates.weights is not None and from_annotators is None:

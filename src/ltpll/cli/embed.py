@@ -9,15 +9,17 @@ import typer
 
 from ltpll.cli.console import print_line
 from ltpll.cli.options import Device, column_option, data_option, hardware_option, output_option, part_option
-from ltpll.cli.tables import check_outputs, print_skipped
+from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import print_skipped
 from ltpll.errors import InputError
-from ltpll.formatting import counted
+from ltpll.formatting import command, counted
 
 if TYPE_CHECKING:
     from ltpll.photos.sources import PictureList
 
 
 def embed(
+    context: typer.Context,
     source: Annotated[
         Path, typer.Argument(metavar="FOLDER_OR_TABLE", help="Folder of pictures, or a table that names them: .csv, .tsv or .parquet.")
     ],
@@ -62,9 +64,8 @@ def embed(
     out = out.expanduser()
     pictures = _pictures(source.expanduser(), images and images.expanduser(), id_column, path_column, task)
     left = None if pictures.table is None else out.with_suffix(f".table{pictures.table.suffix.lower()}")
-    check_outputs(
-        [out, out.with_suffix(".rows.csv"), out.with_suffix(".job.json"), *([left] if left else [])], {"the table": pictures.table}
-    )
+    beside = [out.with_suffix(".rows.csv"), out.with_suffix(".job.json"), *([left] if left else [])]
+    check_outputs(context, out, *beside, suffixes=[".npy"], makes_folder=True)
     network = Backbone.from_pretrained(backbone)
     how: dict[str, Any] = {"cache": cache_root() if cache else None, "device": device, "precision": precision, "workers": workers}
     if launcher == "ray":
@@ -76,6 +77,8 @@ def embed(
         written = embed_pictures(
             pictures.folder, pictures.paths, network, out, ids=pictures.ids, on_error=on_error, on_progress=progress, fresh=fresh, **how
         )
+        if not written.earlier:
+            progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         print_line("Interrupted: rerun the command to resume.")
@@ -116,5 +119,5 @@ def _print_next(pictures: PictureList, kept: list[int], left: Path | None, out: 
         write_kept_rows(pictures, kept, left)
         print_line(f"The rows of {pictures.table} without the skipped pictures: {left}")
         table = left
-    annotations = "" if task is None else f" --from-annotators union --task {task}"
-    print_line(f"Next: ltpll train {table}{annotations} --features {out}")
+    annotations = [] if task is None else ["--from-annotators", "union", "--task", task]
+    print_line(f"Next: {command('ltpll', 'train', table, *annotations, '--features', out)}")

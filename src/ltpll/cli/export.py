@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from ltpll.cli.console import print_line
 from ltpll.cli.options import OwnRun, output_option
-from ltpll.cli.tables import check_outputs
+from ltpll.cli.outputs import check_outputs
 
 
-def export(run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to write.")]) -> None:
+def export(context: typer.Context, run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to write.")]) -> None:
     """Write a trained run as an ONNX model that takes raw inputs and returns logits and probabilities, checked if onnxruntime is installed.
 
     The model's metadata, and a JSON file beside it, hold the names of the classes, the input and the preprocessing.
@@ -20,8 +22,8 @@ def export(run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to 
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
 
+    check_outputs(context, onnx, sidecar(onnx), suffixes=[".onnx"], makes_folder=True)
     record = Run.open(run, Kind.TABLE).result()
-    check_outputs([onnx, sidecar(onnx)], {})
     classifier, backbone = load_classifier(run, "cpu"), stored_backbone(run, record)
     classifier.to_onnx(onnx, record["source"]["feature_names"] if len(classifier.input_shape_) == 1 else (), backbone)
     difference = onnx_difference(classifier, onnx, backbone)

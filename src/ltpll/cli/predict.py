@@ -9,12 +9,14 @@ import typer
 
 from ltpll.cli.console import print_line
 from ltpll.cli.options import Device, OwnRun, data_option, output_option, part_option
-from ltpll.cli.tables import check_outputs, read_source
+from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import read_source
 from ltpll.errors import shown
 from ltpll.formatting import counted
 
 
 def predict(
+    context: typer.Context,
     run: OwnRun,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="New examples, in the format of the table that was trained on.")],
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
@@ -35,12 +37,11 @@ def predict(
     """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of the table."""
     from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
     from ltpll.data.readers.tables import Reading
-    from ltpll.data.writers import check_output_table, write_table
+    from ltpll.data.writers import write_table
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
 
-    check_output_table(out)
-    check_outputs([out], {"the table to predict": table, "the file of features": features})
+    check_outputs(context, out)
     record = Run.open(run, Kind.TABLE).result()
     source = source_for_new_table(run, record, table, images, features, on_error)
     examples = read_source(source, needs_candidates=False, device=device)

@@ -9,6 +9,7 @@ import typer
 
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import DataRoot, Device, data_option, output_option, training_option
+from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
 
 BenchmarkRun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")]
@@ -60,6 +61,7 @@ def probe(
 
 
 def tsne(
+    context: typer.Context,
     folder: BenchmarkRun,
     out: Annotated[Path | None, output_option(help="Picture to write.", show_default="tsne.png in the run folder")] = None,
     most: Annotated[int, data_option(min=10, help="Number of test examples to draw.")] = 2000,
@@ -76,10 +78,11 @@ def tsne(
     from ltpll.runs.schema import Kind
     from ltpll.validation import chosen_device
 
+    path = out or folder / "tsne.png"
+    check_outputs(context, path, suffixes=PICTURES, makes_folder=True)
     require_matplotlib()
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
-    path = out or run.folder / "tsne.png"
     draw_tsne(reopen_trainer(run, images, str(chosen_device(device))), images, path, most=most, seed=seed)
     print_line(f"Picture: {path.resolve()}")
 

@@ -12,8 +12,9 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, TextColumn
 from rich.text import Text
 
-from ltpll.cli.console import console, print_line
+from ltpll.cli.console import COMMAND_BEGAN, console, print_line
 from ltpll.errors import required_by
+from ltpll.formatting import format_duration
 from ltpll.runs.run import Record, Run
 from ltpll.training.callbacks import UPDATE_SECONDS, Callback, Progress
 from ltpll.training.job import Part, Stage
@@ -34,6 +35,7 @@ class ProgressBar(Progress):
 
     def __init__(self) -> None:
         super().__init__(write=print_line)
+        self._finished = False
         self._bar = _BarAboveFigures(
             TextColumn("{task.fields[current]}"),
             BarColumn(bar_width=20),
@@ -52,8 +54,21 @@ class ProgressBar(Progress):
     def show(self, important: bool) -> None:
         if console.is_terminal:
             self._draw()
-        else:
+        elif self._finished or self.job.share_done < 1:  # after the last epoch, results are stored
             super().show(important)
+
+    def finish(self) -> None:
+        """Show that everything is done and stored, and how long the command took."""
+        self._finished = True
+        if self.part is not None and self.job.share_done >= 1:
+            self.show(important=True)
+
+    @property
+    def time_left(self) -> str:
+        """The time left; at the end, the time that the whole command took."""
+        if self.job.share_done < 1:
+            return super().time_left
+        return f"finished in {format_duration(time.monotonic() - COMMAND_BEGAN)}" if self._finished else "finishing"
 
     def _draw(self) -> None:
         share = self.job.share_done

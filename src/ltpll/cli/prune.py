@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +9,11 @@ import typer
 
 import ltpll.cli.options as opt
 from ltpll.cli.console import console, print_line
-from ltpll.cli.tables import MOST_SHOWN, check_outputs, read_source
+from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import given, given_files
 from ltpll.errors import InputError, printable
-from ltpll.formatting import counted
+from ltpll.formatting import command, counted
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
@@ -29,6 +29,7 @@ class PruneCommand(opt.CommandWithLibraryDefaults):
 
 
 def prune(
+    context: typer.Context,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="Table of examples, as for `ltpll train`: .csv, .tsv, .parquet or .mat.")],
     out: Annotated[Path, opt.output_option(help="Table to write: .csv, .tsv or .parquet.")],
     images: Annotated[Path | None, opt.data_option(help="Folder of the pictures that the table names; needs --backbone.")] = None,
@@ -88,7 +89,7 @@ def prune(
     from ltpll.cleaning.pruned_tables import NEEDS_FEATURES, check_plain_sets, check_pruned_output, class_table, shares_table, write_pruned
     from ltpll.data.readers.json_stream import JSON_SUFFIXES
     from ltpll.data.readers.tables import Reading
-    from ltpll.data.writers import check_output_table, write_unmodified
+    from ltpll.data.writers import write_table
 
     names = given(candidates=candidates, separator=separator, id=id_column, path=path_column, label=label, split=split, group=group)
     reading = names | given(class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
@@ -106,8 +107,7 @@ def prune(
         raise InputError(
             f"{table} is not a table, so it cannot be written with other sets: prune while training, with ltpll train --prune."
         )
-    check_output_table(out)
-    check_outputs([out, *beside.values()], {"the table": table, "the file of features": features})
+    check_outputs(context, out, *beside.values())
     check_pruned_output(source, out)
     examples = read_source(source, device=device)
     check_plain_sets(source, examples)
@@ -116,7 +116,7 @@ def prune(
     write_pruned(out, source, found)
     tables = {beside["classes"]: classes} | ({} if shares is None else {beside["shares"]: shares_table(shares)})
     for path, columns in tables.items():
-        write_unmodified(path, columns)
+        write_table(path, columns)
     print_classes(classes)
     for path in (out, *tables):
         print_line(f"Wrote {path}")
@@ -179,12 +179,11 @@ def _print_next(source: TableSource, examples: Examples, out: Path, how: dict[st
         options |= {"group": None if examples.table.groups is None else "group"}
         if not inside and source.reading.features:
             options |= {"feature-column": list(source.reading.features)}
-    words = ["ltpll", "train", str(out)]
+    words: list[object] = ["ltpll", "train", out]
     for name, value in options.items():
         for one in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [f"--{name.replace('_', '-')}", str(one)]
-    print_line(f"Next: {shlex.join(words)}")
+            words += [f"--{name.replace('_', '-')}", one]
+    print_line(f"Next: {command(*words)}")
     if examples.candidates.weights is not None:
-        print_line(
-            f"The written table does not hold the votes of annotators: to train with them, use `ltpll train {source.table} … --prune`."
-        )
+        again = command("ltpll", "train", source.table)
+        print_line(f"The written table does not hold the votes of annotators: to train with them, use `{again} … --prune`.")

@@ -9,15 +9,17 @@ import typer
 
 from ltpll.cli.console import console
 from ltpll.cli.options import FalseDiscoveries
+from ltpll.cli.outputs import PAGES, check_outputs
 from ltpll.errors import InputError
 from ltpll.formatting import counted
-from ltpll.runs.run import Record, Run, check_not_of_run, finished_runs, read_result
+from ltpll.runs.run import Record, Run, finished_runs, read_result
 from ltpll.runs.schema import Kind, check_record, kind_of_run
 
 Option = typer.Option
 
 
 def report(
+    context: typer.Context,
     paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
     out: Annotated[Path, Option(help="The page to write.")] = Path("ltpll-report.html"),
     title: Annotated[str | None, Option(help="The heading of the page.", show_default=False)] = None,
@@ -25,7 +27,7 @@ def report(
     paper: Annotated[bool, Option("--paper", help="Show the numbers of the RECORDS paper beside those of its experiments.")] = False,
 ) -> None:
     """Write a page that opens offline: for a run on a table its classes and examples, for other runs tables and curves per setting."""
-    check_not_of_run(out)
+    check_outputs(context, out, suffixes=PAGES, makes_folder=True)
     if any(_is_table_run(path) for path in paths):
         if len(paths) > 1 or paper:
             raise InputError("The page of a run on a table shows that run only: give no other runs, and leave --paper out.")

@@ -12,12 +12,14 @@ from rich.table import Table
 
 from ltpll.cli.console import console, print_line
 from ltpll.cli.options import DataRoot, Device, hardware_option, output_option, training_option
+from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
 from ltpll.formatting import format_duration
-from ltpll.runs.run import Run
+from ltpll.runs.run import Run, finished_runs
 
 
 def reproduce(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="ITEM", help="Table or figure, such as main or table1; --list shows all.")] = None,
     show: Annotated[bool, output_option("--list", help="List all tables and figures, with their finished and missing runs.")] = False,
     dry_run: Annotated[bool, output_option("--dry-run", help="List the missing runs and show the results so far; train nothing.")] = False,
@@ -68,6 +70,8 @@ def reproduce(
     for folder in results or ():
         if not folder.is_dir():
             raise InputError(f"There is no results folder {folder}.")
+        if not finished_runs(folder, skip_damaged=True):
+            raise InputError(f"There are no results directly in {folder}: give the folder that holds them, such as results/images.")
     finished = Finished.under(*folders)
     pace = Pace.of(finished, environment(place)["hardware"])
     chosen = parse_settings(only)
@@ -78,6 +82,8 @@ def reproduce(
     if item.instead:
         console.print(f"{item.where}, {item.title}: {item.instead}.")
         return
+    picture = out.parent / f"{item.name}.png"
+    check_outputs(context, picture, suffixes=PICTURES, makes_folder=True)
     changes["precision"] = "bfloat16" if place.startswith("cuda") else "float32"
     wanted = experiments(item, seeds, changes, chosen)
     if not wanted:
@@ -94,19 +100,17 @@ def reproduce(
         for data in dict.fromkeys(experiment.data for experiment in missing):
             load_image_set(data, data_root, mmap=True)  # a missing image set fails here once, not in every run
         failed = _train(missing, out, data_root, place, per_gpu, launcher, ray_address)
-    _show(item, Finished.under(*folders), seeds, {key: value for key, value in changes.items() if key != "precision"}, chosen, out.parent)
+    _show(item, Finished.under(*folders), seeds, {key: value for key, value in changes.items() if key != "precision"}, chosen, picture)
     if failed:
         console.print(f"{failed} of {len(missing)} runs failed. Rerun the command to try them again.")
         raise typer.Exit(1)
 
 
-def _show(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any], folder: Path) -> None:
+def _show(item: Any, finished: Any, seeds: int, protocol: Mapping[str, Any], chosen: Mapping[str, Any], picture: Path) -> None:
     from ltpll.experiments.paper.figures import PLOTTERS, draw_figure
 
-    if item.name in PLOTTERS:
-        picture = folder / f"{item.name}.png"
-        if draw_figure(item, finished, protocol, picture):
-            print_line(f"Figure: {picture.resolve()}")
+    if item.name in PLOTTERS and draw_figure(item, finished, protocol, picture):
+        print_line(f"Figure: {picture.resolve()}")
     if item.name not in PLOTTERS or item.name == "ablation-m":
         _show_table(item, finished, seeds, protocol, chosen)
     if protocol:
@@ -153,6 +157,7 @@ def _train(
         else:
             progress.plan([Stage(parts)])
             outcomes = launch(missing, out, data_root=data_root, device=device, on_start=watch)
+        progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         console.print("Interrupted: rerun the command to resume from the last checkpoint.")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from ltpll.cli.console import print_line
 from ltpll.cli.options import OwnRun, WrittenSeparator, output_option
-from ltpll.cli.tables import MOST_SHOWN, check_outputs
+from ltpll.cli.outputs import check_outputs
+from ltpll.cli.tables import MOST_SHOWN
 from ltpll.cli.training_options import training_options
-from ltpll.formatting import counted
+from ltpll.formatting import command, counted
 
 
 def review(
+    context: typer.Context,
     run: OwnRun,
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
     n: Annotated[int, output_option("--n", help="Number of rows.", min=1)] = 100,
@@ -22,13 +25,12 @@ def review(
     """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which `ltpll train --reviewed` takes back."""
     from ltpll.cleaning.review import review_columns, review_rows
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.data.writers import check_output_table, write_table
+    from ltpll.data.writers import write_table
     from ltpll.errors import InputError
 
-    check_output_table(out)
+    check_outputs(context, out)
     table = read_cleaned(run)
     source = table.record["source"]
-    check_outputs([out], {"the table of the run": Path(source["table"])})
     rows = review_rows(table, n)
     if not len(rows):
         raise InputError("There is nothing to review: no row that was trained on has a doubtful label; train with --folds 5 to find some.")
@@ -45,5 +47,5 @@ def review(
     several = table.separator.join("ab")
     print_line(f"Next: fill in the column answer with a class, with several as in {several}, or with ? if no class fits; then")
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
-    answers = [*earlier, "--reviewed", str(out), "--out", "NEW_RUN"]
-    print_line(shlex.join(["ltpll", "train", str(source["table"]), *answers, *training_options(table.record)]))
+    answers = [*earlier, "--reviewed", out, "--out", "NEW_RUN"]
+    print_line(command("ltpll", "train", source["table"], *answers, *training_options(table.record)))

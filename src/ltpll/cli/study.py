@@ -49,6 +49,7 @@ def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int |
     try:
         run_missing(runs, train, workers=workers, on_progress=progress.update)
         progress.update(everything.epochs)
+        progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         done = sum(run.done for run in runs)

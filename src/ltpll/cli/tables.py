@@ -1,15 +1,12 @@
-"""Reading the user's tables for train and predict, and never overwriting them."""
+"""Reading the user's tables for train, predict and prune."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ltpll.cli.console import print_line
-from ltpll.errors import InputError
 from ltpll.formatting import counted
-from ltpll.runs.run import check_not_of_run
 
 if TYPE_CHECKING:
     from ltpll.cleaning.dataset import Examples, TableSource
@@ -38,12 +35,3 @@ def print_skipped(problems: Sequence[tuple[str, str]]) -> None:
         print_line(f"  {path} {reason}")
     if len(problems) > MOST_SHOWN:
         print_line(f"  and {len(problems) - MOST_SHOWN} more")
-
-
-def check_outputs(outputs: Iterable[Path], inputs: Mapping[str, Path | None]) -> None:
-    """Refuse to overwrite a file of a run, or an input; `inputs` maps what a file is to its path."""
-    for out in outputs:
-        check_not_of_run(out)
-        for description, path in inputs.items():
-            if path is not None and out.resolve() == path.resolve():
-                raise InputError(f"{out} is {description} and would be overwritten: write to another file.")

@@ -10,11 +10,12 @@ import typer
 import ltpll.cli.options as opt
 from ltpll.cli.config_file import read_config
 from ltpll.cli.console import print_line
+from ltpll.cli.outputs import check_run_folder
 from ltpll.cli.prune import prune_read_examples
 from ltpll.cli.tables import MOST_SHOWN, read_source
 from ltpll.cli.training import exit_on_interrupt, given, given_files, prepare_run, torchrun_processes
 from ltpll.errors import InputError, option, shown
-from ltpll.formatting import counted, format_names
+from ltpll.formatting import command, counted, format_names
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class TrainCommand(opt.CommandWithLibraryDefaults):
 
 
 def train(
+    context: typer.Context,
     table: Annotated[
         str | None,
         typer.Argument(
@@ -186,6 +188,7 @@ def train(
         path, Reading.of(reading), images, features, **_how_pictures_are_read(settings, images, side), **given(on_error=on_error)
     )
     out = out or Path("ltpll-runs") / path.stem
+    check_run_folder(context, out)
     if earlier is not None and earlier.resolve() == out.resolve():
         raise InputError(f"--from and --out are the same run, {out}: write the new run to another folder.")
     if settings.prune and (reviewed or earlier is not None):
@@ -212,7 +215,7 @@ def train(
             progress = ProgressBar()
             events = [TensorBoardEvents(run)] if tensorboard and world.first else []
             hardware: Record = {"device": own_device, "threads": threads or "auto", "workers": workers}
-            with exit_on_interrupt(run, progress.close):
+            with exit_on_interrupt(run, progress):
                 how: Record = {"progress": progress, "callbacks": events, "on_nan": on_nan, "on_choice": print_line}
                 train_table_run(run, source, examples, settings, **how, **hardware)
             world.leave()
@@ -338,8 +341,9 @@ def _print_result(result: Record, out: Path) -> None:
     recovered = result.get("recovered", last.get("target_recovery"))  # runs of 0.2 have the latter only
     if recovered is not None:
         print_line(f"On training rows: true label recovered for {recovered:.1%}.")
-    commands = ("clean {} --out cleaned.csv", "review {} --out queue.csv", "report {}", "predict {} NEW.csv --out predictions.csv")
-    print_line(f"Next: {'; '.join(f'ltpll {command.format(out)}' for command in commands)}")
+    commands = [("clean", out, "--out", "cleaned.csv"), ("review", out, "--out", "queue.csv"), ("report", out)]
+    commands.append(("predict", out, "NEW.csv", "--out", "predictions.csv"))
+    print_line(f"Next: {'; '.join(command('ltpll', *words) for words in commands)}")
 
 
 def _accuracies(figures: Record) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ltpll.formatting import counted
 from ltpll.runs.run import Run
 
 if TYPE_CHECKING:
+    from ltpll.cli.progress import ProgressBar
     from ltpll.training.distributed import World
 
 
@@ -29,18 +30,19 @@ def given_files(**options: Path | None) -> dict[str, str]:
 
 
 @contextmanager
-def exit_on_interrupt(run: Run, close: Callable[[], None]) -> Iterator[None]:
-    """Close the progress bar at the end; on Ctrl-C, say how to resume and exit with status 130."""
+def exit_on_interrupt(run: Run, progress: ProgressBar) -> Iterator[None]:
+    """Finish and close the progress bar at the end; on Ctrl-C, say how to resume and exit with status 130."""
     try:
         yield
+        progress.finish()
     except KeyboardInterrupt:
-        close()  # before anything is printed below it
+        progress.close()  # before anything is printed below it
         epochs = run.epochs_logged()
         after = f" after {counted(epochs, 'epoch')}" if epochs else ""
         print_line(f"Interrupted{after}: rerun the command to resume from the last checkpoint.")
         raise typer.Exit(130) from None
     finally:
-        close()
+        progress.close()
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.data.readers.label_studio import CONTROL, OBJECT
-from ltpll.data.writers import write_when_complete
 from ltpll.errors import InputError, shown
+from ltpll.files import write_when_complete
 
 TASKS_AT_ONCE = 4096  # tasks that are turned into text together
 

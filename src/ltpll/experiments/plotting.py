@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError, required_by
+from ltpll.errors import required_by
+from ltpll.files import write_when_complete
 
 
 def require_matplotlib() -> None:
@@ -24,8 +25,5 @@ def new_figure(**options: Any) -> Any:
 
 def save_figure(figure: Any, path: Path, *, dpi: int = 150) -> None:
     """Write a figure, in the format that the file name ends with, and create its folder."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=dpi)
-    except OSError as error:
-        raise InputError(f"The figure {path} cannot be written ({error.strerror}): choose another path.") from error
+    form = path.suffix.removeprefix(".") or None
+    write_when_complete(path, lambda file: figure.savefig(file, format=form, dpi=dpi))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock
 
-from ltpll.files import cache_folder, cannot_write_error, check_writable
+from ltpll.files import acquire_lock, cache_folder, cannot_write_error, check_writable
 from ltpll.photos.decoding import KnownHashes
 
 VARIABLE = "LTPLL_CACHE"
@@ -94,8 +94,8 @@ class EmbeddingCache:
             raise cannot_write_error(self.folder, error, WAY_OUT) from error
         self._new = {}
 
-    def _lock(self) -> FileLock:
-        return FileLock(self.folder / ".lock")
+    def _lock(self) -> AbstractContextManager[object]:
+        return acquire_lock(self.folder / ".lock")
 
     def _complete(self) -> int:
         """The number of rows with a hash."""

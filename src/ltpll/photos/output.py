@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from filelock import FileLock, Timeout
 
 from ltpll import __version__
 from ltpll.data.readers.columns import TextColumn
@@ -23,7 +22,7 @@ from ltpll.data.readers.pictures import all_unreadable, check_on_error, picture_
 from ltpll.data.readers.streaming import open_table
 from ltpll.data.writers import write_table
 from ltpll.errors import BusyError, InputError
-from ltpll.files import cannot_write_error, check_writable, parse_json, write_atomically
+from ltpll.files import acquire_lock, cannot_write_error, check_output, check_writable, followed, parse_json, write_atomically
 from ltpll.formatting import counted
 from ltpll.photos.embedding import EmbeddedBlock, Progress, Stream, checked, embedding_key, local_stream
 from ltpll.photos.on_disk import file_state
@@ -93,10 +92,7 @@ def embed_pictures(
         >>> embed_pictures(Path("photos"), list_pictures(Path("photos")), backbone, Path("embeddings.npy"))
     """
     check_on_error(on_error)
-    if out.suffix.lower() != ".npy":
-        raise InputError(f"{out} must end in .npy.")
-    if out.is_dir():
-        raise InputError(f"{out} is a folder: give the name of a file.")
+    check_output(out, [".npy"], makes_folder=True)
     files = picture_files(folder, paths)
     if not files:
         raise InputError(f"There are no pictures to embed in {folder}.")
@@ -105,7 +101,8 @@ def embed_pictures(
     check_writable(out.parent)
     listed = hashlib.sha256("\0".join(paths).encode()).hexdigest()
     job = {"format": FORMAT, "key": embedding_key(backbone, precision), "pictures": listed, "n": len(paths)}
-    with _locked(out):
+    busy = BusyError(f"{out} is being written by another process: wait for it, or choose another file.")
+    with acquire_lock(out.with_name(f".{out.name}.lock"), busy):
         states = np.asarray([file_state(file) or (-1, -1) for file in files], dtype=np.int64)  # before they are read
         output = _Output(out, job, states, fresh, backbone.n_features)
         earlier = output.finished
@@ -131,12 +128,12 @@ class _Output:
     """The partial file, and the record of what is in it."""
 
     def __init__(self, out: Path, job: dict[str, Any], states: npt.NDArray[np.int64], fresh: bool, n_features: int) -> None:
-        self.out, self.job, self.states, self.n_features = out, job, states, n_features
-        self.partial, self.record = out.with_name(f"{out.name}.partial"), out.with_suffix(".job.json")
+        self.out, self.job, self.states, self.n_features = followed(out), job, states, n_features
+        self.partial, self.record = self.out.with_name(f"{self.out.name}.partial"), out.with_suffix(".job.json")
         self.done = self.n_kept = 0
         self.problems: dict[int, str] = {}
-        if fresh:
-            out.unlink(missing_ok=True)
+        if fresh and self.record.exists():  # otherwise the file may not be ours
+            self.out.unlink(missing_ok=True)
             self.discard()
         self._resume()
 
@@ -150,15 +147,15 @@ class _Output:
         return self.out.exists() and self.done == self.job["n"]
 
     def _resume(self) -> None:
-        advice = "choose another file, or discard it with --fresh"
         try:
             found: Any = parse_json(self.record.read_bytes())
             job, done, n_kept = found["job"], int(found["done"]), int(found["kept"])
             problems, seen = {int(row): str(reason) for row, reason in found["problems"]}, found.get("seen")
         except (OSError, ValueError, KeyError, TypeError):
             if self.out.exists():
-                raise InputError(f"{self.out} exists, and no record says what is in it: {advice}.") from None
+                raise InputError(f"{self.out} exists, and no record says what is in it: choose another file.") from None
             return  # nothing to resume
+        advice = "choose another file, or discard it with --fresh"
         if job != self.job:
             if not self.out.exists():
                 return  # what another backbone or list began is not needed
@@ -262,19 +259,3 @@ def read_rows(out: Path, n: int) -> dict[str, list[str]]:
             "move one of them elsewhere."
         )
     return {name: [texts[i] for i in kept] for name, texts in values.items()}
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Keep other processes from writing the same file; a process that dies releases its lock."""
-    lock = FileLock(out.with_name(f".{out.name}.lock"))
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise BusyError(f"{out} is being written by another process: wait for it, or choose another file.") from None
-    except OSError as error:
-        raise cannot_write_error(out, error) from error
-    try:
-        yield
-    finally:
-        lock.release()

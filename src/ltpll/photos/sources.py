@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ltpll.data.readers.columns import TextColumn, id_key
 from ltpll.data.readers.pictures import list_pictures
 from ltpll.data.readers.streaming import Table, open_table, whole_table
-from ltpll.data.writers import write_unmodified
+from ltpll.data.writers import write_table
 from ltpll.errors import InputError
 from ltpll.formatting import format_names
 
@@ -91,4 +91,4 @@ def write_kept_rows(source: PictureList, kept: Sequence[int], out: Path) -> None
     assert source.table is not None
     assert source.example_of_row is not None
     mask = pa.array(np.isin(source.example_of_row, np.asarray(kept, dtype=np.int64)))
-    write_unmodified(out, whole_table(source.table).filter(mask))
+    write_table(out, whole_table(source.table).filter(mask))

@@ -22,7 +22,7 @@ from ltpll.priors.distinct_sets import DistinctSets
 Array = npt.NDArray[np.float64]
 
 SAMPLED_ROWS = 800  # from which the null distribution is estimated
-MOST_PAIRS = 100_000_000  # of labels in sets; beyond it, pairs are counted in a random part of the sets
+MOST_PAIRS = 100_000_000  # of labels in sets; beyond it, pairs are counted in a random part of the smaller sets
 
 
 class Outcome(NamedTuple):
@@ -47,7 +47,7 @@ def pairs_test(sets: DistinctSets) -> Outcome | None:
     n_classes = sets.n_classes
     sizes = sets.sizes.astype(float)
     norm = _pair_kernel(sizes, sizes, sizes, n_classes) if n_classes > 3 else np.zeros(len(sizes))
-    rows = np.flatnonzero(norm > 1e-9)
+    rows = np.flatnonzero((norm > 1e-9) & (sizes**2 <= MOST_PAIRS))
     if len(rows) == 0:
         return None
     rng = np.random.default_rng(0)

@@ -21,6 +21,9 @@
     return made;
   };
 
+  // Text of the user, which may be written from right to left, stays by itself.
+  const name = (text) => element("bdi", "", text);
+
   const card = (one) => {
     const made = element("article", "card");
     const picture = pictures[one[NUMBER]];
@@ -35,7 +38,8 @@
     const chips = element("div", "chips");
     const votes = new Map(one[VOTES] ?? []);
     const chip = (c, className, mark = "") => {
-      const made = element("span", className, classes[c] + mark);
+      const made = element("span", className);
+      made.append(name(classes[c]), mark);
       if (votes.has(c)) made.append(" ", element("span", "votes", votes.get(c) === 1 ? "1 vote" : `${votes.get(c)} votes`));
       return made;
     };
@@ -52,11 +56,14 @@
     figures.forEach((figure, i) => numbers.append(i ? " · " : "", element("span", "", figure)));
     made.append(numbers);
     const lines = [];
-    if (ambiguous && one[MARGIN] < 0) lines.push(`out of fold, ${classes[one[RUNNER_UP]]} is likelier`);
+    if (ambiguous && one[MARGIN] < 0) lines.push(["out of fold, ", name(classes[one[RUNNER_UP]]), " is likelier"]);
     const others = [...votes.keys()].filter((c) => !one[CANDIDATES].includes(c) && c !== one[SUGGESTION] && c !== one[LABEL]);
-    if (others.length) lines.push(`votes outside the set: ${others.map((c) => `${classes[c]} ${votes.get(c)}`).join(", ")}`);
-    if (one[TRUE] !== null) lines.push(`true label: ${classes[one[TRUE]]}${one[TRUE] === one[LABEL] ? " ✓" : ""}`);
-    for (const line of lines) made.append(element("p", "numbers", line));
+    if (others.length) lines.push(["votes outside the set: ", ...others.flatMap((c, i) => [i ? ", " : "", name(classes[c]), ` ${votes.get(c)}`])]);
+    if (one[TRUE] !== null) lines.push(["true label: ", name(classes[one[TRUE]]), one[TRUE] === one[LABEL] ? " ✓" : ""]);
+    for (const line of lines) {
+      made.append(element("p", "numbers"));
+      made.lastChild.append(...line);
+    }
     return made;
   };
 

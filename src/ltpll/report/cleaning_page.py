@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,8 +133,13 @@ def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
         true_shares=true_shares(run),
         truth=_truth(run),
         judged_by_own=bool((run.labels.judged_by == "own").any()),
-        review=[(_example(run, int(i), votes), why) for i, why in zip(first, reasons(run, first), strict=True)],
+        review=[(_example(run, int(i), votes), why) for i, why in zip(first, _reasons(run, first), strict=True)],
     )
+
+
+def _reasons(run: CleanedTable, rows: Numbers) -> list[Any]:
+    """Why rows are asked about, as markup: apart from the names of classes, the words are ours."""
+    return [templates.markup(why) for why in reasons(run, rows, templates.bdi)]
 
 
 def _rows_shown(run: CleanedTable) -> Numbers:
@@ -272,17 +276,17 @@ def render_cleaning_page(contents: PageContents) -> str:
         annotators=_annotator_lines(contents.annotators),
         plots=_plots(contents.curves),
         data=_data(contents),
-        config=json.dumps(contents.config, indent=1, ensure_ascii=False),
+        config=templates.json_markup(contents.config),
     )
 
 
 def _data(contents: PageContents) -> dict[str, Any]:
     """What the script shows and searches; it inserts all text as text, never as markup."""
     return {
-        "classes": list(contents.class_names),
+        "classes": [templates.without_bidi_controls(name) for name in contents.class_names],
         "examples": [
             [
-                one.id,
+                templates.without_bidi_controls(one.id),
                 one.candidates,
                 one.label,
                 one.runner_up,

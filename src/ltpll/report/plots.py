@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ltpll.report.templates import without_bidi_controls
 from ltpll.runs.schema import Record
 from ltpll.runs.summary import Figure, Row
 
@@ -80,7 +82,7 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
     counts = [sum(values) / len(values) for values in zip(*counted, strict=True)]
     order = sorted(range(len(classes)), key=lambda c: -counts[c] if counts else 0)
     axis = "class (training examples)" if counts else "class"
-    labels = _unique([_plain(_short(classes[c]) + (f" ({counts[c]:.0f})" if counts else "")) for c in order])
+    labels = _unique([_isolated(_plain(_short(classes[c]))) + (f" ({counts[c]:.0f})" if counts else "") for c in order])
 
     def by_class(shown: Sequence[Row], read: Read, what: str = "") -> list[Series]:
         series = []
@@ -130,7 +132,13 @@ def study_plots(found: Sequence[Row], classes: Sequence[str]) -> list[Plot]:
 
 def _plain(text: str) -> str:
     """Escape text, since plotly interprets names and ticks as markup."""
-    return html.escape(text, quote=False)  # plotly does not know &quot;
+    return html.escape(without_bidi_controls(text), quote=False)  # plotly does not know &quot;
+
+
+def _isolated(text: str) -> str:
+    """Keep text that is written from right to left by itself; plotly has no elements for that."""
+    backwards = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in text)
+    return f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}" if backwards else text
 
 
 def _short(name: str) -> str:

@@ -103,7 +103,7 @@ def _differing_settings(records: Sequence[Record]) -> dict[str, list[str]]:
 def _value(config: Record, name: str) -> str:
     value = config.get(name, "not set")
     if isinstance(value, (str, float)):
-        return value if isinstance(value, str) else f"{value:g}"
+        return templates.without_bidi_controls(value) if isinstance(value, str) else f"{value:g}"
     return "none" if value in ({}, []) else json.dumps(value, sort_keys=True)
 
 
@@ -233,6 +233,6 @@ def _run(record: Record) -> dict[str, Any]:
         "last": f"{100 * last['balanced_accuracy']:.1f}",
         "best": f"{100 * best['test']['balanced_accuracy']:.1f}",
         "epoch": best.get("epoch", NOTHING),
-        "config": json.dumps(record["config"], indent=2, sort_keys=True, ensure_ascii=False),
-        "environment": json.dumps(record.get("environment", {}), indent=2, sort_keys=True, ensure_ascii=False),
+        "config": templates.json_markup(record["config"], sort_keys=True),
+        "environment": templates.json_markup(record.get("environment", {}), sort_keys=True),
     }

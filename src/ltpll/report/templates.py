@@ -4,20 +4,48 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ltpll.errors import InputError, required_by
+from ltpll.errors import required_by
 from ltpll.files import write_atomically
+
+BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\N{REPLACEMENT CHARACTER}")
+JSON_TEXT = re.compile(r'("(?:[^"\\]|\\.)*")')
 
 
 @cache
 def read_asset(name: str) -> str:
     """A style sheet, a script or a template of this package."""
     return files("ltpll.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def without_bidi_controls(text: str) -> str:
+    """Replace the characters with which a text could reorder itself and what surrounds it."""
+    return text.translate(BIDI_CONTROLS)
+
+
+def markup(text: str) -> Any:
+    """Text that needs no escaping."""
+    with required_by("A report page", install="jinja2"):
+        from markupsafe import Markup
+    return Markup(text)
+
+
+def bdi(text: object) -> Any:
+    """A user's text as markup: text in another direction stays by itself."""
+    return markup("<bdi>{}</bdi>").format(without_bidi_controls(str(text)))
+
+
+def json_markup(value: object, *, sort_keys: bool = False) -> Any:
+    """A value as indented JSON, in which every text stays by itself."""
+    text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False)
+    return markup("").join(bdi(part) if part.startswith('"') else part for part in JSON_TEXT.split(text))
 
 
 def render(template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], pictures: str = "data:", **values: Any) -> str:
@@ -38,13 +66,12 @@ def _compiled(name: str) -> Any:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: without_bidi_controls(value) if type(value) is str else value,
     )
+    engine.filters["bdi"] = bdi
     return engine.get_template(name)
 
 
 def write(path: Path, page: str) -> None:
     """Write the page; if that fails, an existing file stays as it was."""
-    try:
-        write_atomically(path, page.encode("utf-8", "replace"))
-    except OSError as error:
-        raise InputError(f"The page {path} cannot be written ({error.strerror}): choose another path.") from error
+    write_atomically(path, page.encode("utf-8", "replace"))

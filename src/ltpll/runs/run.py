@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from ltpll.errors import BusyError, InputError, InputWarning, VersionError, first_line
-from ltpll.files import cannot_write_error, other_version, parse_json, remove_leftovers, write_atomically
+from ltpll.files import acquire_lock, cannot_write_error, followed, other_version, parse_json, remove_leftovers, write_atomically
+from ltpll.formatting import command
 from ltpll.runs.checksums import checksums, damaged_files, marker_text, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, kind_of_run, record_problem
@@ -159,8 +158,9 @@ class Run:
         differing = sorted(name for name in {*before, *self.config} if before.get(name) != self.config.get(name))
         if differing == ["goal"] and self.done and self.config.get("experiment") == "own":
             raise InputError(
-                f"The run in {self.folder} differs only in the goal, which needs no new training: predict with ltpll predict {self.folder} "
-                f"NEW.csv --out predictions.csv --goal {self.config['goal']}, or train again in another folder, or here with --fresh."
+                f"The run in {self.folder} differs only in the goal, which needs no new training: predict with "
+                f"{command('ltpll', 'predict', self.folder, 'NEW.csv', '--out', 'predictions.csv', '--goal', self.config['goal'])}, "
+                "or train again in another folder, or here with --fresh."
             )
         if differing:
             raise InputError(
@@ -188,18 +188,14 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from training this run, or raise BusyError if one is; a process that dies releases its lock."""
+        busy = BusyError(f"The run {self.folder.name} in {self.root} is being trained by another process: wait for it.")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.root / f".{self.folder.name}.lock")
-            lock.acquire(blocking=False)
-        except Timeout:
-            raise BusyError(f"The run {self.folder.name} in {self.root} is being trained by another process: wait for it.") from None
+            lock = acquire_lock(self.root / f".{self.folder.name}.lock", busy)
         except OSError as error:
             raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
-        try:
+        with lock:
             yield
-        finally:
-            lock.release()
 
     def start(self) -> None:
         """Create the folder, without anything that an interrupted attempt left in it, except for finished parts of the same run."""
@@ -299,7 +295,8 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
 def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
     """The records of all finished runs in a folder, and of all result files that lie directly in it.
 
-    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error.
+    With `skip_damaged`, a run whose record is missing or damaged causes a warning instead of an error. JSON files of another kind
+    are skipped.
     """
     found = []
     for marker in sorted(folder.glob(f"*/{RunFile.MARKER}")):
@@ -309,20 +306,33 @@ def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
             if not skip_damaged:
                 raise
             warnings.warn(str(error), InputWarning, stacklevel=2)
-    return found + [_read_record(path) for path in sorted(folder.glob("*.json"))]
+    return found + [_read_record(path) for path in sorted(folder.glob("*.json")) if not _is_of_another_kind(path)]
 
 
 def results_under(folder: Path) -> Iterator[Record]:
-    """All records of a folder of committed results (`*.json`), in a stable order."""
+    """All records of a folder of committed results (`*.json`), in a stable order; JSON files of another kind are skipped."""
     for path in sorted(folder.rglob("*.json")):
-        yield _read_record(path)
+        if not _is_of_another_kind(path):
+            yield _read_record(path)
 
 
-def check_not_of_run(path: Path) -> None:
-    """Refuse to overwrite a file that a run reads again."""
-    real = path.resolve()
-    if (real.parent / RunFile.CONFIG).exists() and any(file.matches(real.name) for file in RunFile):
-        raise InputError(f"{path} is a file of the run {path.parent}, which would be lost: write to another file.")
+def _is_of_another_kind(path: Path) -> bool:
+    """Whether a file is intact JSON, but not a record of any version."""
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return not (isinstance(content, dict) and str(content.get("format")).startswith(FORMAT.rpartition("-")[0]))
+
+
+def run_of_file(path: Path) -> Path | None:
+    """The folder of the run that a path is a file of, or would be; None if it is not one that a run reads again or writes."""
+    real = followed(path)
+    for folder in real.parents:
+        name = real.relative_to(folder).parts[0].lower()  # of any case, which some file systems ignore
+        if any(file.matches(name) for file in RunFile) and (folder / RunFile.CONFIG).exists():
+            return folder
+    return None
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
@@ -354,7 +364,7 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
     def unreadable(problem: str) -> InputError:
         if of_run:
             return unreadable_run(path.parent, f"its file {path.name} {problem}", "train it again with --fresh")
-        return InputError(f"The result file {path} cannot be read (it {problem}): delete it and make it again.")
+        return InputError(f"The result file {path} cannot be read (it {problem}): restore it from a copy, or leave it out.")
 
     try:
         record = parse_json((read_checked(path) if of_run else path.read_bytes()).decode())

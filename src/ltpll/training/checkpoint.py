@@ -20,7 +20,8 @@ from ltpll.files import other_version, remove_leftovers, write_atomically
 FORMAT = "ltpll-checkpoint-2"
 MAX_HEADER = 1 << 20  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer
 LONG_VALUES = "ltpll.values"
-ANOTHER = "use another path, or delete it to start again"
+ANOTHER = "use another path, or start a run again with --fresh"
+DAMAGED = "use a copy or another path, or start a run again with --fresh"
 Tensors = dict[str, Tensor]
 Values = dict[str, Any]
 
@@ -53,7 +54,7 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu", *, advice: s
     Args:
         path: The file.
         device: Where to put the tensors.
-        advice: What the user can do about an unusable file, where deleting it does not help.
+        advice: What the user can do about an unusable file, where another path does not help.
 
     Raises:
         VersionError: If the file has another version of the format.
@@ -80,7 +81,7 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
             if metadata.get("format") != FORMAT:
                 if other := other_version(metadata.get("format"), FORMAT):  # not damaged, so it is neither renamed nor skipped
                     raise VersionError(f"The checkpoint {path} {other}: use the version that wrote it, or train again.")
-                raise _UnusableError(f"{path} is not an ltpll checkpoint", "delete it or choose another path")
+                raise _UnusableError(f"{path} is not an ltpll checkpoint", "choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]
         values = json.loads(text)
@@ -94,7 +95,7 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
     except (_UnusableError, InputError):
         raise
     except Exception as error:  # from safetensors, the JSON of its header, or a dtype that torch does not know
-        raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})", "delete it to start again") from None
+        raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})", DAMAGED) from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
@@ -154,7 +155,7 @@ def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tu
     first = refused[0][1]
     if len(refused) == 1 or first.advice == ANOTHER:  # then the previous one belongs to another training, too
         raise InputError(f"{first.fact}: {first.advice}.")
-    raise InputError(f"{'; '.join(why.fact for _, why in refused)}: delete both to start again, or use another path.")
+    raise InputError(f"{'; '.join(why.fact for _, why in refused)}: {DAMAGED}.")
 
 
 # ---- many states in one file -----------------------------------------------------------------------------------------

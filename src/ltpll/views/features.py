@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ltpll.interfaces import ViewKind
-from ltpll.validation import CONSTANT, column_bounds, kept_type, rows_per_chunk
+from ltpll.number_types import CONSTANT
+from ltpll.validation import column_bounds, kept_type, rows_per_chunk
 
 
 @dataclass(frozen=True)

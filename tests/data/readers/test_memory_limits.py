@@ -17,6 +17,7 @@ from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.data.readers import memory_limits as expansion
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.memory_limits import ALWAYS, RATIO, expansion_problem
+from ltpll.data.readers.streaming import whole_table
 from ltpll.data.readers.tables import Reading, read_table
 from support.refusals import refusal
 
@@ -159,3 +160,22 @@ def test_available_memory_is_what_the_machine_or_its_control_group_has_left(tmp_
     (tmp_path / "memory.max").write_text("max\n")
     assert expansion._control_group(tmp_path) is None
     assert 0 < expansion.available_memory() < 1 << 50
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["texts", "lists"])
+@pytest.mark.parametrize("first", [None, 1])
+def test_a_parquet_file_whose_cells_share_a_long_text_is_refused(tmp_path, lists, first):
+    path = tmp_path / "bomb.parquet"
+    cells = pa.DictionaryArray.from_arrays(pa.array([first, *[0] * 40]), pa.array(["x" * 8_000_000, "a"]))
+    if lists:  # the first of which is empty
+        cells = pa.ListArray.from_arrays(pa.array([0, *range(42)]), cells)
+    pq.write_table(pa.table({"candidates": cells}), path, compression="zstd")
+    assert path.stat().st_size < 1 << 20
+    for read in (lambda: read_table(path, needs_candidates=False), lambda: whole_table(path)):
+        assert "would expand to 305 MiB" in refusal(read)
+
+
+def test_a_parquet_file_with_one_long_text_among_many_is_read(tmp_path):
+    texts = ["a", "b" * 50_000, *["a", "b"] * 5000]
+    pq.write_table(pa.table({"candidates": texts}), tmp_path / "t.parquet")
+    assert len(read_table(tmp_path / "t.parquet").candidates) == 10_002

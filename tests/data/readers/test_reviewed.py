@@ -88,7 +88,7 @@ def test_answers_by_row_number_are_refused_if_the_rows_had_other_sets(tmp_path):
     numbered = table(ids=list("1234"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", InputWarning)
-        for cells in (("bee|ant", "cat|bee"), ("bee", "bee;cat"), ("!cat", "'bee|cat", "'ant|cat")):
+        for cells in (("bee|ant", "cat|bee"), ("bee", "bee;cat"), ("!cat", "bee|cat", "ant|cat")):
             assert len(asked(tmp_path, numbered, cells)) == len(cells)
     backwards = table(("cat|-dog", "ant|cat", "bee|cat", "ant|bee"), ids=list("1234"))
     message = refusal(lambda: asked(tmp_path, backwards))

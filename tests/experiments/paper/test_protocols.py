@@ -173,7 +173,10 @@ def test_a_table_with_runs_of_another_protocol_explains_it_below(tmp_path, monke
         record = {"format": "ltpll-run-1", "key": key, "config": experiment(label).config(), "posthoc": ["la"], "last": rows, "best": best}
         (tmp_path / "kept").mkdir(exist_ok=True)
         (tmp_path / "kept" / f"{key}.json").write_text(json.dumps(record))
+    (tmp_path / "kept" / "audit.json").write_text('{"format": "ltpll-audit-1"}')  # not a record
     monkeypatch.chdir(tmp_path)
+    message = ltpll_here("reproduce", "systems", "--dry-run", "--results", ".", "--device", "cpu", status=2)
+    assert message.startswith("There are no results directly in .: give the folder that holds them")
     shown = ltpll_here("reproduce", "systems", "--dry-run", "--results", "kept", "--device", "cpu")
     assert f"SoLar's protocol, prior estimation, then 1000 epochs: {PROTOCOLS['solar'].summary}." in shown
     assert PROTOCOLS["htc"].summary not in shown

@@ -82,8 +82,8 @@ def find_or_download(
         elif archive.md5 not in known:
             published = " or ".join(f"{source.md5} ({source.file_name})" for source in sources)
             raise InputError(
-                f"The file {path} has the md5 sum {archive.md5}, but the published one is {published}: delete it and download it again, "
-                "or pass --no-check if you packed it yourself."
+                f"The file {path} has the md5 sum {archive.md5}, but the published one is {published}: download it again, or "
+                "pass --no-check if you packed it yourself."
             )
         else:
             found[archive.md5] = archive

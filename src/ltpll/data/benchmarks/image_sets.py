@@ -20,7 +20,7 @@ from ltpll.candidates import Candidates
 from ltpll.data.benchmarks.archives import CHUNK, PUBLISHED_ARCHIVES, ByteProgress, LocalArchive, find_or_download
 from ltpll.errors import InputError, UnknownNameError, first_line
 from ltpll.files import cache_folder, parse_json
-from ltpll.formatting import are, counted
+from ltpll.formatting import are, command, counted
 
 IMAGE_SETS = tuple(PUBLISHED_ARCHIVES)
 FORMAT = "ltpll image set 1"
@@ -296,7 +296,7 @@ def list_image_sets(root: str | Path | None = None, *, verify: bool = False) -> 
 
 
 def _command(folder: Path) -> str:
-    return f"ltpll data prepare {folder.name}" + ("" if folder.parent == data_root() else f" --data-root {folder.parent}")
+    return command("ltpll", "data", "prepare", folder.name, *(() if folder.parent == data_root() else ("--data-root", folder.parent)))
 
 
 def _damaged(folder: Path, problem: str) -> InputError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from ltpll.candidates.cells import NameCodes
 from ltpll.data.readers.streaming import Table, TableBatch
 from ltpll.errors import InputError, InputWarning, option, shown
 from ltpll.formatting import are, counted, format_names
-from ltpll.validation import FLOAT32_SPREAD, blurred_by_float32
+from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
 
 Array = npt.NDArray[Any]
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -76,11 +76,6 @@ def _is_utf8(cell: bytes) -> bool:
 def id_key(name: str) -> str:
     """What ids are compared by, in every file: blanks around them do not count, though ids are written as they were."""
     return name.strip()
-
-
-def as_written(text: str, known: Container[str]) -> str:
-    """Without the apostrophe that our tables put before a text that a spreadsheet would run as a formula."""
-    return text[1:] if text.startswith("'") and text not in known and text[1:] in known else text
 
 
 class TextColumn:

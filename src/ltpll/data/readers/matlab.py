@@ -16,7 +16,7 @@ from ltpll.data.readers.memory_limits import expansion_problem
 from ltpll.data.readers.streaming import check_is_file
 from ltpll.errors import InputError, first_line
 from ltpll.formatting import are, counted
-from ltpll.validation import blurred_by_float32
+from ltpll.number_types import blurred_by_float32
 
 NAMES = ("data", "partial_target", "target")
 

@@ -38,8 +38,17 @@ def expanded_size(path: Path, chosen: Sequence[bool] | None = None) -> int:
     Raises:
         ValueError: The footer is damaged.
     """
-    chunks = [chunk for chunk in column_chunks(path) if chosen is None or chunk.column >= len(chosen) or chosen[chunk.column]]
+    chunks = _chosen_chunks(path, chosen)
     return sum(max(chunk.n_values * (TEXT_BYTES if chunk.is_text else NUMBER_BYTES), chunk.uncompressed) for chunk in chunks)
+
+
+def most_text(path: Path, chosen: Sequence[bool]) -> int:
+    """The memory that texts of some columns can take at most, if all cells share the same one."""
+    return sum(chunk.n_values * chunk.uncompressed for chunk in _chosen_chunks(path, chosen) if chunk.is_text)
+
+
+def _chosen_chunks(path: Path, chosen: Sequence[bool] | None) -> list[Chunk]:
+    return [chunk for chunk in column_chunks(path) if chosen is None or chunk.column >= len(chosen) or chosen[chunk.column]]
 
 
 def column_chunks(path: Path) -> list[Chunk]:

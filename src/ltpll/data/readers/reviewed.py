@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ltpll.candidates.cells import KNOWN_SEPARATORS, SEPARATOR, RowName, parse_cell, unknown_class_error
-from ltpll.data.readers.columns import TextColumn, as_written, id_key
+from ltpll.data.readers.columns import TextColumn, id_key
 from ltpll.data.readers.streaming import open_table
 from ltpll.data.readers.tables import LabelTable
 from ltpll.errors import InputError, InputWarning, shown
@@ -61,7 +61,7 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
         for batch in file.batches([column.index for column in columns]):
             for column in columns:
                 column.add(batch)
-        keys = [as_written(id_key(str(name)), known) for name in columns[0].values()]
+        keys = [id_key(str(name)) for name in columns[0].values()]
         given = [known.get(key, key) for key in keys]
         unknown = [key for key in keys if key not in known]
         if unknown and len(unknown) == len(given):
@@ -113,17 +113,16 @@ def _check_asked(path: Path, table: LabelTable, ids: Sequence[str], cells: Seque
 
 def _candidates(cell: str, classes: Container[str], separator: str) -> set[str]:
     """The names in the cell of a queue, whatever separates them; none if they are not all classes, as in sets written by hand."""
-    for text in (cell, cell.removeprefix("'")):
-        for one in (separator, *KNOWN_SEPARATORS):
-            names = {name.strip() for name in text.split(one)}
-            if all(name in classes for name in names):
-                return names
+    for one in (separator, *KNOWN_SEPARATORS):
+        names = {name.strip() for name in cell.split(one)}
+        if all(name in classes for name in names):
+            return names
     return set()
 
 
 def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int) -> tuple[int, ...]:
     """The sorted class numbers of an answer; none if the person did not answer."""
-    cell = as_written(cell.strip(), number)
+    cell = cell.strip()
     if cell in number:
         return (number[cell],)
     if cell.lower() in NO_ANSWER:

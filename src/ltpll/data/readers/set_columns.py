@@ -18,7 +18,7 @@ from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, 
 from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes
 from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
 from ltpll.data.readers.memory_limits import expansion_problem
-from ltpll.data.readers.streaming import Table, TableBatch
+from ltpll.data.readers.streaming import Table, TableBatch, is_list
 from ltpll.errors import InputError, shown
 from ltpll.files import parse_json
 from ltpll.formatting import counted
@@ -54,7 +54,7 @@ class SetColumn(TextSets):
             self.add_cells(texts(self.table, batch, self.index), batch.first)
             return
         where = f"The column {shown(self.table.names[self.index])} of {self.table.path}"
-        nested = _is_list(column.type.value_type)
+        nested = is_list(column.type.value_type)
         if pa.types.is_nested(column.type.value_type.value_type if nested else column.type.value_type):
             raise InputError(f"{where} holds nested lists: give lists of names, or one list of names per annotator.")
         try:
@@ -126,15 +126,9 @@ def holds_ballots(table: Table, name: str) -> bool:
     index = table.names.index(name)
     batch = next(table.batches([index]))
     kind = batch.columns[index].type
-    if _is_list(kind):
-        return _is_list(kind.value_type)
+    if is_list(kind):
+        return is_list(kind.value_type)
     return bool(pc.any(pc.match_substring_regex(texts(table, batch, index), BALLOTS)).as_py())
-
-
-def _is_list(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _parse_ballots(cell: str, separator: str, i: int, row: RowName) -> list[list[str]]:

@@ -6,27 +6,28 @@ import codecs
 import csv
 import io
 import re
-import secrets
-import sys
-import time
-import traceback
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ltpll.candidates.arrow import arrow_table, is_frame
-from ltpll.data.readers.memory_limits import check_expansion
-from ltpll.data.readers.parquet_footer import expanded_size
+from ltpll.data.readers.formulas import without_apostrophes
+from ltpll.data.readers.memory_limits import ALWAYS, check_expansion
+from ltpll.data.readers.parquet_footer import expanded_size, most_text
 from ltpll.errors import InputError, first_line, printable, shown
 from ltpll.formatting import counted, format_names
 
-BLOCK = 4 << 20
-WAIT_SECONDS = 0.2  # at most, for what pyarrow still does in the background
+BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
+LINE_ENDS = b"\n\r"  # a single \r ends rows only where there is no \n
+FEWER = "write fewer rows or columns, or write it without compression"
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 ReadProgress = Callable[[int, int], None]
 """Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
@@ -121,6 +122,7 @@ def whole_table(path: Path) -> Any:
     if isinstance(table, ParquetTable):
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+        table.check_expansion(table.names)
         return pq.read_table(path)
     columns = range(len(table.names))
     batches = [[batch.columns[i].cast(pa.string()) for i in columns] for batch in table.batches(list(columns))]
@@ -150,115 +152,124 @@ class TextTable(Table):
         import pyarrow as pa
         from pyarrow import csv as arrow
 
-        n_columns = len(self.names)
-        labels = [str(i) for i in range(n_columns)]  # names may occur twice
-
-        end = secrets.token_hex(16)
+        labels = [str(i) for i in range(len(self.names))]  # names may occur twice
+        options = (
+            # One thread is no slower, and only then does pyarrow report the number of a row of the wrong length.
+            arrow.ReadOptions(column_names=labels, block_size=BLOCK + 1, use_threads=False),
+            arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            arrow.ConvertOptions(
+                include_columns=[labels[i] for i in columns],
+                column_types=dict.fromkeys(labels, pa.binary()),
+                strings_can_be_null=False,
+            ),
+        )
         total = self.path.stat().st_size - self.start
-        with self.path.open("rb") as file:
-            source = _Rows(file, self, f"\n{self.delimiter.join([end] * n_columns)}\n".encode())
-            first, ended, reader = 0, False, None
+        first = done = 0
+        for rows in self._whole_rows():
+            if rows is None:
+                raise self._too_long(first)
+            done += rows.size
             try:
-                reader = arrow.open_csv(
-                    pa.PythonFile(source, mode="r"),
-                    # One thread is no slower, and only then does pyarrow report the number of a row of the wrong length.
-                    arrow.ReadOptions(column_names=labels, block_size=BLOCK, use_threads=False),
-                    arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                    arrow.ConvertOptions(
-                        include_columns=[labels[i] for i in columns],
-                        column_types=dict.fromkeys(labels, pa.binary()),
-                        strings_can_be_null=False,
-                    ),
-                )
-                for k, batch in enumerate(reader):
-                    done = min(source.position, (k + 1) * BLOCK, total)  # pyarrow reads ahead
-                    if batch.num_rows and batch.column(0)[-1].as_py() == end.encode():
-                        ended, batch = True, batch.slice(0, batch.num_rows - 1)
-                    n_rows = batch.num_rows
-                    if n_rows:
-                        found = {index: batch.column(j) for j, index in enumerate(columns)}
-                        yield TableBatch(first, n_rows, found, int((first + n_rows) * total / max(done, 1)))
-                    first += n_rows
-                    if on_progress is not None:
-                        on_progress(total if ended else done, total)
+                table = arrow.read_csv(pa.BufferReader(rows), *options)
             except pa.ArrowInvalid as error:
                 raise self._refusal(str(error), first) from None
-            finally:
-                source.stopped = True
-                with suppress(Exception):
-                    for _ in reader or ():
-                        pass  # whatever was read ahead
-                released = weakref.ref(source)
-                del reader, source
-                _forget_frames(sys.exception())
-                _wait_until(lambda: released() is None)
-            if not ended:
-                raise self._unclosed_quote()
+            apostrophes = (np.frombuffer(rows, dtype=np.uint8) == ord("'")).any()
+            for batch in table.to_batches():
+                found = {index: batch.column(j) for j, index in enumerate(columns)}
+                if apostrophes:
+                    found = {index: without_apostrophes(cells) for index, cells in found.items()}
+                n_rows = batch.num_rows
+                yield TableBatch(first, n_rows, found, int((first + n_rows) * total / done))
+                first += n_rows
+            if on_progress is not None:
+                on_progress(done, total)
+
+    def _whole_rows(self) -> Iterator[Any]:
+        """The bytes below the header, in buffers that each end where a row does; None if a row is too long.
+
+        They are memory of pyarrow, whose threads would otherwise need Python, which aborts if one of
+        them is still at work when it ends.
+        """
+        import pyarrow as pa
+
+        rest, position = b"", 0
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            while True:
+                buffer = pa.allocate_buffer(BLOCK)
+                block = np.frombuffer(buffer, dtype=np.uint8)
+                block[: len(rest)] = np.frombuffer(rest, dtype=np.uint8)
+                size = len(rest) + file.readinto(block[len(rest) :])  # type: ignore[arg-type]
+                block = block[:size]
+                ended = size < BLOCK
+                nul = np.flatnonzero(block == 0)
+                if len(nul):
+                    raise self._nul(position + int(nul[0]))
+                end, is_open = _last_row_end(block, self.delimiter)
+                end = size if ended else end
+                if end == 0 and not ended:
+                    yield None
+                if block[:end].tobytes().strip(LINE_ENDS):  # pyarrow refuses text without rows
+                    yield buffer.slice(0, end)
+                if ended and is_open:
+                    raise self._unclosed_quote()
+                if ended:
+                    return
+                rest, position = block[end:].tobytes(), position + end
 
     def _unclosed_quote(self) -> InputError:
         return InputError(f'{self.path} cannot be read as a table: a quote (") is never closed; close it or double it.')
+
+    def _nul(self, position: int) -> InputError:
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            lines = 1
+            while position > 0:
+                content = file.read(min(position, BLOCK))
+                lines, position = lines + content.count(b"\n"), position - len(content)
+        return InputError(
+            f"Row {lines} below the header of {self.path} holds a NUL byte: the file is damaged or not text; save it as UTF-8 text."
+        )
+
+    def _too_long(self, first: int) -> InputError:
+        return InputError(
+            f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
+            'usually because a quote (") is never closed.'
+        )
 
     def _refusal(self, reason: str, first: int) -> InputError:
         match = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
         if match is not None:
             return InputError(
-                f"The header of {self.path} has {counted(len(self.names), 'column')}, but row {match[1]} below it has {match[2]}: "
+                f"The header of {self.path} has {counted(len(self.names), 'column')}, "
+                f"but row {first + int(match[1])} below it has {match[2]}: "
                 f"close open quotes, quote cells that contain a {'tab' if self.delimiter == chr(9) else 'comma'}, or correct the row."
-            )
-        if "straddl" in reason:
-            return InputError(
-                f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
-                'usually because a quote (") is never closed.'
             )
         return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
 
 
-def _forget_frames(error: BaseException | None) -> None:
-    """Let go of what the functions that raised an error had in their variables."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__context__
+def _last_row_end(block: npt.NDArray[np.uint8], delimiter: str) -> tuple[int, bool]:
+    """The position behind the last line end outside quotes, or 0, and whether a quote is still open.
 
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for a thread of pyarrow that calls Python: if it were still at it when Python ends, the process would abort."""
-    end = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.0005)
-
-
-class _Rows(io.RawIOBase):
-    """The bytes below the header plus an extra last row, which pyarrow never returns if a quote is left open."""
-
-    def __init__(self, file: io.BufferedReader, table: TextTable, last: bytes) -> None:
-        self.file, self.table, self.last = file, table, last
-        self.position = 0
-        self.stopped = False
-        file.seek(table.start)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        if self.stopped:
-            return b""
-        content = self.file.read(size)
-        if b"\0" in content:
-            raise self._nul(self.position + content.index(b"\0"))
-        self.position += len(content)
-        if not content:
-            content, self.last = self.last, b""
-        return content
-
-    def _nul(self, position: int) -> InputError:
-        self.file.seek(self.table.start)
-        lines = 1
-        while position > 0:
-            content = self.file.read(min(position, BLOCK))
-            lines, position = lines + content.count(b"\n"), position - len(content)
-        return InputError(
-            f"Row {lines} below the header of {self.table.path} holds a NUL byte: the file is damaged or not text; save it as UTF-8 text."
-        )
+    The block begins where a row does. A quote opens at the start of a cell; a doubled one does not
+    close it.
+    """
+    quotes = np.flatnonzero(block == ord('"'))
+    opening = quotes[::2]
+    before = block[opening[opening > 0] - 1]
+    # Usually quotes come in pairs; a doubled one closes and opens again, which makes no difference.
+    if not np.isin(before, list(LINE_ENDS + delimiter.encode() + b'"')).all():
+        # Elsewhere in a cell, a quote is a letter like any other.
+        quoted = re.compile(rb'(?:\A|(?<=[\r\n%c]))"(?:[^"]++|"")*+("?)' % ord(delimiter))
+        spans = [(cell.start(), cell.start(1)) for cell in quoted.finditer(block.tobytes())]
+        quotes = np.asarray(spans, dtype=np.int64).ravel()
+        quotes = quotes[quotes < len(block)]  # where the last one is not closed
+    for mark in LINE_ENDS:
+        ends = np.flatnonzero(block == mark)
+        ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+        if len(ends):
+            return int(ends[-1]) + 1, bool(len(quotes) % 2)
+    return 0, bool(len(quotes) % 2)
 
 
 def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
@@ -291,7 +302,9 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
     text = "".join(names)
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InputError(f"The header of {path} is not UTF-8 text: save the file as UTF-8 text.")
-    return [name.strip() for name in names], end
+    import pyarrow as pa
+
+    return without_apostrophes(pa.array([name.strip().encode() for name in names])).cast(pa.string()).to_pylist(), end
 
 
 # ---- Parquet ----------------------------------------------------------------------------------------------------------
@@ -306,6 +319,8 @@ class ParquetTable(Table):
         with _opened(path) as file:
             self.schema = file.schema_arrow
             self.n_rows = file.metadata.num_rows
+            leaves = [file.schema.column(i) for i in range(len(file.schema))]
+            self.texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.converted_type != "DECIMAL"]
             super().__init__(path, self.schema.names)
 
     def row(self, i: int) -> str:
@@ -320,17 +335,25 @@ class ParquetTable(Table):
     def no_rows(self) -> InputError:
         return InputError(f"{self.path} has no rows: give at least one example.")
 
+    def check_expansion(self, names: Iterable[str]) -> None:
+        """Refuse a file whose columns of these names would take far more memory than it does."""
+        wanted, packed = set(names), self.path.stat().st_size
+        with _opened(self.path, self.texts) as file:
+            chosen = [field.name in wanted for field in self.schema for _ in range(_leaves(field.type))]
+            check_expansion(self.path, packed, expanded_size(self.path, chosen), FEWER)
+            if most_text(self.path, chosen) > ALWAYS:
+                texts = [path for path in self.texts if wanted & {path, path.partition(".")[0]}]
+                for path, group in product(texts, range(file.num_row_groups)):
+                    check_expansion(self.path, packed, _text_bytes(file, group, path), FEWER)
+
     def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
         names = [self.names[i] for i in columns]
         for name in names:
             self.column(name)  # pyarrow reads columns by name, which must be unique
         size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
         first = 0
+        self.check_expansion(names)
         with _opened(self.path) as file:
-            wanted = set(names)
-            chosen = [field.name in wanted for field in self.schema for _ in range(_leaves(field.type))]
-            advice = "write fewer rows or columns, or write it without compression"
-            check_expansion(self.path, self.path.stat().st_size, expanded_size(self.path, chosen), advice)
             for batch in file.iter_batches(batch_size=size, columns=names):
                 batch.validate(full=True)  # finds text that is not UTF-8, which would fail later
                 if batch.num_rows:
@@ -373,19 +396,54 @@ class ArrowTable(Table):
                 on_progress(first, n_rows)
 
 
+def _text_bytes(file: Any, group: int, path: str) -> int:
+    """At least the memory that the texts of a column take which many cells share, 0 if it is little.
+
+    The footer counts such texts once, and so does a file that is read as dictionaries.
+    """
+    rows = next(file.iter_batches(1, row_groups=[group], columns=[path]), None)
+    if rows is None:
+        return 0
+    if not is_list(rows.column(0).type):  # the first row comes with all texts
+        n_rows = file.metadata.row_group(group).num_rows
+        if _sizes_of_texts(rows.column(0))[0] * n_rows <= ALWAYS:
+            return 0
+    column = file.read_row_group(group, columns=[path]).column(0)
+    return sum(_sizes_of_texts(chunk)[1] for chunk in column.chunks)
+
+
+def _sizes_of_texts(column: Any) -> tuple[int, int]:
+    """The bytes of the longest text of a dictionary, or of lists of them, and of all cells."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    while is_list(column.type):
+        column = column.flatten()
+    if not pa.types.is_dictionary(column.type):
+        return 0, 0
+    sizes = pc.cast(pc.binary_length(column.dictionary), pa.int64())
+    return pc.max(sizes).as_py() or 0, pc.sum(sizes.take(column.indices)).as_py() or 0
+
+
+def is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
 def _leaves(kind: Any) -> int:
     """The number of Parquet columns in which a column of this type is stored."""
     return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; pyarrow's exceptions about a damaged one become an InputError."""
+def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a Parquet file, whose columns `texts` become dictionaries; pyarrow's exceptions about a damaged one become an InputError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, read_dictionary=list(texts)) as file:
             yield file
     except InputError:
         raise

@@ -1,0 +1,76 @@
+"""Outputs: the one check of every file that a command writes, so that none of them is the input of this command or of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ltpll.errors import InputError
+from ltpll.files import check_output, followed, parse_json
+from ltpll.runs.run import run_of_file
+
+OUTPUTS = ("out", "onnx", "json_file")  # the parameters that name what a command writes; all others may name inputs
+PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+
+
+def check_outputs(context: typer.Context, chosen: Path, *beside: Path, suffixes: Sequence[str] = (), makes_folder: bool = False) -> None:
+    """Refuse to write to a path that the user has chosen, and to those beside it; every command that writes files calls this first.
+
+    Args:
+        context: The command, all of whose other paths are inputs, and so is what their runs were made from.
+        chosen: The path.
+        beside: Further files that the command writes.
+        suffixes: Those that `chosen` may have, by default those of tables.
+        makes_folder: Whether the folder is created if there is none.
+
+    Raises:
+        InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of a run, an input or another output.
+    """
+    from ltpll.data.readers.streaming import TABLE_SUFFIXES
+
+    inputs = list(_inputs(context))
+    for i, path in enumerate((chosen, *beside)):
+        run = run_of_file(path)
+        if run is not None:
+            raise InputError(f"{path} is a file of the run {run}, which would be lost: write to another file.")
+        for other, what in [*inputs, *((one, "an output of this command, too,") for one in (chosen, *beside)[:i])]:
+            if _same(path, other):
+                raise InputError(f"{path} is {what} and would be overwritten: write to another file.")
+        check_output(path, (path.suffix.lower(),) if i else suffixes or TABLE_SUFFIXES, makes_folder=makes_folder)
+
+
+def check_run_folder(context: typer.Context, folder: Path) -> None:
+    """Refuse to train in a run folder one of whose own files is an input."""
+    for path, what in _inputs(context):
+        if run_of_file(path) == followed(folder):
+            raise InputError(f"{path}, {what}, is a file of the run {folder}, which would replace it: train in another folder.")
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether two paths are one file, by links or by names that differ in case where that does not count."""
+    return followed(path) == followed(other) or (path.exists() and other.exists() and path.samefile(other))
+
+
+def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
+    """Every file that the command line names besides outputs, and those from which the runs among them were made."""
+    for parameter in context.command.params:
+        for path in _paths(None if parameter.name in OUTPUTS else context.params.get(parameter.name or "")):
+            name = parameter.opts[0]
+            yield path, f"given as {name if name.startswith('-') else getattr(parameter, 'metavar', None) or name}"
+            try:
+                source = parse_json((path / "result.json").read_bytes())["source"]
+                made_from = {**source, **source["reading"]}
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # not the folder of a finished run on a table
+            # Paths were given from a folder that the record does not name, often one above the run.
+            above = [Path(), *followed(path).parents]
+            for name, value in made_from.items():
+                yield from ((folder / one, f"the {name} of the run {path}") for one in _paths(value) for folder in above)
+
+
+def _paths(value: Any) -> list[Path]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [Path(one).expanduser() for one in values if isinstance(one, (str, Path)) and str(one)]
