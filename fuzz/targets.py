@@ -446,7 +446,8 @@ def run_own(case: bytes, folder: Path) -> None:
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.report.cleaning_page import page_contents, render_cleaning_page
-    from ltpll.runs.checksums import MARKER, marker_text
+    from ltpll.runs.checksums import marker_text
+    from ltpll.runs.run_files import RunFile
 
     home = folder / "run"
     home.mkdir(exist_ok=True)
@@ -454,7 +455,7 @@ def run_own(case: bytes, folder: Path) -> None:
     for name, content in files.items():
         (home / name).write_bytes(content)
     (home / "config.json").write_text('{"experiment": "own"}')
-    (home / MARKER).write_bytes(marker_text(home, files))  # whoever forges files can forge their checksums too
+    (home / RunFile.MARKER).write_bytes(marker_text(home, files))  # whoever forges files can forge their checksums too
     found = read_cleaned(home)
     if case[:1] == b"\1":
         source_for_new_table(home, found.record, Path("t.csv"), None, None, "stop")

@@ -62,6 +62,14 @@ def test_no_file_of_a_finished_run_changes_when_it_is_used(files, monkeypatch):
     assert contents(files / "run", "*") == before
 
 
+def test_a_finished_run_is_not_that_of_a_table_with_other_ids(files, monkeypatch):
+    monkeypatch.chdir(files)
+    table = pd.read_csv("table.csv")
+    table["id"] = np.roll(table["id"], 1)
+    table.to_csv("table.csv", index=False)
+    assert "(different: data)" in ltpll_here("train", "table.csv", *OPTIONS, "--out", "run", status=2)
+
+
 @pytest.mark.parametrize(("name", "epochs", "folds"), [("training", 2, 0), ("folds", 5, 1)])
 def test_an_interrupted_run_is_resumed_where_it_was(files, monkeypatch, name, epochs, folds):
     monkeypatch.chdir(files)

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
 
+from ltpll.errors import InputWarning
 from ltpll.processes import in_processes
 from support.processes import environment_of_tests, hearing_signals
 
@@ -46,6 +48,28 @@ def test_an_interrupt_ends_all_calls_and_leaves_neither_process_nor_thread(tmp_p
 def test_what_a_call_raises_reaches_the_caller():
     with pytest.raises(ZeroDivisionError):
         in_processes(power, [(0, -1), (2, 1)], 2)
+
+
+@pytest.mark.parametrize(("limited", "error"), [("thread", RuntimeError("can't start new thread")), ("server", BlockingIOError(11, "no"))])
+def test_where_no_process_can_be_started_this_one_does_the_work_and_says_so(monkeypatch, limited, error):
+    def refuse(*_):
+        raise error
+
+    if limited == "thread":
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+    else:
+        monkeypatch.setattr(forkserver, "ensure_running", refuse)
+    semaphores, waited = set(Path("/dev/shm").glob("sem.*")), []
+    with pytest.warns(InputWarning, match="No further processes can be started here"):
+        assert in_processes(os.getpid, [(), ()], 2, lambda: waited.append(1)) == [os.getpid()] * 2
+    assert len(waited) == 2
+    assert set(Path("/dev/shm").glob("sem.*")) <= semaphores
+
+
+def test_only_the_parent_handles_what_a_closed_terminal_sends_to_all():
+    before = signal.getsignal(signal.SIGHUP)
+    assert in_processes(signal.getsignal, [(signal.SIGHUP,)], 1) == [signal.SIG_IGN]
+    assert signal.getsignal(signal.SIGHUP) is before
 
 
 def test_processes_end_with_a_parent_that_was_killed(tmp_path):

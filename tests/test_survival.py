@@ -168,12 +168,17 @@ def last_checkpoint(root):
     return read_checkpoint(path)[1]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, ENDED), (signal.SIGINT, INTERRUPTED)], ids=["SIGTERM", "interrupt"])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, ENDED), (signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGINT, INTERRUPTED)],
+    ids=["SIGTERM", "closed terminal", "interrupt"],
+)
 def test_a_command_that_is_told_to_end_finishes_its_step_writes_and_loses_nothing(child, images, trained, tmp_path, number, status):
     """Told in the middle of the fifth step, it ends after the second step of the second epoch."""
     ended = tmp_path / "ended"
     said = finished(child("signalled_at", 5, number, *train(images, ended)), status=status)
-    assert ("Ended by SIGTERM" if number == signal.SIGTERM else "Interrupted after 1 epoch:") in said
+    words = "Interrupted after 1 epoch:" if number == signal.SIGINT else f"Ended by {number.name}"
+    assert words in said
     assert (last_checkpoint(ended)["epoch"], last_checkpoint(ended)["step"]) == (1, 2)
     finished(child(*train(images, ended)))
     assert outcome(ended) == trained[0]

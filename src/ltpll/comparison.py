@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, get_args
 
 import numpy as np
+import torch
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
-from ltpll.folds import fold_classifiers, fold_splits
-from ltpll.interfaces import Rebalancer
+from ltpll.folds import fold_splits
+from ltpll.interfaces import Goal, Rebalancer
 from ltpll.rebalancers import Anchor, MeanTarget, SetEvidence
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto, rejects_independence
 from ltpll.rebalancers.set_evidence import can_weigh
-from ltpll.training.callbacks import Callback
+from ltpll.training.checkpoint import Tensors
+from ltpll.training.distributed import current_world
+from ltpll.training.fold_training import CallbacksOf, KeptFolds, train_folds
 from ltpll.training.job import Part
 
 FOLDS = 3
 FEWEST_ROWS = 60  # with fewer, the scores are mostly noise
 MOST_PROBABILITIES = 2**26  # of all rows and classes, which are held in memory
 WAYS = (PLAIN, AVERAGE)
-CallbacksOf = Callable[[int], Sequence[Callback]]
-"""Called with the number of each training, from 0."""
 
 
 def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeGuard[Auto]:
@@ -42,7 +41,12 @@ def comparison_parts(classifier: Any, candidates: Candidates) -> list[Part]:
 
 
 def held_out_scores(
-    classifier: Any, rebalancer: Auto, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda number: ()
+    classifier: Any,
+    rebalancer: Auto,
+    x: Any,
+    candidates: Candidates,
+    callbacks_of: CallbacksOf = lambda number: (),
+    kept: KeptFolds | None = None,
 ) -> dict[str, float]:
     """Score class shares left alone, and held at the average of the sets, by cross-validation.
 
@@ -58,6 +62,7 @@ def held_out_scores(
         x: The features, (rows, features).
         candidates: The candidate sets.
         callbacks_of: Callbacks of each training.
+        kept: Where the trainings are kept.
 
     Returns:
         The score of "plain" and of "average".
@@ -67,14 +72,22 @@ def held_out_scores(
     plain: Rebalancer = SetEvidence() if weighs else MeanTarget()
     ways: dict[str, Rebalancer] = dict(zip(WAYS, (plain, average), strict=True))
     options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
-    scores, numbers = {}, count()
-    for way, instead in ways.items():
-        probabilities = {goal: np.empty((len(candidates), candidates.n_classes), dtype=np.float32) for goal in ("accuracy", "balanced")}
+    splits, world, scores = fold_splits(candidates, FOLDS, seed=0), current_world(), {}
+    for k, (way, instead) in enumerate(ways.items()):
+        shape = len(candidates), candidates.n_classes
+        probabilities = {goal: np.empty(shape, dtype=np.float32) for goal in get_args(Goal)}
         other = clone(classifier).set_params(rebalancer=instead, options=options)
-        for one, rows in fold_classifiers(other, x, candidates, FOLDS, lambda _: callbacks_of(next(numbers))):
-            for goal, found in probabilities.items():
-                found[rows] = one.set_params(goal=goal).predict_proba(x[rows])
-        accuracy = approximated_accuracy_score(candidates, probabilities["accuracy"])
-        balanced = approximated_balanced_accuracy_score(candidates, probabilities["balanced"])
-        scores[way] = (accuracy + balanced) / 2
-    return scores
+        how: dict[str, Any] = {"callbacks_of": callbacks_of, "kept": kept, "first": k * len(splits)}
+        for rows, found in train_folds(other, x, candidates, splits, _for_both_goals, **how):
+            for goal, values in found.items():
+                probabilities[goal][rows] = values.numpy()
+        if world.first:
+            accuracy = approximated_accuracy_score(candidates, probabilities["accuracy"])
+            balanced = approximated_balanced_accuracy_score(candidates, probabilities["balanced"])
+            scores[way] = (accuracy + balanced) / 2
+    agreed: dict[str, float] = world.agreed(scores)
+    return agreed
+
+
+def _for_both_goals(classifier: Any, x: Any, sets: Candidates) -> Tensors:
+    return {goal: torch.from_numpy(classifier.set_params(goal=goal).predict_proba(x)) for goal in get_args(Goal)}

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import heapq
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
-from ltpll.errors import InputError, InputWarning
+from ltpll.errors import InputError
 from ltpll.formatting import are, counted
 from ltpll.validation import whole_number
 
@@ -80,30 +78,6 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
 def fold_splits(sets: Candidates, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
     """The rows to train on and the rows to predict, for each fold, as in `CandidateKFold`; there are at most as many folds as groups."""
     return _splits(sets, number_of_folds(sets, folds), seed)
-
-
-def fold_classifiers(
-    classifier: Any, x: Any, sets: Candidates, folds: int, callbacks_of: Callable[[int], Sequence[Any]]
-) -> Iterator[tuple[Any, Rows]]:
-    """Train a copy of a classifier on the other rows of each fold.
-
-    Args:
-        classifier: A `PartialLabelClassifier`, which is not changed.
-        x: The examples.
-        sets: Their candidate sets.
-        folds: The number of folds; they are always divided in the same way.
-        callbacks_of: Called with the number of each training, from 0, for its callbacks.
-
-    Yields:
-        The fitted copy, and the rows that it was not trained on.
-    """
-    for k, (others, rows) in enumerate(fold_splits(sets, folds, seed=0)):
-        one = clone(classifier).set_params(on_epoch=None)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-            trainer, inputs, candidates = one.begin(x[others], sets.select(others))
-            trainer.fit(inputs, candidates, callbacks_of(k))
-        yield one.finish(trainer), rows
 
 
 def number_of_folds(sets: Candidates, folds: int) -> int:

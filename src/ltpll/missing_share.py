@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from sklearn.base import clone
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.missing_labels import missing_by_size
-from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
-from ltpll.folds import fold_classifiers, fold_splits
+from ltpll.evaluation.set_predictions import SetPredictions, judged
+from ltpll.folds import fold_splits
 from ltpll.priors import estimate_prior
-from ltpll.training.callbacks import Callback
+from ltpll.training.distributed import current_world
+from ltpll.training.fold_training import CallbacksOf, KeptFolds, train_folds
 from ltpll.training.job import Part
 
 NEVER, AUTO = "never", "auto"
@@ -25,8 +26,6 @@ GUESS = 0.2  # the share that the classifiers of the cross-validation assume: th
 # was missing. Where sets hold what occurs together, opening them gained nothing with any share (docs/missing-labels.md).
 LEAST_SHARE = {"independent": 0.02, "unclear": 0.2, "co-occurrence": 1.0}
 FEWEST_ROWS = 60  # with fewer, sets are taken to hold the true label
-CallbacksOf = Callable[[int], Sequence[Callback]]
-"""Called with the number of each training, from 0."""
 
 
 def check_truth_missing(value: Any) -> None:
@@ -51,7 +50,13 @@ def missing_parts(classifier: Any, candidates: Candidates) -> list[Part]:
     return [Part.of_rows(f"estimate {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
 
 
-def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_of: CallbacksOf = lambda number: ()) -> list[float]:
+def estimate_missing(
+    classifier: Any,
+    x: Any,
+    candidates: Candidates,
+    callbacks_of: CallbacksOf = lambda number: (),
+    kept: KeptFolds | None = None,
+) -> list[float]:
     """Estimate the share of sets that lack the true label, by the probability that out-of-fold classifiers give to classes outside them.
 
     Args:
@@ -59,6 +64,7 @@ def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_
         x: The examples.
         candidates: Their candidate sets.
         callbacks_of: Callbacks of each training.
+        kept: Where the trainings are kept.
 
     Returns:
         The share for sets of each size, from 0 to the number of classes; all zero if hardly any set seems to lack the true label.
@@ -72,9 +78,11 @@ def estimate_missing(classifier: Any, x: Any, candidates: Candidates, callbacks_
         return nothing
     found = SetPredictions.empty(candidates)
     guessing = clone(classifier).set_params(truth_missing=GUESS, goal="accuracy")
-    for one, rows in fold_classifiers(guessing, x, candidates, FOLDS, callbacks_of):
-        found.put(rows, predict_sets(one.predict_proba, x[rows], candidates.select(rows)))
-    shares = missing_by_size(found, candidates.n_classes)
+    splits = fold_splits(candidates, FOLDS, seed=0)
+    for rows, predictions in train_folds(guessing, x, candidates, splits, judged, callbacks_of=callbacks_of, kept=kept):
+        found.put(rows, SetPredictions.from_tensors(predictions))
+    world = current_world()
+    shares: list[float] = world.agreed(missing_by_size(found, candidates.n_classes) if world.first else nothing)
     return shares if overall_share(shares, candidates) >= least else nothing
 
 

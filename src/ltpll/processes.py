@@ -10,11 +10,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from typing import Any, TypeVar
 
-from ltpll.errors import CheckpointWarning
+from ltpll.errors import CheckpointWarning, InputWarning
 
 T = TypeVar("T")
+THREADS_OF_POOL, THREADS_OF_WORKER = 4, 3  # at most, counting processes too; the pool has two threads and two processes of its own
 PRELOADED = ["torch", "torch._dynamo", "ltpll.training.trainer"]  # slow imports, done once for all processes
 
 
@@ -23,14 +25,22 @@ def in_processes(
 ) -> list[T]:
     """Call a function with each tuple of arguments, and return the results in order of completion.
 
-    `on_wait` is called several times per second. The first error, an interrupt or SIGTERM terminates all processes and waits for them.
+    `on_wait` is called several times per second. The first error, an interrupt, SIGTERM or SIGHUP terminates all processes and waits for
+    them. Where a limit allows no further processes, a warning says so, and the function is called in this one.
     """
     others = set(multiprocessing.active_children())
-    results = []
+    results: list[T] = []
     # CUDA does not survive a fork of this process, so processes are forked from a server that has only imported torch.
     # One thread per process, since more threads than cores mostly wait for each other.
     context: Any = multiprocessing.get_context("forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn")
     context.set_forkserver_preload(PRELOADED)  # has no effect without such a server
+    if not _can_start(context, workers):
+        message = "No further processes can be started here, so this one does their work, one part after the other."
+        warnings.warn(message, InputWarning, stacklevel=2)
+        for given in arguments:
+            results.append(function(*given))
+            on_wait()
+        return results
     with _one_thread_each(), ProcessPoolExecutor(workers, context, _start_worker) as pool:
         waiting: set[Future[T]] = set()
         try:
@@ -50,6 +60,33 @@ def in_processes(
                 process.join()  # training finishes its step and writes a checkpoint first
             raise
     return results
+
+
+def _can_start(context: Any, workers: int) -> bool:
+    """Whether the system allows so many workers; they would leave semaphores behind, or hang, if a limit were met halfway.
+
+    The server from which they are forked is started here. It and they ignore SIGHUP, which reaches the whole process group; only this
+    process handles it, as it does interrupts.
+    """
+    release, threads = threading.Event(), []
+    main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP")
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN) if main else None
+    try:
+        for _ in range(THREADS_OF_POOL + THREADS_OF_WORKER * workers):  # limits count threads as processes
+            thread = threading.Thread(target=release.wait)
+            thread.start()
+            threads.append(thread)
+        if context.get_start_method() == "forkserver":
+            forkserver.ensure_running()
+    except (OSError, RuntimeError):
+        return False
+    finally:
+        release.set()
+        for thread in threads:
+            thread.join()
+        if main:
+            signal.signal(signal.SIGHUP, hangup)
+    return True
 
 
 def _start_worker() -> None:

@@ -332,6 +332,18 @@ def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, mon
     pd.testing.assert_frame_equal(whole, cut)
 
 
+def test_a_finished_run_is_not_that_of_a_table_with_other_ids(tmp_path):
+    rows = feature_rows(40)
+    table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
+    command = ["train", table, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run"]
+    ltpll(*command)
+    write_csv(table, ["id", "candidates", "u", "v"], [[rows[i - 1][0], *row[1:]] for i, row in enumerate(rows)])
+    assert "(different: data)" in ltpll(*command, status=2)
+    ltpll(*command, "--fresh")
+    ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
+    assert [row["id"] for row in rows_of(tmp_path / "c.csv")] == [rows[i - 1][0] for i in range(40)]
+
+
 def scene_rows(n_scenes=24, seed=0):
     """Rows of scenes that share their sets: id, scene, set, true label, split, two features."""
     rng, rows = np.random.default_rng(seed), []

@@ -17,7 +17,9 @@ from ltpll.cleaning.cross_validation import fold_splits, fold_stage, out_of_fold
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import TEMPERATURES
 from ltpll.processes import PRELOADED
+from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Callback, Checkpoint, Progress
+from ltpll.training.fold_training import KeptFolds
 from support.refusals import refusal
 
 EPOCHS = 40
@@ -181,12 +183,12 @@ def test_groups_and_weights_reach_the_processes_of_the_folds(tmp_path, monkeypat
     seen = []
     monkeypatch.setattr(module, "in_processes", lambda function, calls, workers, report: [function(*call) for call in calls])
     monkeypatch.setattr(
-        module, "_train", lambda folder, classifier, x, sets, *rest: seen.append((sets.groups.tolist(), sets.weights.tolist()))
+        module, "_train", lambda kept, classifier, x, sets, *rest: seen.append((sets.groups.tolist(), sets.weights.tolist()))
     )
     plan = {"scores": None, "splits": fold_splits(sets, 2, 0), "missing": [0, 1], "stage": fold_stage(MAKE(), x, sets, 2, 0, 2)}
     progress = Progress()
     progress.plan([plan["stage"]])
-    module._train_in_processes(tmp_path, MAKE, x, sets, **plan, progress=progress)
+    module._train_in_processes(KeptFolds(tmp_path, RunFile.FOLDS), MAKE, x, sets, **plan, progress=progress)
     assert seen == [(sets.groups.tolist(), sets.weights.tolist())] * 2
 
 

@@ -242,6 +242,19 @@ def test_the_fingerprint_follows_everything_that_training_sees(tmp_path):
     assert first not in others
 
 
+def test_the_fingerprint_of_texts_follows_everything_else_that_a_run_stores(tmp_path):
+    def fingerprint(column, value):
+        rows = [[*row, "p", "g", "train"] for row in ROWS]
+        rows[1][column] = value
+        table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "path", "g", "split"], rows)
+        return read_examples(TableSource(table, Reading(group="g"))).fingerprint_of_texts()
+
+    first = fingerprint(0, "b")
+    assert fingerprint(2, "5") == first
+    others = [fingerprint(0, "B"), fingerprint(3, "q"), fingerprint(4, "h"), fingerprint(5, "training")]
+    assert len({first, *others}) == 5
+
+
 def test_the_fingerprint_follows_the_weights_that_votes_give_the_candidates(tmp_path):
     votes = [["1", "u", "x"], ["1", "v", "x"], ["1", "w", "y"], ["2", "u", "y"], ["2", "w", "y"], ["3", "v", "x"]]
     table = write_csv(tmp_path / "t.csv", ["task", "worker", "label"], votes)

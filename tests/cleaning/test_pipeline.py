@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import signal
+from contextlib import suppress
 from dataclasses import fields, replace
 
 import numpy as np
@@ -10,9 +12,12 @@ import torch
 
 import ltpll.cleaning.pipeline as module
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.cleaning.pipeline import COMPARISON, TrainingSettings, table_run, train_table_run
+from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
+from ltpll.data.readers.tables import Reading
 from ltpll.data.synthetic import neighbour_candidates
 from ltpll.estimator import PartialLabelClassifier
+from ltpll.runs.run import Run
+from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Callback, Progress
 from support.refusals import refusal
 from support.user_tables import feature_rows, write_csv
@@ -62,13 +67,18 @@ def test_a_prior_of_another_type_is_refused():
     assert "prior is 3: it must be text" in refusal(lambda: TrainingSettings.from_mapping({"prior": 3}))
 
 
-def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, monkeypatch):
+def unclear_table(path, seed=0):
+    """A table whose sets leave "auto" undecided, so that it compares two ways of training."""
     labels = np.repeat(np.arange(8), 10)
-    sets = neighbour_candidates(labels, 8, seed=0)
-    x = labels + np.random.default_rng(0).normal(size=len(labels))
+    sets = neighbour_candidates(labels, 8, seed=seed)
+    x = labels + np.random.default_rng(seed).normal(size=len(labels))
     rows = [f"{value:.3f},{'|'.join(str(label) for label in sets.row(i))}" for i, value in enumerate(x)]
-    (tmp_path / "table.csv").write_text("\n".join(["size,candidates", *rows]))
-    source, settings = TableSource(tmp_path / "table.csv"), TrainingSettings(method="proden", epochs=2, folds=2)
+    path.write_text("\n".join(["size,candidates", *rows]))
+    return TableSource(path)
+
+
+def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, monkeypatch):
+    source, settings = unclear_table(tmp_path / "table.csv"), TrainingSettings(method="proden", epochs=2, folds=2)
     examples = read_examples(source)
     names, compared, lines = [], [], []
     real = module.held_out_scores
@@ -89,7 +99,7 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
     with pytest.raises(KeyboardInterrupt):
         train(progress=Interrupted(0, lines.append))
     assert names == [*(f"comparison {k} of 6" for k in range(1, 7)), "training", "fold 1 of 2"]
-    stored = json.loads((tmp_path / "run" / COMPARISON).read_text())
+    stored = json.loads((tmp_path / "run" / RunFile.COMPARISON).read_text())
     run = train(progress=Progress(0, lines.append))
     assert len(compared) == 1
     # One progress of everything, also within epochs, which goes on where it was.
@@ -100,6 +110,130 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
         assert any(f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines), name
     assert f"{stored['average']:.1%}" in run.result()["choice"]
     assert run.result()["prior"]["regime"] == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("n", "groups", "folds", "said"),
+    [
+        (2, "", 5, "2 rows cannot be divided into 2 folds"),
+        (3, "", 2, "3 rows cannot be divided into 2 folds"),
+        (4, "pppq", 3, "4 rows in 2 groups cannot be divided into 2 folds"),
+        (5, "", 5, "must leave rows with different candidates"),
+        (6, "", 6, "must leave rows with different features"),
+        (2, "", 0, None),
+        (3, "", 5, None),
+        (4, "ppqq", 2, None),
+    ],
+)
+def test_too_few_rows_for_folds_are_refused_before_training(tmp_path, n, groups, folds, said):
+    rows = [["abc"[i % 3], i, i % 2, *groups[i : i + 1]] for i in range(n)]
+    if n == 5:
+        rows = [["a|b" if i else "a", *row[1:]] for i, row in enumerate(rows)]
+    if n == 6:
+        rows = [[row[0], int(i == 0), 1] for i, row in enumerate(rows)]
+    table = write_csv(tmp_path / "t.csv", ["candidates", "u", "v", *(["g"] if groups else [])], rows)
+    source = TableSource(table, Reading(group="g" if groups else None))
+    settings = replace(QUICK, rebalancer="none", folds=folds)
+    if said is None:
+        assert trained(tmp_path / "run", source, settings).done
+    else:
+        assert said in refusal(lambda: trained(tmp_path / "run", source, settings))
+        assert not (tmp_path / "run").exists()
+
+
+QUICK = TrainingSettings(method="proden", epochs=2, folds=2)
+
+
+def trained(folder, source, settings=QUICK, fresh=False, **options):
+    """A run in this folder, which is trained to its end."""
+    examples = read_examples(source)
+    run = table_run(folder, settings, examples)
+    run.check_folder(afresh=fresh)
+    if fresh:
+        run.forget()
+    train_table_run(run, source, examples, settings, device="cpu", workers=1, threads=1, **options)
+    return run
+
+
+class StopsIn(Progress):
+    """Interrupts the training of some part, if there is one, after its first step."""
+
+    def __init__(self, name, number=signal.SIGINT):
+        super().__init__(write=lambda line: None)
+        self.name, self.number, self.started = name, number, []
+
+    def start(self, part):
+        self.started.append(part.name)
+        return super().start(part)
+
+    def on_step_end(self, trainer):
+        if self.part.name == self.name:
+            self.name = ""
+            signal.raise_signal(self.number)
+
+
+def outcome(run):
+    """What a run has found, without times."""
+    record = {name: value for name, value in run.result().items() if name not in ("seconds", "views_per_second")}
+    timed = ("metrics.jsonl", "result.json", "done")  # or with checksums of files with times
+    return record, {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name not in timed}
+
+
+def test_a_run_that_is_trained_from_the_start_on_another_table_compares_anew(tmp_path):
+    first, second = (unclear_table(tmp_path / f"{seed}.csv", seed) for seed in (0, 1))
+    trained(tmp_path / "run", first)
+    source = replace(second, table=(tmp_path / "1.csv").replace(tmp_path / "0.csv"))
+    again, other = trained(tmp_path / "run", source, fresh=True), trained(tmp_path / "other", source)
+    assert outcome(again) == outcome(other)
+
+
+def test_the_files_of_equal_runs_are_equal_except_for_times(tmp_path):
+    source = unclear_table(tmp_path / "table.csv")
+    one, other = (outcome(trained(tmp_path / name, source)) for name in ("one", "other"))
+    assert {"classifier.safetensors", "checkpoint.safetensors", "fold-1.safetensors", "examples.parquet"} <= one[1].keys()
+    assert one == other
+
+
+def test_an_interrupted_comparison_goes_on_where_it_was_to_the_same_result(tmp_path):
+    source = unclear_table(tmp_path / "table.csv")
+    whole = trained(tmp_path / "whole", source)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "cut", source, progress=StopsIn("comparison 3 of 6"))
+    kept = sorted(path.name for path in (tmp_path / "cut").iterdir())
+    assert kept == ["checkpoint-comparison-3.safetensors", "comparison-1.safetensors", "comparison-2.safetensors", "config.json"]
+    assert "different: seed" in refusal(lambda: trained(tmp_path / "cut", source, replace(QUICK, seed=1)))
+    resumed = StopsIn("")
+    cut = trained(tmp_path / "cut", source, progress=resumed)
+    assert resumed.started[0] == "comparison 3 of 6"
+    assert outcome(cut) == outcome(whole)
+
+
+def test_an_interrupted_estimate_of_missing_labels_goes_on_where_it_was_to_the_same_result(tmp_path):
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 4, 80)
+    sets = [sorted({int(c) for c in rng.integers(0, 4, 2)} | ({int(label)} if rng.random() < 0.7 else set())) for label in true]
+    rows = [["|".join(map(str, labels)), *row] for labels, row in zip(sets, rng.normal(4 * np.eye(4)[true]).tolist(), strict=True)]
+    source = TableSource(write_csv(tmp_path / "t.csv", ["candidates", *"abcd"], rows))
+    settings = replace(QUICK, rebalancer="none", folds=0, truth_missing="auto")
+    whole = trained(tmp_path / "whole", source, settings)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "cut", source, settings, progress=StopsIn("estimate 2 of 3"))
+    resumed = StopsIn("")
+    cut = trained(tmp_path / "cut", source, settings, progress=resumed)
+    assert resumed.started[0] == "estimate 2 of 3"
+    assert outcome(cut) == outcome(whole)
+
+
+@pytest.mark.parametrize("part", ["comparison 2 of 6", "training", "fold 2 of 2", ""])
+def test_every_file_of_a_run_is_declared_whenever_it_was_interrupted(tmp_path, part):
+    source = unclear_table(tmp_path / "table.csv")
+    with suppress(KeyboardInterrupt):
+        trained(tmp_path / "run", source, progress=StopsIn(part))
+    names = [path.name for path in (tmp_path / "run").iterdir()]
+    assert names
+    assert [name for name in names if not any(file.matches(name) for file in RunFile)] == []
+    Run.open(tmp_path / "run").forget()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
 
 
 @pytest.mark.parametrize("method", ["proden", "lw"])

@@ -14,7 +14,8 @@ from ltpll.cleaning.prediction import source_for_new_table
 from ltpll.cleaning.results import candidates_of, cleaned_columns
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.report.cleaning_page import page_contents, render_cleaning_page
-from ltpll.runs.checksums import MARKER, marker_text
+from ltpll.runs.checksums import marker_text
+from ltpll.runs.run_files import RunFile
 from support.refusals import refusal
 
 
@@ -28,7 +29,7 @@ def run(tmp_path):
 
 def sealed(run):
     """With the checksums of whatever its files hold now."""
-    (run / MARKER).write_bytes(marker_text(run, [path.name for path in run.iterdir() if path.name != MARKER]))
+    (run / RunFile.MARKER).write_bytes(marker_text(run, [path.name for path in run.iterdir() if path.name != RunFile.MARKER]))
     return run
 
 

@@ -28,7 +28,7 @@ from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import previous_checkpoint
 from ltpll.training.distributed import World, is_loss_of_a_process
 from ltpll.training.peer_failure import Lifeline
-from ltpll.training.signals import exit_on_sigterm
+from ltpll.training.signals import exit_on_signals
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews, Jitter, Views
 
@@ -113,7 +113,7 @@ def leave_and_go_on(world, folder, how):
         return original(index, views)
 
     first.step = step
-    exit_on_sigterm()
+    exit_on_signals()
     distributed.SIGNAL_INTERVAL = 0.0
     try:
         first.fit(x, candidates, [Evaluate(x, y, y), Checkpoint(checkpoint)])

@@ -334,3 +334,13 @@ def test_momenta_come_back_in_the_order_in_memory_that_their_parameters_have(tmp
         assert torch.equal(loaded, kept)
         assert loaded.stride() == parameter.stride()
     assert layer.weight.stride() != layer.weight.contiguous().stride()
+
+
+def test_equal_checkpoints_have_equal_bytes_and_are_read_back(tmp_path):
+    tensors, values = {"ü\n": torch.arange(3), "b": torch.ones(2, 2)}, {"name": 'quote " and ü'}
+    for name in "abcdefgh":
+        write_checkpoint(tmp_path / name, tensors, values)
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+    read, found = read_checkpoint(tmp_path / "a")
+    assert found == values
+    assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())

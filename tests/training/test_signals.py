@@ -4,14 +4,16 @@ import threading
 
 import pytest
 
-from ltpll.training.signals import Terminated, delayed_signals, exit_on_sigterm
+from ltpll.training.signals import Terminated, delayed_signals, exit_on_signals, leave_closed_terminal
 
 
 @pytest.fixture
 def heard():
     """Which signals reached a handler of this test's own."""
     numbers = []
-    before = {number: signal.signal(number, lambda n, frame: numbers.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, lambda n, frame: numbers.append(n)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     yield numbers
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -21,7 +23,7 @@ def send(number):
     os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_until_it_is_delivered_and_only_then_reaches_its_handler(heard, number):
     with delayed_signals() as signals:
         assert not signals.pending()
@@ -107,8 +109,28 @@ def test_in_another_thread_or_unasked_nothing_is_delayed_signals(heard, wanted):
     assert handlers == [signal.getsignal(signal.SIGTERM)]
 
 
-def test_sigterm_can_end_a_process_like_an_exception_with_status_143(heard):
-    exit_on_sigterm()
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_to_end_is_an_exception_with_its_status(heard, number, status):
+    exit_on_signals()
     with pytest.raises(Terminated) as end:
-        send(signal.SIGTERM)
-    assert end.value.code == 143
+        send(number)
+    assert (end.value.code, end.value.signal) == (status, signal.Signals(number).name)
+
+
+def test_a_process_that_ignores_closed_terminals_goes_on_doing_so(heard):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    exit_on_signals()
+    send(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+def test_what_is_printed_to_a_closed_terminal_goes_nowhere(tmp_path):
+    other_end, terminal = os.openpty()
+    with (tmp_path / "file").open("wb") as file:
+        leave_closed_terminal((terminal, file.fileno()))
+        assert os.isatty(terminal)
+        os.close(other_end)
+        leave_closed_terminal((terminal, file.fileno()))
+        assert os.write(terminal, b"x") == os.write(file.fileno(), b"y") == 1
+    os.close(terminal)
+    assert (tmp_path / "file").read_bytes() == b"y"

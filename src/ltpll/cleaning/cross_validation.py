@@ -6,8 +6,7 @@ import math
 import os
 import struct
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,18 +14,19 @@ import numpy.typing as npt
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError, InputWarning, VersionError
+from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
-from ltpll.files import remove_leftovers
+from ltpll.evaluation.set_predictions import SetPredictions, judged
 from ltpll.folds import Rows, fold_splits
+from ltpll.formatting import counted
 from ltpll.photos.on_disk import rows_on_disk
 from ltpll.processes import in_processes
-from ltpll.rebalancers.auto import Auto
 from ltpll.runs.recording import CHECKPOINT_SECONDS
-from ltpll.training.callbacks import Callback, Checkpoint, Progress
-from ltpll.training.checkpoint import previous_checkpoint, read_checkpoint, write_checkpoint
+from ltpll.runs.run_files import RunFile
+from ltpll.training.callbacks import Callback, Progress
+from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.distributed import current_world
+from ltpll.training.fold_training import KeptFolds, train_fold
 from ltpll.training.job import Part, Stage
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
@@ -60,23 +60,22 @@ def out_of_fold_predictions(
     Returns:
         The predictions, or None in all processes but the first.
     """
-    world = current_world()
+    world, kept = current_world(), KeptFolds(folder, RunFile.FOLDS, CHECKPOINT_SECONDS)
     splits = fold_splits(sets, folds, seed)
-    missing = [k for k in range(len(splits)) if not world.agreed(_is_finished(folder, k))]
+    missing = [k for k in range(len(splits)) if not world.agreed(kept.read(k) is not None)]
     for k in set(range(len(splits))) - set(missing):
         stage.parts[k].done = stage.parts[k].epochs
     if stage.workers > 1 and missing:
-        _train_in_processes(folder, make, x, sets, scores, splits, missing, stage, progress)
+        _train_in_processes(kept, make, x, sets, scores, splits, missing, stage, progress)
     else:
         for k in missing:
-            _train(folder, make(), x, sets, scores, k, *splits[k], progress.start(stage.parts[k]))
+            _train(kept, make(), x, sets, scores, k, splits[k], progress.start(stage.parts[k]))
     if not world.first:
         return None
     found = SetPredictions.empty(sets)
     for k, (_, rows) in enumerate(splits):
-        found.put(rows, SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0]))
-        _delete_checkpoints(folder, k)  # left by a process that was killed after it had stored its predictions
-        remove_leftovers(folder, _fold_file(folder, k).name)  # of a process that was killed while it stored them
+        found.put(rows, SetPredictions.from_tensors(read_checkpoint(kept.predictions(k))[0]))
+        kept.tidy(k)
     return found
 
 
@@ -87,27 +86,36 @@ def fold_stage(
 
     On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the machine. On a GPU, and with several
     processes, folds are trained one after the other. Fewer than two folds are none.
+
+    Raises:
+        InputError: A fold leaves too little to train on.
     """
     if folds < 2:
         return Stage([])
-    rows = [len(others) for others, _ in fold_splits(sets, folds, seed)]
+    splits = fold_splits(sets, folds, seed)
+    _check_learnable(x, sets, [others for others, _ in splits])
+    rows = [len(others) for others, _ in splits]
     parts = [Part.of_rows(f"fold {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
     return Stage(parts, _parallel_folds(classifier, x, len(rows), workers) if current_world().alone else 1, "folds")
 
 
-def _fold_file(folder: Path, k: int) -> Path:
-    return folder / f"fold-{k + 1}.safetensors"
-
-
-def _is_finished(folder: Path, k: int) -> bool:
-    """Whether the predictions of a fold are stored; a damaged file counts as missing, but one of another version is not replaced."""
-    try:
-        SetPredictions.from_tensors(read_checkpoint(_fold_file(folder, k))[0])
-    except VersionError:
-        raise
-    except (InputError, KeyError):
-        return False
-    return True
+def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows]) -> None:
+    """Refuse folds that cannot be trained on, before hours are spent on the training on all rows."""
+    groups = "" if sets.groups is None else f" in {counted(len(sets.groups.unique()), 'group')}"
+    for others in folds:
+        first = int(others[0])
+        if len(others) < 2:
+            needed = "at least two rows"
+        elif all(sets.row(row) == sets.row(first) for row in others):
+            needed = "rows with different candidates"
+        elif bool((x[others[1]] == x[first]).all()) and bool((x[others] == x[first]).all()):
+            needed = "rows with different features"
+        else:
+            continue
+        raise InputError(
+            f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since each fold must leave {needed} to "
+            "train on: add rows, or use --folds 0."
+        )
 
 
 def _parallel_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> int:
@@ -122,46 +130,26 @@ def _parallel_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], fol
 
 
 def _train(
-    folder: Path,
+    kept: KeptFolds,
     classifier: PartialLabelClassifier,
     x: npt.NDArray[Any],
     sets: Candidates,
     scores: Scores,
     k: int,
-    others: Rows,
-    rows: Rows,
+    fold: tuple[Rows, Rows],
     progress: Callback,
 ) -> None:
-    """Train on the other rows, and store the predictions for these rows."""
+    """Train on the other rows of a fold, and store the predictions for its own."""
     # Rows of the table are labelled, in which rare classes are rare, so every row counts the same whatever the goal is.
     classifier.set_params(goal="accuracy")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-        trainer, inputs, candidates = classifier.begin(rows_on_disk(x, others), sets.select(others))
-        if isinstance(trainer.rebalancer, Auto):
-            trainer.rebalancer.scores = scores
-        trainer.fit(inputs, candidates, [progress, Checkpoint(_checkpoint(folder, k), min_seconds=CHECKPOINT_SECONDS)])
-    if trainer.world.first:
-        classifier.finish(trainer)
-        found = predict_sets(classifier.predict_proba, rows_on_disk(x, rows), sets.select(rows))
-        write_checkpoint(_fold_file(folder, k), found.tensors(), {"fold": k + 1})
-        _delete_checkpoints(folder, k)
-
-
-def _checkpoint(folder: Path, k: int) -> Path:
-    return folder / f"checkpoint-fold-{k + 1}.safetensors"
-
-
-def _delete_checkpoints(folder: Path, k: int) -> None:
-    for path in (_checkpoint(folder, k), previous_checkpoint(_checkpoint(folder, k))):
-        path.unlink(missing_ok=True)
+    train_fold(classifier, x, sets, fold, judged, k, callbacks=[progress], kept=kept, scores=scores, rows_of=rows_on_disk)
 
 
 # ---- in parallel ------------------------------------------------------------------------------------------------------
 
 
 def _train_in_processes(
-    folder: Path,
+    kept: KeptFolds,
     make: Make,
     x: npt.NDArray[Any],
     sets: Candidates,
@@ -171,7 +159,7 @@ def _train_in_processes(
     stage: Stage,
     progress: Progress,
 ) -> None:
-    reports = {k: folder / f".progress-of-fold-{k + 1}" for k in missing}
+    reports = {k: kept.folder / RunFile.FOLD_PROGRESS.replace("*", str(k + 1)) for k in missing}
     for path in reports.values():
         path.unlink(missing_ok=True)  # left by a process that was killed
     progress.start(stage.parts[0])
@@ -192,7 +180,8 @@ def _train_in_processes(
 
     flat = _as_arrays(sets)
     try:
-        in_processes(_train_elsewhere, [(folder, make, x, flat, scores, k, *splits[k], reports[k]) for k in missing], stage.workers, report)
+        calls = [(kept, make, x, flat, scores, k, splits[k], reports[k]) for k in missing]
+        in_processes(_train_elsewhere, calls, stage.workers, report)
         report()
     finally:
         for path in reports.values():
@@ -213,19 +202,18 @@ def _from_arrays(flat: tuple[Any, ...]) -> Candidates:
 
 
 def _train_elsewhere(
-    folder: Path,
+    kept: KeptFolds,
     make: Make,
     x: npt.NDArray[Any],
     flat: tuple[Any, ...],
     scores: Scores,
     k: int,
-    others: Rows,
-    rows: Rows,
+    fold: tuple[Rows, Rows],
     report: Path,
 ) -> None:
     """Train one fold in a separate process."""
     with report.open("wb", buffering=0) as file:
-        _train(folder, make().set_params(threads=1), x, _from_arrays(flat), scores, k, others, rows, _Report(file))
+        _train(kept, make().set_params(threads=1), x, _from_arrays(flat), scores, k, fold, _Report(file))
 
 
 class _Report(Callback):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
+from ltpll.cleaning.results import CleanedTable
 from ltpll.data.readers.columns import id_key
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
@@ -110,6 +112,19 @@ class Examples:
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()[:16]
+
+    def fingerprint_of_texts(self) -> str:
+        """A hash of what training does not see, but a run stores beside its labels: ids, paths, groups, annotators, names of features."""
+        votes = self.table.votes
+        given = [] if votes is None else [votes.names, *(part.tolist() for part in (votes.rows, votes.annotators, votes.labels))]
+        texts = [*texts_of_rows(self.table), self.table.feature_names, *given]
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
+
+
+def texts_of_rows(table: LabelTable | CleanedTable) -> list[list[str] | None]:
+    """The columns of a table, or of a run, that name its rows."""
+    columns = (table.ids, table.paths, table.splits, table.groups, table.urls)
+    return [None if column is None else column.tolist() for column in columns]
 
 
 def read_examples(

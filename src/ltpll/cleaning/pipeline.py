@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -17,12 +17,12 @@ from ltpll.backbones import Backbone
 from ltpll.backbones.stored import save_backbone
 from ltpll.candidates import Candidates
 from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
-from ltpll.cleaning.dataset import Examples, TableSource
+from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
 from ltpll.cleaning.held_out import HeldOutEvaluation
 from ltpll.cleaning.labelling import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
-from ltpll.cleaning.stored_tables import store_pictures, store_probabilities, store_tables
-from ltpll.comparison import can_compare, comparison_parts, held_out_scores
+from ltpll.cleaning.stored_tables import read_cleaned, store_pictures, store_probabilities, store_tables
+from ltpll.comparison import WAYS, can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, InputWarning, shown
 from ltpll.estimator import PartialLabelClassifier, channels_first
@@ -37,24 +37,30 @@ from ltpll.photos.on_disk import rows_on_disk
 from ltpll.priors import PriorEstimate
 from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD
 from ltpll.rebalancers import REBALANCERS
-from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
+from ltpll.rebalancers.auto import Auto
 from ltpll.registry import named_parameters
-from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, round_floats, train_logged, training_conditions
+from ltpll.runs.checksums import damaged_files
+from ltpll.runs.recording import (
+    CHECKPOINT_SECONDS,
+    begin_run,
+    locked_for_training,
+    round_floats,
+    train_logged,
+    training_conditions,
+)
 from ltpll.runs.run import Record, Run
+from ltpll.runs.run_files import RunFile
 from ltpll.targets import initial_targets
 from ltpll.training.callbacks import Callback, Progress
 from ltpll.training.compatibility import check_data
+from ltpll.training.fold_training import KeptFolds
 from ltpll.training.job import Part, Stage
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import check_setting
 
 MEASURED = 50  # evaluations during training, at most
-CLASSIFIER = "classifier.safetensors"
-BACKBONE = "backbone.safetensors"
 FROZEN = "none"
 FINETUNE = (FROZEN, "last", "all")
-COMPARISON = "comparison.json"
-MISSING = "missing.json"
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
 NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
@@ -173,7 +179,8 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
         InputError: The settings do not fit each other or the examples.
     """
     settings.check(examples.candidates.classes)
-    data = {"fingerprint": examples.fingerprint(), "rows": len(examples), "classes": examples.candidates.n_classes}
+    data: Record = {"fingerprint": examples.fingerprint(), "texts": examples.fingerprint_of_texts()}
+    data |= {"rows": len(examples), "classes": examples.candidates.n_classes}
     # As in the runs of versions that had no such settings.
     without: tuple[str, ...] = () if settings.backbone else ("backbone", "finetune")
     without += () if settings.prune else ("prune",)
@@ -187,7 +194,22 @@ def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -
         **({"prune": {"neighbours": NEIGHBOURS, "threshold": THRESHOLD}} if settings.prune else {}),
     }
     folder = Path(out).absolute()
-    return Run(folder.parent, config, folder.name)
+    run = Run(folder.parent, config, folder.name)
+    return _as_of_version_0_2(run, examples) or run
+
+
+def _as_of_version_0_2(run: Run, examples: Examples) -> Run | None:
+    """The run in the folder, if it is the same one as version 0.2 began it, whose configs did not hold the texts of a table."""
+    try:
+        before = run.stored_config()
+    except (OSError, ValueError):
+        return None
+    if before != {**run.config, "data": {name: value for name, value in run.config["data"].items() if name != "texts"}}:
+        return None
+    earlier = replace(run, config=before)
+    if not earlier.done or damaged_files(run.folder):
+        return earlier  # the texts are stored at the end of training
+    return earlier if texts_of_rows(read_cleaned(run.folder)) == texts_of_rows(examples.table) else None
 
 
 def train_table_run(
@@ -262,15 +284,29 @@ def train_table_run(
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
             return
+        begin_run(run, trainer, resumes=True)
         progress.plan([estimate, comparison, Stage([training]), folds])
-        shares = None
+
+        def decided(file: RunFile, folds: RunFile, stage: Stage, valid: Callable[[Any], Any], decide: Callable[..., Any]) -> Any:
+            """What is decided by a cross-validation before the training, unless the run has stored it."""
+            kept = KeptFolds(run.folder, folds, CHECKPOINT_SECONDS)
+            stored = trainer.world.agreed(_stored(run.folder / file, valid))
+            found = stored or decide(x, candidates, lambda number: [progress.start(stage.parts[number])], kept)
+            if trainer.world.first:
+                write_atomically(run.folder / file, json.dumps(found).encode())
+                kept.forget()
+            return found
+
         if settings.truth_missing == AUTO:
-            trainer.truth_missing = shares = _missing_shares(run, classifier, trainer, x, candidates, estimate, progress)
+            valid = partial(_valid_shares, n_classes=candidates.n_classes)
+            files = RunFile.MISSING, RunFile.MISSING_FOLDS
+            trainer.truth_missing = shares = decided(*files, estimate, valid, partial(estimate_missing, classifier))
             on_choice(_said_of_missing(overall_share(shares, candidates)))
+        opened, scores = bool(np.any(trainer.truth_missing)), None
         # The comparison assumes that sets hold the true label.
-        opened = bool(np.any(trainer.truth_missing))
-        scores = None if opened else _scores(run, classifier, trainer, x, candidates, comparison, progress)
-        if isinstance(trainer.rebalancer, Auto):
+        if comparison.parts and not opened and isinstance(trainer.rebalancer, Auto):
+            files = RunFile.COMPARISON, RunFile.COMPARISON_FOLDS
+            scores = decided(*files, comparison, _valid_scores, partial(held_out_scores, classifier, trainer.rebalancer))
             trainer.rebalancer.scores = scores
         train_logged(
             run,
@@ -283,15 +319,13 @@ def train_table_run(
             callbacks=[
                 progress.start(training),
                 _SayChoice(on_choice),
-                _Keep(run.folder / COMPARISON, scores),
-                _Keep(run.folder / MISSING, shares),
                 *([] if examples.start is None else [_StartFrom(examples.candidates.with_weights(examples.start).select(trained))]),
                 *callbacks,
             ],
         )
         classifier.finish(trainer)
         if trainer.world.first:
-            classifier.save(run.folder / CLASSIFIER)
+            classifier.save(run.folder / RunFile.CLASSIFIER)
         from_folds = None
         if settings.folds > 1:
             make = partial(settings.classifier, device, on_nan, threads, truth_missing=trainer.truth_missing)
@@ -310,14 +344,14 @@ def train_table_run(
         if judgement is not None:
             classifier.set_params(goal=settings.goal)
             classifier.temperature_ = judgement.temperature
-            classifier.save(run.folder / CLASSIFIER)
+            classifier.save(run.folder / RunFile.CLASSIFIER)
         store_tables(run.folder, examples.table, cleaned)
         if judgement is not None and (cleaned.judged_by != "own").all():
             store_probabilities(run.folder, predictions.probabilities(judgement.temperature))
         if source.images is not None:
             store_pictures(run.folder, source.images, examples.table, cleaned)
         if source.backbone is not None:
-            save_backbone(source.backbone, run.folder / BACKBONE)  # so that prediction and export need nothing but the run
+            save_backbone(source.backbone, run.folder / RunFile.BACKBONE)  # so that prediction and export need nothing but the run
         run.finish(
             {
                 **training_conditions(run, trainer),
@@ -356,52 +390,20 @@ def _recovered(cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[
     return None if true is None or not len(known) else float((cleaned.label[known] == true[known]).mean())
 
 
-def _scores(
-    run: Run,
-    classifier: PartialLabelClassifier,
-    trainer: PartialLabelTrainer,
-    x: Any,
-    candidates: Candidates,
-    comparison: Stage,
-    progress: Progress,
-) -> dict[str, float] | None:
-    """The comparison on held-out rows that "auto" needs, if it does; a run that is resumed has stored it."""
-    if not comparison.parts:
-        return None
-    assert isinstance(trainer.rebalancer, Auto)
-    stored = trainer.world.agreed(_stored_scores(run.folder / COMPARISON))
-    return stored or held_out_scores(
-        classifier, trainer.rebalancer, x, candidates, lambda number: [progress.start(comparison.parts[number])]
-    )
-
-
-def _stored_scores(path: Path) -> dict[str, float] | None:
+def _stored(path: Path, valid: Callable[[Any], Any]) -> Any:
+    """What a run that is resumed has stored; None if it has not, or if the file is damaged."""
     try:
-        stored = parse_json(path.read_bytes())
-        return {name: float(stored[name]) for name in (PLAIN, AVERAGE)}
+        return valid(parse_json(path.read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _missing_shares(
-    run: Run,
-    classifier: PartialLabelClassifier,
-    trainer: PartialLabelTrainer,
-    x: Any,
-    candidates: Candidates,
-    estimate: Stage,
-    progress: Progress,
-) -> list[float]:
-    """The estimated shares of sets that lack the true label; a run that is resumed has stored them."""
-    stored: list[float] | None = trainer.world.agreed(_stored_shares(run.folder / MISSING, candidates.n_classes))
-    return stored or estimate_missing(classifier, x, candidates, lambda number: [progress.start(estimate.parts[number])])
+def _valid_scores(stored: Any) -> dict[str, float]:
+    return {name: float(stored[name]) for name in WAYS}
 
 
-def _stored_shares(path: Path, n_classes: int) -> list[float] | None:
-    try:
-        shares = [float(share) for share in parse_json(path.read_bytes())]
-    except (OSError, ValueError, TypeError):
-        return None
+def _valid_shares(stored: Any, n_classes: int) -> list[float] | None:
+    shares = [float(share) for share in stored]
     return shares if len(shares) == n_classes + 1 and all(0 <= share < 1 for share in shares) else None
 
 
@@ -409,17 +411,6 @@ def _said_of_missing(share: float) -> str:
     if not share:
         return "Hardly any set seems to lack the true label, so labels stay inside their sets."
     return f"About {share:.1%} of the sets seem to lack the true label, so labels may leave their sets."
-
-
-class _Keep(Callback):
-    """Stores what was decided before the training, once the run folder is there."""
-
-    def __init__(self, path: Path, values: Any) -> None:
-        self.path, self.values = path, values
-
-    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        if self.values is not None and trainer.world.first:
-            write_atomically(self.path, json.dumps(self.values).encode())
 
 
 class _StartFrom(Callback):

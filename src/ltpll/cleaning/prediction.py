@@ -15,7 +15,6 @@ from ltpll.backbones import Backbone, Embedder, Preprocessing
 from ltpll.backbones.onnx_encoder import open_session
 from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
-from ltpll.cleaning.pipeline import BACKBONE, CLASSIFIER
 from ltpll.cleaning.results import Columns, rounded_column
 from ltpll.data.readers.json_formats import OPTIONS, json_format
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
@@ -26,6 +25,7 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
+from ltpll.runs.run_files import RunFile
 
 ANNOTATION = ("task", "worker", "annotation")
 LIMITS = ("excluded", "possible", "site")  # columns
@@ -127,14 +127,14 @@ def stored_backbone(run: Path, record: Record) -> Backbone | None:
     """The backbone whose features a run was trained on; a damaged one is refused. None if it was trained on something else."""
     if record["source"].get("backbone") is None:
         return None
-    read_checked(run / BACKBONE)
-    return load_backbone(run / BACKBONE)
+    read_checked(run / RunFile.BACKBONE)
+    return load_backbone(run / RunFile.BACKBONE)
 
 
 def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
     """Load the classifier from the folder of a finished run; a damaged one, or that of another run, is refused."""
-    read_checked(run / CLASSIFIER)
-    return PartialLabelClassifier.load(run / CLASSIFIER, device)
+    read_checked(run / RunFile.CLASSIFIER)
+    return PartialLabelClassifier.load(run / RunFile.CLASSIFIER, device)
 
 
 def prediction_columns(

@@ -17,12 +17,12 @@ from ltpll.errors import InputError, first_line
 from ltpll.files import write_atomically
 from ltpll.runs.checksums import checksums, read_checked, unreadable_run
 from ltpll.runs.run import Run
+from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, is_whole_number
 
 if TYPE_CHECKING:
     from ltpll.data.readers.tables import LabelTable
 
-EXAMPLES, VOTES, PICTURES, PROBABILITIES = "examples.parquet", "votes.parquet", "pictures.parquet", "probabilities.npy"
 PICTURE_SIDE = 160
 DOUBTFUL_PICTURES = 40
 
@@ -48,11 +48,11 @@ def store_tables(folder: Path, table: LabelTable, cleaned: CleanedLabels) -> Non
         **({} if table.reviewed is None else {"reviewed": table.reviewed}),
         **{name: getattr(cleaned, name) for name in STORED},
     }
-    write_table(folder / EXAMPLES, columns)
+    write_table(folder / RunFile.EXAMPLES, columns)
     if table.votes is not None:
         votes = table.votes
         names = np.asarray(votes.names, dtype=object)
-        write_table(folder / VOTES, {"row": votes.rows, "annotator": names[votes.annotators], "label": votes.labels})
+        write_table(folder / RunFile.VOTES, {"row": votes.rows, "annotator": names[votes.annotators], "label": votes.labels})
 
 
 def store_probabilities(folder: Path, probabilities: npt.NDArray[np.float16] | None) -> None:
@@ -60,7 +60,7 @@ def store_probabilities(folder: Path, probabilities: npt.NDArray[np.float16] | N
     if probabilities is not None:
         stream = io.BytesIO()
         np.save(stream, probabilities, allow_pickle=False)
-        write_atomically(folder / PROBABILITIES, stream.getvalue())
+        write_atomically(folder / RunFile.PROBABILITIES, stream.getvalue())
 
 
 def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: CleanedLabels) -> None:
@@ -80,7 +80,7 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
         stream = io.BytesIO()
         Image.fromarray(picture).save(stream, "JPEG", quality=80)
         content.append(stream.getvalue())
-    write_table(folder / PICTURES, {"row": rows[found.kept], "jpeg": content})
+    write_table(folder / RunFile.PICTURES, {"row": rows[found.kept], "jpeg": content})
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
     record = Run.open(folder, Kind.TABLE).result()
     try:
         stored = checksums(folder)
-        found = _read_parquet(folder / EXAMPLES).combine_chunks()
-        votes = _read_parquet(folder / VOTES) if VOTES in stored else None
-        pictures = _read_parquet(folder / PICTURES).to_pydict() if PICTURES in stored else {"row": [], "jpeg": []}
+        found = _read_parquet(folder / RunFile.EXAMPLES).combine_chunks()
+        votes = _read_parquet(folder / RunFile.VOTES) if RunFile.VOTES in stored else None
+        pictures = _read_parquet(folder / RunFile.PICTURES).to_pydict() if RunFile.PICTURES in stored else {"row": [], "jpeg": []}
 
         if "suspicion" not in found.column_names:
             raise unreadable_run(folder, "it was written by an older version", "train it again with --fresh")
@@ -157,7 +157,7 @@ def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.floa
     Raises:
         InputError: The run has not stored them, or the file is damaged.
     """
-    if PROBABILITIES not in checksums(folder):
+    if RunFile.PROBABILITIES not in checksums(folder):
         if (table.labels.judged_by == "own").any():
             raise InputError(f"Rows of {folder} were predicted by a classifier that was trained on them: train with --folds 5.")
         size = f"{len(table.ids):,} rows × {len(table.classes):,} classes"
@@ -165,13 +165,13 @@ def read_probabilities(folder: Path, table: CleanedTable) -> npt.NDArray[np.floa
             f"{folder} holds no probabilities of all classes, because it is of an older version or they are too many ({size}): "
             "train it again with --fresh, or write the plain table instead."
         )
-    content = read_checked(folder / PROBABILITIES)
+    content = read_checked(folder / RunFile.PROBABILITIES)
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
     except Exception as error:
-        raise unreadable_run(folder, f"{PROBABILITIES} is damaged: {first_line(error)}", "train it again with --fresh") from None
+        raise unreadable_run(folder, f"{RunFile.PROBABILITIES} is damaged: {first_line(error)}", "train it again with --fresh") from None
     if found.shape != (len(table.ids), len(table.classes)) or found.dtype.kind != "f":
-        raise unreadable_run(folder, f"{PROBABILITIES} does not match its examples", "train it again with --fresh")
+        raise unreadable_run(folder, f"{RunFile.PROBABILITIES} does not match its examples", "train it again with --fresh")
     return np.asarray(found, dtype=np.float32)
 
 

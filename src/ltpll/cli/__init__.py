@@ -30,7 +30,7 @@ from ltpll.cli.review import review
 from ltpll.cli.toy import toy
 from ltpll.cli.train import TrainCommand, train
 from ltpll.errors import InputError, InputWarning, on_command_line
-from ltpll.training.signals import Terminated, exit_on_sigterm
+from ltpll.training.signals import Terminated, exit_on_signals
 
 app = typer.Typer(
     help="Long-tailed partial label learning: train classifiers on sets of candidate labels when classes are imbalanced.",
@@ -66,11 +66,11 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # an output that is not UTF-8 lacks some characters
     # Set before torch is imported: waiting threads sleep instead of spinning, which leaves the cores to others.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    exit_on_sigterm()
+    exit_on_signals()
     try:
         app()
-    except Terminated:
-        print_note("Ended by SIGTERM: rerun the command to resume.")
+    except Terminated as error:
+        print_note(f"Ended by {error.signal}: rerun the command to resume.")
         raise
     except InputError as error:
         _fail(str(error))

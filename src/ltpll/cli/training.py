@@ -37,7 +37,9 @@ def exit_on_interrupt(run: Run, progress: ProgressBar) -> Iterator[None]:
         progress.finish()
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
-        print_line(f"Interrupted after {counted(run.epochs_logged(), 'epoch')}: rerun the command to resume from the last checkpoint.")
+        epochs = run.epochs_logged()
+        after = f" after {counted(epochs, 'epoch')}" if epochs else ""
+        print_line(f"Interrupted{after}: rerun the command to resume from the last checkpoint.")
         raise typer.Exit(130) from None
     finally:
         progress.close()

@@ -155,3 +155,8 @@ def predict_sets(predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt
     for rows in np.array_split(np.arange(len(x)), max(1, len(x) * sets.n_classes // PROBABILITIES_AT_ONCE)):
         found.put(rows, SetPredictions.of(torch.from_numpy(predict_proba(x[rows[0] : rows[-1] + 1])), sets.select(rows)))
     return found
+
+
+def judged(classifier: Any, x: npt.NDArray[Any], sets: Candidates) -> dict[str, Tensor]:
+    """A fitted classifier's predictions for examples, as tensors to be stored."""
+    return predict_sets(classifier.predict_proba, x, sets).tensors()

@@ -23,6 +23,7 @@ from ltpll.registry import unknown_name_error
 from ltpll.rng import seed_streams
 from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record_training
 from ltpll.runs.run import Record, Run
+from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, kind_of_run
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
@@ -463,11 +464,11 @@ def experiment_run(root: Path, experiment: Experiment) -> Run:
 
 def reopen_trainer(run: Run, images: ImageSet, device: str) -> PartialLabelTrainer:
     """The trainer of a run as its checkpoint left it."""
-    if not (run.folder / "checkpoint.safetensors").exists():
+    if not (run.folder / RunFile.CHECKPOINT).exists():
         raise InputError(f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one.")
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)
     trainer = build_trainer(experiment, problem, device=device, engine="eager")
     trainer.prepare(problem.x, problem.candidates)
-    trainer.load(run.folder / "checkpoint.safetensors")
+    trainer.load(run.folder / RunFile.CHECKPOINT)
     return trainer

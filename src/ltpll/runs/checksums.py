@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ltpll.errors import InputError
+from ltpll.runs.run_files import RunFile
 
-MARKER = "done"
 RESTORE = "rerun the command that trained it to restore it"
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9._-]+)")
 
@@ -27,7 +27,7 @@ def marker_text(folder: Path, names: Iterable[str]) -> bytes:
 def checksums(folder: Path) -> dict[str, str]:
     """The sums in a folder's marker by file name; empty if there is no marker or it cannot be read."""
     try:
-        lines = (folder / MARKER).read_bytes().decode("ascii").split("\n")
+        lines = (folder / RunFile.MARKER).read_bytes().decode("ascii").split("\n")
     except (OSError, UnicodeDecodeError):
         return {}
     found = [_LINE.fullmatch(line) for line in lines[:-1]]
@@ -58,7 +58,7 @@ def damaged_files(folder: Path) -> list[str]:
     """The files of a finished run that are missing or changed; the marker itself if it lists none."""
     sums = checksums(folder)
     if not sums:
-        return [MARKER] if (folder / MARKER).exists() else []
+        return [RunFile.MARKER] if (folder / RunFile.MARKER).exists() else []
     return [name for name, expected in sums.items() if not _is_intact(folder / name, expected)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from ltpll.evaluation.during_training import Evaluate, best_epoch
 from ltpll.runs.environment import environment
 from ltpll.runs.run import Record, Run
+from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Callback, Checkpoint, Measurement
 from ltpll.training.checkpoint import has_checkpoint
 from ltpll.training.state import without_long_lists
@@ -50,6 +51,7 @@ def record_training(
         callbacks: Further callbacks, called after the epoch was logged.
         **facts: Further entries of the result.
     """
+    begin_run(run, trainer, resumes=checkpoint_every > 0)
     train_logged(
         run,
         trainer,
@@ -83,6 +85,13 @@ def record_training(
     )
 
 
+def begin_run(run: Run, trainer: PartialLabelTrainer, *, resumes: bool) -> None:
+    """Create the folder of a run unless, with `resumes`, its training resumes from a checkpoint in it."""
+    if trainer.world.first and not (resumes and has_checkpoint(run.folder / RunFile.CHECKPOINT)):
+        run.start()
+    trainer.world.wait()
+
+
 def train_logged(
     run: Run,
     trainer: PartialLabelTrainer,
@@ -94,11 +103,8 @@ def train_logged(
     checkpoint_seconds: float = 0.0,
     callbacks: Sequence[Callback] = (),
 ) -> None:
-    """Train with a log of every epoch in the run folder; with `checkpoint_every`, an unfinished run resumes from its checkpoint."""
-    path = run.folder / "checkpoint.safetensors"
-    if trainer.world.first and not (checkpoint_every and has_checkpoint(path)):
-        run.start()
-    trainer.world.wait()
+    """Train with a log of every epoch in the folder of a run that has begun; with `checkpoint_every`, resume from its checkpoint."""
+    path = run.folder / RunFile.CHECKPOINT
     checkpoint = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
     trainer.fit(x, candidates, [evaluate, RunLog(run, evaluate, durable=checkpoint_every > 0), *callbacks, *checkpoint])
 

@@ -11,41 +11,18 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from ltpll.errors import BusyError, InputError, InputWarning, VersionError, first_line
 from ltpll.files import acquire_lock, cannot_write_error, followed, other_version, parse_json, remove_leftovers, write_atomically
 from ltpll.formatting import command
-from ltpll.runs.checksums import MARKER, checksums, damaged_files, marker_text, read_checked, unreadable_run
+from ltpll.runs.checksums import checksums, damaged_files, marker_text, read_checked, unreadable_run
+from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, kind_of_run, record_problem
 from ltpll.runs.schema import Record as Record
 
 FORMAT = "ltpll-run-1"
-# What a run writes into its folder besides config.json, which is replaced atomically and so never missing. The marker comes first: what is
-# left of an interrupted deletion must not look finished.
-RUN_FILES = (
-    MARKER,
-    "result.json",
-    "metrics.jsonl",
-    "checkpoint*.safetensors",
-    "fold-*.safetensors",
-    "probabilities.npy",
-    ".progress-of-fold-*",
-    "classifier.safetensors",
-    "backbone.safetensors",
-    "examples.parquet",
-    "votes.parquet",
-    "pictures.parquet",
-    "tensorboard",
-    "failed.txt",
-)
-# The files of a finished run that are read again; checkpoints and folds carry their own checksums.
-CHECKED = (
-    *("config.json", "result.json", "metrics.jsonl", "classifier.safetensors", "backbone.safetensors"),
-    *("examples.parquet", "votes.parquet", "pictures.parquet", "probabilities.npy"),
-)
 CRC = "crc32"  # of the rest of a line of the log
 
 
@@ -132,28 +109,30 @@ class Run:
             if damaged:
                 message = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again."
                 warnings.warn(message, InputWarning, stacklevel=2)
-                if "metrics.jsonl" in damaged:
+                if RunFile.LOG in damaged:
                     self.forget()
-                for name in (MARKER, *damaged):
-                    if name != "config.json":  # replaced atomically
+                for name in (RunFile.MARKER, *damaged):
+                    if name != RunFile.CONFIG:  # replaced atomically
                         (self.folder / name).unlink(missing_ok=True)
         return damaged
 
-    def forget(self) -> None:
+    def forget(self, *, keep_parts: bool = False) -> None:
         """Delete the run; if the process dies halfway, the rest does not look finished.
 
-        A folder named by its hash is deleted in one move. In a folder that a user has named, only the run's files are deleted.
+        A folder named by its hash is deleted in one move. In a folder that a user has named, only the run's files are deleted, and with
+        `keep_parts` not those of trainings that need not be repeated.
         """
         if not self.name:
             old = self.root / f".{self.folder.name}.old"
             if old.exists():
                 shutil.rmtree(old)
             if self.folder.exists():
-                (self.folder / MARKER).unlink(missing_ok=True)
+                (self.folder / RunFile.MARKER).unlink(missing_ok=True)
                 self.folder.rename(old)
                 shutil.rmtree(old)
             return
-        for path in [path for pattern in RUN_FILES for path in self.folder.glob(pattern)]:
+        gone = [file for file in RunFile if file is not RunFile.CONFIG and not (keep_parts and file.part)]
+        for path in [path for file in gone for path in file.found_in(self.folder)]:
             if path.is_dir():
                 shutil.rmtree(path)
             else:
@@ -164,7 +143,7 @@ class Run:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file: give the name of a folder for the run.")
         try:
-            before = parse_json((self.folder / "config.json").read_bytes())
+            before = self.stored_config()
         except FileNotFoundError:
             # A process that died before it had written the config leaves at most a temporary file.
             if self.folder.is_dir() and any(not path.name.startswith(".config.json.") for path in self.folder.iterdir()):
@@ -189,9 +168,22 @@ class Run:
                 "give another folder, or --fresh to train it from the start."
             )
 
+    def stored_config(self) -> Any:
+        """The config in the folder, which may be that of another run, or damaged."""
+        return parse_json((self.folder / RunFile.CONFIG).read_bytes())
+
+    def _has_begun(self) -> bool:
+        """Whether the folder holds the config of this very run."""
+        try:
+            return bool(self.stored_config() == self.config)
+        except (OSError, ValueError):
+            return False
+
     def _untrained(self) -> bool:
-        """Whether the folder holds only the config of a training that failed before the end of its first epoch."""
-        return not self.done and self.epochs_logged() == 0 and not any(self.folder.glob("checkpoint*.safetensors"))
+        """Whether the folder holds only the config of a run that failed before any of its trainings had stored something."""
+        kept = [file for file in RunFile if file.part or file in (RunFile.CHECKPOINT, RunFile.OTHER_CHECKPOINTS)]
+        stored = any(path for file in kept for path in self.folder.glob(file.value))
+        return not self.done and self.epochs_logged() == 0 and not stored
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -206,17 +198,17 @@ class Run:
             yield
 
     def start(self) -> None:
-        """Create the folder, without anything that an interrupted attempt left in it."""
+        """Create the folder, without anything that an interrupted attempt left in it, except for finished parts of the same run."""
         try:
-            self.forget()
+            self.forget(keep_parts=self._has_begun())
             self.folder.mkdir(parents=True, exist_ok=bool(self.name))
-            write_atomically(self.folder / "config.json", _json(self.config))
+            write_atomically(self.folder / RunFile.CONFIG, _json(self.config))
         except OSError as error:
             raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
 
     @property
     def _stream(self) -> Path:
-        return self.folder / "metrics.jsonl"
+        return self.folder / RunFile.LOG
 
     def log(self, record: Record, durable: bool = False) -> None:
         """Append one epoch's record to the log; a durable one survives a power cut, as the checkpoint that follows it does."""
@@ -267,9 +259,9 @@ class Run:
 
     def finish(self, result: Record) -> None:
         """Write the record, which is `result` with the config and its key, then the marker with the checksums of all files read again."""
-        write_atomically(self.folder / "result.json", _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
-        names = [name for name in CHECKED if (self.folder / name).exists()]
-        write_atomically(self.folder / MARKER, marker_text(self.folder, names))
+        write_atomically(self.folder / RunFile.RESULT, _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
+        names = [file for file in RunFile if file.checked and (self.folder / file).exists()]
+        write_atomically(self.folder / RunFile.MARKER, marker_text(self.folder, names))
 
     def result(self) -> Record:
         """The record of a finished run, checked against its checksum and, if the config says what kind of run it is, its schema.
@@ -277,9 +269,9 @@ class Run:
         Raises:
             InputError: The run is not finished, or its record is missing or damaged.
         """
-        if not (self.folder / MARKER).exists():
+        if not (self.folder / RunFile.MARKER).exists():
             raise unreadable_run(self.folder, "it is not finished", "rerun the command that started it")
-        return _read_record(self.folder / "result.json", kind_of_run(self.config))
+        return _read_record(self.folder / RunFile.RESULT, kind_of_run(self.config))
 
 
 def read_result(path: str | Path, kind: Kind | None = None) -> Record:
@@ -307,9 +299,9 @@ def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
     JSON files of another kind are skipped.
     """
     found = []
-    for marker in sorted(folder.glob(f"*/{MARKER}")):
+    for marker in sorted(folder.glob(f"*/{RunFile.MARKER}")):
         try:
-            found.append(_read_record(marker.parent / "result.json"))
+            found.append(_read_record(marker.parent / RunFile.RESULT))
         except InputError as error:
             if not skip_damaged:
                 raise
@@ -341,7 +333,7 @@ def run_of_file(path: Path) -> Path | None:
     real = followed(path)
     for folder in real.parents:
         name = real.relative_to(folder).parts[0].lower()  # of any case, which some file systems ignore
-        if any(fnmatch(name, pattern) for pattern in ("config.json", *RUN_FILES)) and (folder / "config.json").exists():
+        if any(file.matches(name) for file in RunFile) and (folder / RunFile.CONFIG).exists():
             return folder
     return None
 
@@ -357,7 +349,7 @@ def _read_config(folder: Path) -> Record:
     if not folder.exists():
         raise unreadable_run(folder, "there is no such folder", advice)
     try:
-        config = parse_json((folder / "config.json").read_bytes())
+        config = parse_json((folder / RunFile.CONFIG).read_bytes())
         config_hash(config)
     except (FileNotFoundError, NotADirectoryError):
         raise unreadable_run(folder, "it is not a run folder, since it has no config.json", advice) from None
@@ -370,7 +362,7 @@ def _read_config(folder: Path) -> Record:
 
 def _read_record(path: Path, kind: Kind | None = None) -> Record:
     """A result file, with its checksum checked if it belongs to a finished run, and its schema if it has one."""
-    of_run = (path.parent / MARKER).exists()
+    of_run = (path.parent / RunFile.MARKER).exists()
 
     def unreadable(problem: str) -> InputError:
         if of_run:

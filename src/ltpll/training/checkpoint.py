@@ -35,7 +35,17 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values, 
         header["values"] = text
     else:
         flat[LONG_VALUES] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-    write_atomically(path, save(flat, metadata=header), keep)
+    write_atomically(path, _in_order(save(flat, metadata=header)), keep)
+
+
+def _in_order(content: bytes) -> bytes:
+    """A safetensors file with sorted metadata, which safetensors itself writes in a random order, so that equal files have equal bytes."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # numbers begin at a multiple of eight
+    return b"".join((len(text).to_bytes(8, "little"), text, memoryview(content)[8 + size :]))
 
 
 def read_checkpoint(path: Path, device: torch.device | str = "cpu", *, advice: str = "") -> tuple[Tensors, Values]:

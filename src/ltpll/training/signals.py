@@ -1,15 +1,19 @@
-"""Signals: SIGINT and SIGTERM can be delayed until the current step is finished and saved."""
+"""Signals: SIGINT, SIGTERM and SIGHUP can be delayed until the current step is finished and saved."""
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
 
-DELAYED = (signal.SIGINT, signal.SIGTERM)
+HANGUP = getattr(signal, "SIGHUP", None)  # a terminal was closed; Windows has no such signal
+ENDING = (signal.SIGTERM,) if HANGUP is None else (signal.SIGTERM, HANGUP)
+DELAYED = (signal.SIGINT, *ENDING)
 
 
 class DelayedSignals:
@@ -44,6 +48,8 @@ class DelayedSignals:
 
     def delay(self, number: int, frame: FrameType | None) -> None:
         """The handler in the meantime; a second SIGINT is delivered immediately."""
+        if number == HANGUP:
+            leave_closed_terminal()
         again = number == signal.SIGINT and self._pending == number
         self._pending = number
         if again:
@@ -52,7 +58,7 @@ class DelayedSignals:
 
 @contextmanager
 def delayed_signals(enabled: bool = True) -> Iterator[DelayedSignals]:
-    """Delay SIGINT and SIGTERM until they are delivered, at the latest at the end of the block.
+    """Delay SIGINT, SIGTERM and SIGHUP until they are delivered, at the latest at the end of the block.
 
     Ignored signals stay ignored. Python handles signals only in its main thread, so in other threads nothing is delayed.
     """
@@ -70,14 +76,31 @@ def delayed_signals(enabled: bool = True) -> Iterator[DelayedSignals]:
         signals.deliver()
 
 
+def leave_closed_terminal(descriptors: Iterable[int] = (1, 2)) -> None:
+    """Let what is still printed go nowhere: writing to a closed terminal is an error, which would keep a training from being saved."""
+    for descriptor in descriptors:
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+
+
 class Terminated(SystemExit):
-    """SIGTERM, as an exception."""
+    """SIGTERM or SIGHUP, as an exception, whose exit status is 128 and the number of the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.signal = signal.Signals(number).name
 
 
-def exit_on_sigterm() -> None:
-    """From now on, SIGTERM raises an exception, so that everything is cleaned up, and the exit status is 143."""
+def exit_on_signals() -> None:
+    """From now on, SIGTERM and SIGHUP raise an exception, so that everything is cleaned up; with `nohup`, SIGHUP stays ignored."""
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
-        raise Terminated(128 + number)
+        if number == HANGUP:
+            leave_closed_terminal()
+        raise Terminated(number)
 
-    signal.signal(signal.SIGTERM, terminate)
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, terminate)

@@ -1,5 +1,8 @@
 """Answers: read from tables as people fill them in, put in the place of sets, and refused in one sentence if they cannot be meant."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,6 +11,7 @@ import pytest
 from ltpll.candidates import Candidates
 from ltpll.data.readers.reviewed import read_answers, with_answers
 from ltpll.data.readers.tables import LabelTable
+from ltpll.errors import InputWarning
 from ltpll.priors import estimate_prior
 from support.refusals import refusal
 from support.user_tables import write_csv
@@ -73,6 +77,28 @@ def test_several_files_are_joined_and_parquet_is_read(tmp_path):
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, rows, words):
     assert words in refusal(lambda: answers(tmp_path, rows))
+
+
+def asked(tmp_path, known, cells=("bee|ant", "cat|bee")):
+    rows = [[name, cell, "ant"] for name, cell in zip(known.ids.tolist(), cells, strict=False)]
+    return read_answers([write_csv(tmp_path / "answers.csv", ["id", "candidates", "answer"], rows)], known)
+
+
+def test_answers_by_row_number_are_refused_if_the_rows_had_other_sets(tmp_path):
+    numbered = table(ids=list("1234"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InputWarning)
+        for cells in (("bee|ant", "cat|bee"), ("bee", "bee;cat"), ("!cat", "bee|cat", "ant|cat")):
+            assert len(asked(tmp_path, numbered, cells)) == len(cells)
+    backwards = table(("cat|-dog", "ant|cat", "bee|cat", "ant|bee"), ids=list("1234"))
+    message = refusal(lambda: asked(tmp_path, backwards))
+    assert "was asked about 'bee|ant', but row 1 of the table has the candidates 'cat|-dog'" in message
+
+
+def test_answers_by_id_whose_sets_have_changed_are_warned_of(tmp_path):
+    known = replace(table(), columns={"id": "id"})
+    with pytest.warns(InputWarning, match=r"^1 row of .* is about other candidates than the table has now \(.* first\)"):
+        assert asked(tmp_path, known, ("bee|ant", "ant|cat")) == {"a": (0,), "b": (0,)}
 
 
 def test_a_file_without_a_column_of_answers_or_ids_is_refused(tmp_path):

@@ -13,6 +13,7 @@ from ltpll.errors import BusyError, InputError
 from ltpll.experiments.benchmark import Experiment, experiment_run, train
 from ltpll.processes import in_processes
 from ltpll.runs.run import Run
+from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Progress
 
 
@@ -91,4 +92,4 @@ def launch_one(experiment: Experiment, root: Path, data_root: Path | None, devic
 def _write_reason(run: Run, reason: str) -> None:
     # If the disk is full, which is a common reason, the message on the screen has to do.
     with suppress(OSError):
-        (run.folder / "failed.txt").write_text(f"{reason}\n\n{traceback.format_exc()}", encoding="utf-8")
+        (run.folder / RunFile.FAILED).write_text(f"{reason}\n\n{traceback.format_exc()}", encoding="utf-8")
