@@ -74,7 +74,7 @@ def test_a_finished_run_is_not_that_of_a_table_with_other_ids(files, monkeypatch
 def test_an_interrupted_run_is_resumed_where_it_was(files, monkeypatch, name, epochs, folds):
     monkeypatch.chdir(files)
     folder = files / f"interrupted-{name}"
-    monkeypatch.setattr("ltpll.estimator.MAX_GRADIENT_NORM", None)  # as it was
+    monkeypatch.setattr("ltpll.estimator.MAX_STEP", 1e9)  # as it was
     log, kept = (folder / "metrics.jsonl").read_bytes(), contents(folder, "fold-*")
     assert (log.count(b"\n"), len(kept)) == (epochs, folds)
     for out in (folder.name, "whole"):

@@ -40,7 +40,7 @@ from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import OnEpoch
 from ltpll.training.checkpoint import check_state_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, shared_tensor, whole_number
+from ltpll.validation import as_inputs, chosen_device, in_range, rows_per_chunk, shared_tensor, whole_number
 from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
@@ -49,8 +49,9 @@ CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**23  # for which views are drawn at once, at 
 CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's features are computed
 STATISTICS_VALUES = 2**30  # of which the mean and deviation of pictures are computed; of more, a sample is taken
 IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
-# Of gradients for features. Without a limit, training diverges where columns share a strong common factor, or have a few huge values.
-MAX_GRADIENT_NORM = 2.0
+# The longest step for features, the learning rate times the norm of the gradient. Without a limit, small batches diverge,
+# and any batch where columns share a strong common factor.
+MAX_STEP = 0.1
 IMAGE_MODELS = ("small-cnn", "resnet18")
 MANY_FEATURES = 128  # beyond which the learning rate for tables falls; a small table of 1,280 features diverged without
 NUMBERS = [np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]  # others become the first
@@ -290,16 +291,18 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             model.to(device).calibrate(views.plain(x[rows].to(device)).float())
         context = {"warmup": IMAGE_WARMUP} if x.ndim == 4 else {}
         parts = build_parts(self.method, self.rebalancer, self.extras, self.options, **context)
+        lr: Any = self._lr(self.input_shape_) * parts.method.lr_factor if self.lr == "auto" else self.lr
+        in_range(lr, "lr", 0, above=True)
         return PartialLabelTrainer(
             model,
             *parts,
             views=views,
             epochs=epochs,
             batch_size=batch_size,
-            lr=self._lr(self.input_shape_) * parts.method.lr_factor if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
+            lr=lr,
             weight_decay=self._defaults.weight_decay if self.weight_decay == "auto" else self.weight_decay,  # type: ignore[arg-type]
             truth_missing=0.0 if isinstance(self.truth_missing, str) else self.truth_missing,  # `fit` resolves "auto"
-            max_gradient_norm=MAX_GRADIENT_NORM if x.ndim == 2 else None,
+            max_gradient_norm=MAX_STEP / lr if x.ndim == 2 else None,
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=device,
