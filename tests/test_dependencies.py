@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 FOLDERS = ("tests", "tools", "benchmarks", "examples")
 OTHERS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-OURS = {*FOLDERS, "fuzz", "support", "no_such_loom", *(path.stem for path in OTHERS)}
+OURS = {"fuzz", "no_such_loom", *(name for path in OTHERS for name in (path.stem, path.parent.name))}
 IMPORTED_AS = {"pil": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml", "ot": "pot", "xdist": "pytest-xdist"}
 
 
