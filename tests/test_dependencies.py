@@ -9,10 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ltpll.cli.probe import tsne
-from ltpll.cli.reproduce import reproduce
-from ltpll.cli.toy import toy
 from ltpll.errors import required_by
+from support.commands import ltpll_here as ltpll
 from support.fork_server import PRELOADED
 from support.refusals import refusal
 
@@ -111,13 +109,13 @@ def without_matplotlib(monkeypatch):
 @pytest.mark.parametrize(
     "command",
     [
-        lambda out: toy(out=out, seeds=1),
-        lambda out: tsne(out / "no-such-run", device="cpu"),
-        lambda out: reproduce("prior", device="cpu", out=out, data_root=out / "no-such-data"),
+        lambda out: ("toy", "--out", out, "--seeds", 1),
+        lambda out: ("tsne", out / "no-such-run", "--device", "cpu"),
+        lambda out: ("reproduce", "prior", "--device", "cpu", "--out", out, "--data-root", out / "no-such-data"),
     ],
     ids=["toy", "tsne", "reproduce"],
 )
 def test_commands_that_draw_are_refused_without_matplotlib_before_they_work(command, tmp_path):
-    message = refusal(lambda: command(tmp_path / "out"))
-    assert message == "Drawing a figure needs matplotlib, which is not installed: pip install 'ltpll[research]'."
+    message = ltpll(*command(tmp_path / "out"), status=2)
+    assert "Drawing a figure needs matplotlib, which is not installed: pip install 'ltpll[research]'." in message
     assert not (tmp_path / "out").exists()
