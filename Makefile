@@ -25,7 +25,7 @@ export OMP_WAIT_POLICY := PASSIVE
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-.PHONY: help demo test lint types unit gpu reliability fuzz audit lowest constraints results docs gallery site release format clean
+.PHONY: help demo test lint types unit gpu reliability fuzz audit lowest newest constraints results docs gallery site release format clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,12 +66,16 @@ audit: $(DEV)  ## Known vulnerabilities of the pinned versions
 	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
 
-# In an environment of its own; uv, unlike pip, can choose the oldest versions, of what pyproject.toml names.
+# In environments of their own; uv, unlike pip, can choose the oldest versions, of what pyproject.toml names.
 lowest:  ## Tests with the oldest versions that pyproject.toml allows
-	$(PYTHON) -m venv build/lowest
-	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
-	build/lowest/bin/uv pip install --quiet --python build/lowest/bin/python --resolution lowest-direct --editable '.[dev]'
-	OMP_NUM_THREADS=1 build/lowest/bin/python -m pytest -n 2
+lowest: RESOLUTION = lowest-direct
+newest:  ## Tests with the newest versions of all packages
+newest: RESOLUTION = highest
+lowest newest:
+	$(PYTHON) -m venv build/$@
+	build/$@/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --editable '.[dev]'
+	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -n 2
 
 results: $(DEV)  ## Measure the figures in README.md and docs again on this machine
 	rm -rf build/results
