@@ -31,7 +31,7 @@ from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.earlier_run import TRUST, starting_from
 from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.cleaning.results import CleanedTable
-from ltpll.cleaning.review import alternatives, doubts, review_rows, spread_out
+from ltpll.cleaning.review import alternatives, review_rows, spread_out
 from ltpll.cleaning.stored_tables import read_cleaned
 from ltpll.data.readers.reviewed import with_answers
 from ltpll.data.readers.tables import LabelTable
@@ -149,7 +149,7 @@ def figures(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "accuracy": last["test"]["by_goal"]["accuracy"]["accuracy"],
         "balanced_accuracy": last["test"]["by_goal"]["balanced"]["balanced_accuracy"],
-        "recovery": last["target_recovery"],
+        "recovery": record["recovered"],
         "choice": record["choice"],
     }
 
@@ -166,7 +166,7 @@ def queues(cleaned: CleanedTable, n: int, seed: int) -> dict[str, Any]:
         "random": np.random.default_rng(seed).permutation(trained)[:n],
         "least confident": trained[np.argsort(confidence[trained], kind="stable")][:n],
         "queue": review_rows(cleaned, n),
-        "rare": spread_out(doubts(cleaned) * expected, cleaned, n),
+        "rare": spread_out(cleaned.doubts * expected, cleaned, n),
     }
 
 
