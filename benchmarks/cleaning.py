@@ -143,10 +143,10 @@ def out_of_fold(x: Any, candidates: Candidates, fitted: PartialLabelClassifier, 
     found = SetPredictions.empty(candidates)
     for others, rows in fold_splits(candidates, FOLDS, seed):
         classifier = PartialLabelClassifier(random_state=seed, device="cpu", threads=1)
-        trainer, inputs, sets = classifier.begin(x[others], candidates.select(others))
-        if isinstance(trainer.rebalancer, Auto):
-            trainer.rebalancer.scores = {AVERAGE: float(average), PLAIN: float(not average)}
-        classifier.finish(trainer.fit(inputs, sets))
+        fitting = classifier.begin(x[others], candidates.select(others))
+        if isinstance(fitting.trainer.rebalancer, Auto):
+            fitting.trainer.rebalancer.scores = {AVERAGE: float(average), PLAIN: float(not average)}
+        classifier.train(fitting)
         found.put(rows, predict_sets(classifier.predict_proba, x[rows], candidates.select(rows)))
     return found
 

@@ -162,7 +162,7 @@ def feeding(how: str, epochs: int) -> list[float]:
     """Load the views, candidates and targets of every batch, without the network."""
     x, candidates = problem()
     model = PartialLabelClassifier("corr", "none", epochs=epochs, batch_size=BATCH, device="cpu")
-    inputs = model._inputs(x, reset=True)
+    inputs = model.checked_inputs(x, reset=True)
     trainer = model._trainer(inputs, candidates)
     trainer.prepare(inputs, candidates)
     allowed = candidates.dense()

@@ -465,9 +465,10 @@ def test_a_backbone_is_fine_tuned_in_bfloat16_with_channels_last_and_frozen_laye
     for device in ("cpu", "cuda"):
         model = FineTune(tiny_backbone(), layers=layers)
         classifier = PartialLabelClassifier("proden", "none", model=model, epochs=10, views="crop", device=device)
-        trainer, inputs, sets = classifier.begin(x, candidates)
+        fitting = classifier.begin(x, candidates)
+        trainer = fitting.trainer
         before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-        classifier.finish(trainer.fit(inputs, sets))
+        classifier.train(fitting)
         trained = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}
         changed = {name for name, tensor in trainer.model.state_dict().items() if not torch.equal(tensor, before[name])}
         assert {"head.weight", "head.bias"} < changed <= trained

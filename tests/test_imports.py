@@ -30,6 +30,7 @@ LAYERS = [
     ["estimator", "runs"],
     ["cleaning", "experiments"],
     ["report"],
+    ["cleaner"],
     ["cli"],
     ["__main__"],
 ]

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ltpll.backbones import Backbone as Backbone
     from ltpll.backbones import Embedder as Embedder
     from ltpll.candidates import Candidates as Candidates
+    from ltpll.cleaner import LabelCleaner as LabelCleaner
     from ltpll.data.readers.annotations import candidates_from_votes as candidates_from_votes
     from ltpll.errors import InputError as InputError
     from ltpll.errors import InputWarning as InputWarning
@@ -65,6 +66,7 @@ _HOMES = {
     "FineTune": "models.finetune",
     "InputError": "errors",
     "InputWarning": "errors",
+    "LabelCleaner": "cleaner",
     "METHODS": "methods",
     "MODELS": "models",
     "Method": "interfaces",

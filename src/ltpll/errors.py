@@ -37,11 +37,11 @@ def on_command_line() -> Iterator[None]:
         _command_line.reset(before)
 
 
-def option(name: str, value: str | tuple[str, ...]) -> str:
+def option(name: str, value: str | int | tuple[str, ...]) -> str:
     """How a message names an option and its value or values: `--separator ';'` on the command line, `separator=';'` in Python."""
     if not _command_line.get():
         return f"{name}={shown(value)}"
-    values = (value,) if isinstance(value, str) else value
+    values = value if isinstance(value, tuple) else (str(value),)
     return " ".join(f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values)
 
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast, get_args
 
@@ -37,7 +38,7 @@ from ltpll.parts import Options, build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
 from ltpll.targets import Transduced, transduce
-from ltpll.training.callbacks import OnEpoch
+from ltpll.training.callbacks import Callback, OnEpoch
 from ltpll.training.checkpoint import check_state_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, chosen_device, in_range, rows_per_chunk, shared_tensor, whole_number
@@ -253,21 +254,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if unsupported:
             name = next(iter(unsupported))
             raise InputError(f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out.")
-        trainer, x, candidates = self.begin(X, y, groups)
-        if self.truth_missing == AUTO:
-            trainer.truth_missing = estimate_missing(self, x.numpy(), candidates)
-        # The comparison assumes that sets hold the true label.
-        if not np.any(trainer.truth_missing) and can_compare(trainer.rebalancer, x, candidates):
-            trainer.rebalancer.scores = held_out_scores(self, trainer.rebalancer, x.numpy(), candidates)
-        return self.finish(trainer.fit(x, candidates, [OnEpoch(self.on_epoch)] if self.on_epoch else []))
+        fitting = self.begin(X, y, groups)
+        self.decide(fitting.trainer, fitting.x.numpy(), fitting.candidates)
+        return self.train(fitting, [OnEpoch(self.on_epoch)] if self.on_epoch else [])
 
     def begin(self, X: Any, y: Any, groups: Any = None) -> Fitting:
-        """Prepare the training that `fit` would run, for callers that call the trainer's `fit` themselves, and then `finish`.
+        """Prepare the training that `fit` would run, for callers that call `decide` and `train` themselves.
 
         Under `torchrun`, all processes call this with the same data and train together.
         """
         check_truth_missing(self.truth_missing)
-        x = self._inputs(X, reset=True)
+        x = self.checked_inputs(X, reset=True)
         if y is None:
             raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
         labels = read_labels(y)
@@ -275,9 +272,36 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups)
         return Fitting(self._trainer(x, candidates), x, candidates)
 
+    def decide(
+        self,
+        trainer: PartialLabelTrainer,
+        x: Any,
+        candidates: Candidates,
+        found: Callable[[str, Callable[..., Any]], Any] = lambda name, estimate: estimate(),
+    ) -> dict[str, float] | None:
+        """Set what cross-validation decides before a training: the missing share, and the way that "auto" trains.
+
+        Args:
+            trainer: The trainer that `begin` returned.
+            x: The examples.
+            candidates: Their candidate sets.
+            found: Called with "missing" or "comparison" and a function that estimates it, which takes the callbacks of each training
+                run and where these are kept; returns the estimate, or one that was stored.
+
+        Returns:
+            The scores of the comparison, if there was one.
+        """
+        if self.truth_missing == AUTO:
+            trainer.truth_missing = found("missing", partial(estimate_missing, self, x, candidates))
+        # The comparison assumes that sets hold the true label.
+        if np.any(trainer.truth_missing) or not can_compare(trainer.rebalancer, x, candidates):
+            return None
+        scores = found("comparison", partial(held_out_scores, self, trainer.rebalancer, x, candidates))
+        trainer.rebalancer.scores = scores
+        return dict(scores)
+
     def _trainer(self, x: Tensor, candidates: Candidates) -> PartialLabelTrainer:
-        state = self.random_state
-        seed = state if isinstance(state, int) else int(check_random_state(state).randint(2**31 - 1))
+        seed = seed_of(self.random_state)
         n = len(x)
         epochs, batch_size = self.schedule(n)
         self.input_shape_ = tuple(x.shape[1:])
@@ -385,8 +409,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """Whether pictures have the channels-last memory format; on a CPU, EfficientNet-Lite0 trains 1.3 to 1.7 times as fast with it."""
         return device.type == "cuda" or self._fine_tune is not None
 
-    def finish(self, trainer: PartialLabelTrainer) -> Self:
-        """Take over the results of a trainer that `begin` returned, once its `fit` is done."""
+    def train(self, fitting: Fitting, callbacks: Sequence[Callback] = ()) -> Self:
+        """Run the training that `begin` has prepared, and take over its results."""
+        trainer = fitting.trainer.fit(fitting.x, fitting.candidates, callbacks)
         self.model_ = trainer.model
         self.choice_, self.temperature_ = trainer.rebalancer.because, 1.0
         self.history_ = trainer.history
@@ -423,7 +448,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The predicted class label of each row, (rows,), for the goal."""
         check_is_fitted(self)
-        predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self._inputs(X, reset=False), self._goal)]
+        predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self.checked_inputs(X, reset=False), self._goal)]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -452,7 +477,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return self._predictor.logits(self._inputs(X, reset=False), self._goal)
+        return self._predictor.logits(self.checked_inputs(X, reset=False), self._goal)
 
     @property
     def _goal(self) -> Goal:
@@ -462,7 +487,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             )
         return cast(Goal, self.goal)
 
-    def _inputs(self, X: Any, *, reset: bool) -> Tensor:
+    def checked_inputs(self, X: Any, *, reset: bool) -> Tensor:
         """Features unchanged, images with channels first; with `reset`, their number and names are stored."""
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
@@ -659,6 +684,11 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             predictor.forward_pass.device = torch.device("cpu")
             state |= {"_predictor": predictor, "model_": predictor.forward_pass.model, "device_": "cpu"}
         return state
+
+
+def seed_of(random_state: Any) -> int:
+    """The integer itself, or one that is drawn from a `RandomState` or, for None, from numpy's."""
+    return random_state if isinstance(random_state, int) else int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _predicting(extras: Iterable[Extra]) -> list[Extra]:

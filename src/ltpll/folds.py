@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
-from ltpll.errors import InputError
+from ltpll.errors import InputError, option
 from ltpll.formatting import are, counted
 from ltpll.validation import whole_number
 
@@ -90,7 +90,8 @@ def number_of_folds(sets: Candidates, folds: int) -> int:
         return min(folds, len(sets))
     n_groups = len(sets.groups.unique())
     if n_groups < 2:
-        raise InputError(f"All rows to train on are in one group, which cannot be divided into {folds} folds: use --folds 0.")
+        one_group = f"All rows to train on are in one group, which cannot be divided into {folds} folds"
+        raise InputError(f"{one_group}: use {option('folds', 0)}.")
     return min(folds, n_groups)
 
 

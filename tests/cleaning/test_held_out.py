@@ -22,11 +22,10 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
     x, sets, y = problem
     known = np.where(np.arange(60) % 4, y[100:], -1)
     classifier = PartialLabelClassifier("proden", "mean-target", epochs=5, device="cpu")
-    trainer, inputs, candidates = classifier.begin(x[:100], sets.select(np.arange(100)))
+    fitting = classifier.begin(x[:100], sets.select(np.arange(100)))
     held_out = sets.select(np.arange(100, 160))
-    trainer.fit(inputs, candidates, [HeldOutEvaluation(x[100:], held_out, known, y[:100], goal, every=5)])
-    classifier.finish(trainer)
-    test = trainer.history[-1]["test"]
+    classifier.train(fitting, [HeldOutEvaluation(x[100:], held_out, known, y[:100], goal, every=5)])
+    test = fitting.trainer.history[-1]["test"]
     assert list(test["by_goal"]) == ["balanced", "accuracy"]
     for name, figures in test["by_goal"].items():
         predicted = classifier.set_params(goal=name).predict(x[100:])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-import ltpll.cleaning.pipeline as module
+import ltpll.estimator as module
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.data.readers.tables import Reading

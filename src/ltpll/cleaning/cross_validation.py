@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.errors import InputError
+from ltpll.errors import InputError, option
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import SetPredictions, judged
 from ltpll.folds import Rows, fold_splits
@@ -114,7 +114,7 @@ def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows
             continue
         raise InputError(
             f"{counted(len(sets), 'row')}{groups} cannot be divided into {len(folds)} folds, since each fold must leave {needed} to "
-            "train on: add rows, or use --folds 0."
+            f"train on: add rows, or use {option('folds', 0)}."
         )
 
 

@@ -2,60 +2,39 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from ltpll.backbones import Backbone
 from ltpll.backbones.stored import save_backbone
-from ltpll.candidates import Candidates
-from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
+from ltpll.cleaning.cleaning_job import CleaningJob
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
-from ltpll.cleaning.held_out import HeldOutEvaluation
-from ltpll.cleaning.labelling import judgement_record, label_rows
-from ltpll.cleaning.results import CleanedLabels
 from ltpll.cleaning.stored_tables import read_cleaned, store_pictures, store_probabilities, store_tables
-from ltpll.comparison import WAYS, can_compare, comparison_parts, held_out_scores
 from ltpll.data.readers.prior_files import check_prior
-from ltpll.errors import InputError, InputWarning, shown
-from ltpll.estimator import PartialLabelClassifier, channels_first
-from ltpll.evaluation.set_predictions import predict_sets
-from ltpll.files import parse_json, write_atomically
-from ltpll.formatting import are, counted, format_names
+from ltpll.errors import InputError, shown
+from ltpll.estimator import PartialLabelClassifier
 from ltpll.interfaces import Goal
 from ltpll.methods import METHODS
-from ltpll.missing_share import AUTO, NEVER, check_truth_missing, estimate_missing, missing_parts, overall_share
+from ltpll.missing_share import NEVER, check_truth_missing
 from ltpll.models.finetune import FineTune, Layers
-from ltpll.photos.on_disk import rows_on_disk
-from ltpll.priors import PriorEstimate
 from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD
 from ltpll.rebalancers import REBALANCERS
-from ltpll.rebalancers.auto import Auto
 from ltpll.registry import named_parameters
 from ltpll.runs.checksums import damaged_files
 from ltpll.runs.recording import (
     CHECKPOINT_SECONDS,
+    RunLog,
     begin_run,
     locked_for_training,
-    round_floats,
-    train_logged,
     training_conditions,
 )
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
-from ltpll.targets import initial_targets
-from ltpll.training.callbacks import Callback, Progress
-from ltpll.training.compatibility import check_data
-from ltpll.training.fold_training import KeptFolds
-from ltpll.training.job import Part, Stage
-from ltpll.training.trainer import PartialLabelTrainer
+from ltpll.training.callbacks import Callback, Checkpoint, Progress
 from ltpll.validation import check_setting
 
 MEASURED = 50  # evaluations during training, at most
@@ -159,14 +138,12 @@ class TrainingSettings:
         if not isinstance(self.prior, str):
             check_prior(self.prior, classes)
 
-    def classifier(self, device: str, on_nan: str, threads: int | str = "auto", truth_missing: Any = None) -> PartialLabelClassifier:
-        """An untrained classifier with these settings; `truth_missing` replaces the setting by shares that were estimated."""
+    def classifier(self, device: str, on_nan: str, threads: int | str = "auto") -> PartialLabelClassifier:
+        """An untrained classifier with these settings."""
         parameters = {name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER}
         if self.finetune != FROZEN:
             assert self.backbone is not None
             parameters["model"] = FineTune(Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune))
-        if truth_missing is not None:
-            parameters["truth_missing"] = truth_missing
         if self.prior != DEFAULT_PRIOR:
             parameters["options"] = {**self.options, self.rebalancer: {**self.options.get(self.rebalancer, {}), "prior": self.prior}}
         return PartialLabelClassifier(**parameters, random_state=self.seed, device=device, on_nan=on_nan, threads=threads)
@@ -252,192 +229,37 @@ def train_table_run(
         >>> train_table_run(run, source, examples, settings)
         >>> cleaned_columns(read_cleaned(run.folder))["label"]
     """
-    # Everything is checked before the folder exists.
-    chosen = examples.training()
-    trained, held_out = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-    if len(trained) < 2:
-        raise InputError(
-            f"Only {len(trained)} of {counted(len(examples), 'row')} {are(len(trained))} for training: training needs at least two."
-        )
-    everything = len(held_out) == 0
-    _warn_of_divided_groups(examples.table.groups, trained, held_out)
-    x = examples.x if everything else rows_on_disk(examples.x, trained)
-    sets = examples.candidates if everything else examples.candidates.select(trained)
-    labels = examples.table.labels
-    rest = rows_on_disk(examples.x, held_out)
     classifier = settings.classifier(device, on_nan, threads)
-    trainer, inputs, candidates = classifier.begin(x, sets)
-    evaluation = HeldOutEvaluation(
-        channels_first(rest) if rest.ndim == 4 else rest,
-        None if everything else examples.candidates.select(held_out),
-        None if labels is None else labels[held_out],
-        None if labels is None else labels[trained],
-        goal=cast(Goal, settings.goal),
-        every=max(1, trainer.epochs // MEASURED),
-    )
-    check_data(inputs, candidates, trainer.head)
-    progress = progress or Progress(write=lambda line: None)
-    estimate = Stage(missing_parts(classifier, candidates) if settings.truth_missing == AUTO else [])
-    comparison = Stage(comparison_parts(classifier, candidates) if can_compare(trainer.rebalancer, x, candidates) else [])
-    training = Part.of_rows("training", len(trained), trainer.epochs, trainer.batch_size)
-    folds = fold_stage(classifier, x, sets, settings.folds, settings.seed, workers)
+    how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
+    job = CleaningJob(classifier, examples, **how, progress=progress)  # checks everything before the folder exists
+    trainer, folder = job.trainer, run.folder
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
             return
         begin_run(run, trainer, resumes=True)
-        progress.plan([estimate, comparison, Stage([training]), folds])
-
-        def decided(file: RunFile, folds: RunFile, stage: Stage, valid: Callable[[Any], Any], decide: Callable[..., Any]) -> Any:
-            """What is decided by a cross-validation before the training, unless the run has stored it."""
-            kept = KeptFolds(run.folder, folds, CHECKPOINT_SECONDS)
-            stored = trainer.world.agreed(_stored(run.folder / file, valid))
-            found = stored or decide(x, candidates, lambda number: [progress.start(stage.parts[number])], kept)
-            if trainer.world.first:
-                write_atomically(run.folder / file, json.dumps(found).encode())
-                kept.forget()
-            return found
-
-        if settings.truth_missing == AUTO:
-            valid = partial(_valid_shares, n_classes=candidates.n_classes)
-            files = RunFile.MISSING, RunFile.MISSING_FOLDS
-            trainer.truth_missing = shares = decided(*files, estimate, valid, partial(estimate_missing, classifier))
-            on_choice(_said_of_missing(overall_share(shares, candidates)))
-        opened, scores = bool(np.any(trainer.truth_missing)), None
-        # The comparison assumes that sets hold the true label.
-        if comparison.parts and not opened and isinstance(trainer.rebalancer, Auto):
-            files = RunFile.COMPARISON, RunFile.COMPARISON_FOLDS
-            scores = decided(*files, comparison, _valid_scores, partial(held_out_scores, classifier, trainer.rebalancer))
-            trainer.rebalancer.scores = scores
-        train_logged(
-            run,
-            trainer,
-            inputs,
-            candidates,
-            evaluation,
-            checkpoint_every=1,
-            checkpoint_seconds=CHECKPOINT_SECONDS,
-            callbacks=[
-                progress.start(training),
-                _SayChoice(on_choice),
-                *([] if examples.start is None else [_StartFrom(examples.candidates.with_weights(examples.start).select(trained))]),
-                *callbacks,
-            ],
-        )
-        classifier.finish(trainer)
-        if trainer.world.first:
-            classifier.save(run.folder / RunFile.CLASSIFIER)
-        from_folds = None
-        if settings.folds > 1:
-            make = partial(settings.classifier, device, on_nan, threads, truth_missing=trainer.truth_missing)
-            from_folds = out_of_fold_predictions(
-                run.folder, make, x, sets, folds=settings.folds, seed=settings.seed, stage=folds, progress=progress, scores=scores
-            )
-        if not trainer.world.first:
+        log = RunLog(run, job.evaluation, durable=True)
+        checkpoint = Checkpoint(folder / RunFile.CHECKPOINT, min_seconds=CHECKPOINT_SECONDS)
+        found = job.run(folder, log=[log], callbacks=[*callbacks, checkpoint], on_choice=on_choice)
+        if found is None:
             return
-        # As in the folds, every row counts the same. The classifier was saved with its own goal above.
-        classifier.set_params(goal="accuracy")
-        predictions, own = predict_sets(classifier.predict_proba, examples.x, examples.candidates), None
-        if from_folds is not None:
-            own = predictions.select(trained)
-            predictions.put(trained, from_folds)
-        cleaned, judgement = label_rows(predictions, examples, trained, own, truth_missing=opened)
-        if judgement is not None:
-            classifier.set_params(goal=settings.goal)
-            classifier.temperature_ = judgement.temperature
-            classifier.save(run.folder / RunFile.CLASSIFIER)
-        store_tables(run.folder, examples.table, cleaned)
+        cleaned, judgement = found.labels, found.judgement
+        classifier.save(folder / RunFile.CLASSIFIER)
+        store_tables(folder, examples.table, cleaned)
         if judgement is not None and (cleaned.judged_by != "own").all():
-            store_probabilities(run.folder, predictions.probabilities(judgement.temperature))
+            store_probabilities(folder, found.predictions.probabilities(judgement.temperature))
         if source.images is not None:
-            store_pictures(run.folder, source.images, examples.table, cleaned)
+            store_pictures(folder, source.images, examples.table, cleaned)
         if source.backbone is not None:
-            save_backbone(source.backbone, run.folder / RunFile.BACKBONE)  # so that prediction and export need nothing but the run
+            save_backbone(source.backbone, folder / RunFile.BACKBONE)  # so that prediction and export need nothing but the run
         run.finish(
             {
                 **training_conditions(run, trainer),
                 "processes": trainer.world.size,
-                "classes": [str(name) for name in examples.candidates.classes],
-                "class_prior": round_floats(classifier.class_prior_.tolist()),
-                "prior": _prior_record(trainer),
-                "choice": trainer.rebalancer.because or None,
-                "truth_missing": round_floats(classifier.truth_missing_),
-                "rows": {"all": len(examples), "trained": len(trained), "held_out": len(held_out)},
+                **found.facts,
                 "skipped": [list(problem) for problem in examples.problems],
                 "source": _described(source, examples),
-                "judgement": judgement_record(judgement, cleaned, examples),
-                "recovered": round_floats(_recovered(cleaned, examples, trained)),
-                "last": round_floats(trainer.history[-1]),
-                "curves": _curves(trainer.history),
             }
         )
-
-
-def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> None:
-    divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
-    if divided:
-        warnings.warn(
-            f"{counted(len(divided), 'group has', 'groups have')} rows to train on and rows that are held out, so held-out figures may "
-            f"be too good ({format_names(sorted(divided), 5)}): give all rows of a group the same split.",
-            InputWarning,
-            stacklevel=3,
-        )
-
-
-def _recovered(cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]) -> float | None:
-    """The share of right labels among the trained rows whose true label is known; None if there are none."""
-    true = examples.table.labels
-    known = np.empty(0, dtype=np.int64) if true is None else trained[true[trained] >= 0]
-    return None if true is None or not len(known) else float((cleaned.label[known] == true[known]).mean())
-
-
-def _stored(path: Path, valid: Callable[[Any], Any]) -> Any:
-    """What a run that is resumed has stored; None if it has not, or if the file is damaged."""
-    try:
-        return valid(parse_json(path.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _valid_scores(stored: Any) -> dict[str, float]:
-    return {name: float(stored[name]) for name in WAYS}
-
-
-def _valid_shares(stored: Any, n_classes: int) -> list[float] | None:
-    shares = [float(share) for share in stored]
-    return shares if len(shares) == n_classes + 1 and all(0 <= share < 1 for share in shares) else None
-
-
-def _said_of_missing(share: float) -> str:
-    if not share:
-        return "Hardly any set seems to lack the true label, so labels stay inside their sets."
-    return f"About {share:.1%} of the sets seem to lack the true label, so labels may leave their sets."
-
-
-class _StartFrom(Callback):
-    """Starts from targets that are the weights of these candidates, which training itself does not know; a checkpoint is loaded later."""
-
-    def __init__(self, weighted: Candidates) -> None:
-        self.weighted = weighted
-
-    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        start = initial_targets(self.weighted.to(trainer.device), trainer.method.targets_on)
-        for index in self.weighted.parts(self.weighted.n_classes):
-            trainer.targets[index.to(trainer.device)] = start[index.to(trainer.device)]
-
-
-class _SayChoice(Callback):
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.say = say
-
-    def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
-        if trainer.rebalancer.because:
-            self.say(trainer.rebalancer.because)
-
-
-def _prior_record(trainer: PartialLabelTrainer) -> Record | None:
-    """The class prior that the rebalancer has read off the sets; None if it has not."""
-    prior: PriorEstimate | None = getattr(trainer.rebalancer, "prior_", None)
-    return None if prior is None else round_floats(prior.record())
 
 
 def _described(source: TableSource, examples: Examples) -> Record:
@@ -455,17 +277,3 @@ def _described(source: TableSource, examples: Examples) -> Record:
         "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
         **({"exact": True} if examples.x.dtype == np.float64 else {}),
     }
-
-
-def _curves(history: list[Record]) -> Record:
-    measured = [record for record in history if "test" in record or "target_recovery" in record]
-    columns: Record = {"epoch": [record["epoch"] for record in history], "loss": [record["loss"] for record in history]}
-    if measured:
-        columns["measured"] = [record["epoch"] for record in measured]
-        for name in ("covering_rate", "accuracy", "balanced_accuracy"):
-            if all(name in record.get("test", {}) for record in measured):
-                columns[name] = [record["test"][name] for record in measured]
-        if all("target_recovery" in record for record in measured):
-            columns["target_recovery"] = [record["target_recovery"] for record in measured]
-    compact: Record = round_floats(columns)
-    return compact

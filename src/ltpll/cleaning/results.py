@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ltpll.formatting import counted
 from ltpll.runs.run import Record
 
 if TYPE_CHECKING:
     from ltpll.candidates import Candidates
 
+MOST_NAMED = 5  # classes that are not judged
 NOTED = 150  # examples of each kind whose pictures are stored for the report
 FALSE_DISCOVERIES = 0.3  # share of the flagged sets that may hold their true label after all
 LEAST_SUSPICION = 0.5  # of a flagged set
@@ -162,6 +164,11 @@ class CleanedTable:
         """What separates the candidates of a set in the user's table."""
         return str(self.record["source"].get("reading", {}).get("separator") or "|")
 
+    def setting(self, name: str, value: str | int) -> str:
+        """How sentences name a setting of the training: `--folds 5` for a run, `folds=5` for a `LabelCleaner`."""
+        in_python = self.record.get("source", {}).get("table", "") is None
+        return f"{name}={value!r}" if in_python else f"--{name.replace('_', '-')} {value}"
+
     def sets(self, separator: str | None = None) -> list[str]:
         """The candidate sets as text, with the separator of the user's table unless another is given."""
         names = self.classes[self.candidates].tolist()
@@ -187,7 +194,8 @@ def verdicts(table: CleanedTable) -> list[str]:
     judgement, judged = table.record.get("judgement"), table.labels.judged_by != "own"
     sentences = []
     if not judged.all():
-        sentences.append("Rows were labelled by a classifier that was trained on them, so their sets are not judged: train with --folds 5.")
+        own = "Rows were labelled by a classifier that was trained on them, so their sets are not judged"
+        sentences.append(f"{own}: train with {table.setting('folds', 5)}.")
     if judgement is None:
         return sentences
     covering, chance = judgement["covering"], judgement["chance"]
@@ -224,7 +232,7 @@ def said_of_missing_labels(table: CleanedTable) -> str:
         said += ", but none certainly enough to be flagged"
     if "truth_missing" in table.record["config"]:  # the training has found, or was told, that hardly any set does
         return f"{said}."
-    return f"{said}: with --truth-missing auto, labels can leave their sets."
+    return f"{said}: with {table.setting('truth_missing', 'auto')}, labels can leave their sets."
 
 
 def _beats(share: float, chance: float, rows: int) -> bool:
@@ -248,6 +256,39 @@ def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
     """The classes that the classifiers know too little to judge sets that hold them: name, examples, and how many are recovered."""
     judgement = table.record.get("judgement") or {}
     return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in judgement.get("not_judged", [])]
+
+
+def summary(table: CleanedTable) -> list[str]:
+    """Sentences about the labels of a table: how many are expected to be wrong, how far they can be trusted, and which sets are flagged."""
+    cleaned, n = table.labels, len(table.ids)
+    ambiguous, issues = int((table.sizes > 1).sum()), int(cleaned.issue.sum())
+    wrong = f"about {table.doubts.sum():,.0f} labels are expected to be wrong"
+    sentences = [f"{n:,} examples, {ambiguous:,} of them ambiguous; {wrong}.", *verdicts(table)]
+    if not (cleaned.judged_by != "own").any():
+        return sentences
+    if issues:
+        right = 1 - cleaned.suspicion[cleaned.issue].mean()
+        sentences.append(
+            f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%}), {right:.0%} of them probably wrongly flagged: "
+            "sort by `suspicion`; `suggestion` has the likelier label."
+        )
+    said = said_of_missing_labels(table)
+    if said or not issues:
+        sentences.append(said or "No set seems to lack the true label.")
+    unknown = not_judged(table)
+    if unknown:
+        sentences.append(f"The model cannot judge sets that hold {_named(unknown)}: none of them is flagged.")
+    return sentences
+
+
+def _named(classes: list[tuple[str, int, int]]) -> str:
+    """Classes that are not judged, all of them if they are few."""
+    few = len(classes) <= MOST_NAMED
+    several = f"one of {len(classes):,} classes: " if few else f"one of {len(classes):,} classes, such as "
+    return ("the class " if len(classes) == 1 else several) + ", ".join(
+        f"{name} ({counted(examples, 'example')}, {recovered} recovered out of fold)"
+        for name, examples, recovered in (classes if few else classes[:1])
+    )
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------------

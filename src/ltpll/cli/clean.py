@@ -14,8 +14,6 @@ from ltpll.cli.tables import MOST_SHOWN
 from ltpll.errors import InputError, printable, shown
 from ltpll.formatting import counted
 
-MOST_NAMED = 5  # classes that are not judged
-
 
 def clean(
     context: typer.Context,
@@ -112,39 +110,10 @@ def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str | Non
 
 
 def _print_summary(cleaned: Any) -> None:
-    from ltpll.cleaning.results import not_judged, said_of_missing_labels, verdicts
+    from ltpll.cleaning.results import summary
 
-    cleaning, n = cleaned.labels, len(cleaned.ids)
-    ambiguous, issues = int((cleaned.sizes > 1).sum()), int(cleaning.issue.sum())
-    print_line(f"{n:,} examples, {ambiguous:,} of them ambiguous; about {cleaned.doubts.sum():,.0f} labels are expected to be wrong.")
-    for sentence in verdicts(cleaned):
+    for sentence in summary(cleaned):
         print_line(sentence)
-    if not (cleaning.judged_by != "own").any():
-        return
-    said = said_of_missing_labels(cleaned)
-    if issues:
-        right = 1 - cleaning.suspicion[cleaning.issue].mean()
-        print_line(
-            f"{counted(issues, 'set')} may lack the true label ({issues / n:.1%}), {right:.0%} of them probably wrongly flagged: sort by "
-            "`suspicion`; `suggestion` has the likelier label."
-        )
-    if said or not issues:
-        print_line(said or "No set seems to lack the true label.")
-    unknown = not_judged(cleaned)
-    if unknown:
-        print_line(f"The model cannot judge sets that hold {_named(unknown)}: none of them is flagged.")
-
-
-def _named(classes: list[tuple[str, int, int]]) -> str:
-    """Classes that are not judged, all of them if they are few."""
-    few = len(classes) <= MOST_NAMED
-    which = (
-        "the class " if len(classes) == 1 else f"one of {len(classes):,} classes: " if few else f"one of {len(classes):,} classes, such as "
-    )
-    return which + ", ".join(
-        f"{name} ({counted(examples, 'example')}, {recovered} recovered out of fold)"
-        for name, examples, recovered in (classes if few else classes[:1])
-    )
 
 
 def _print_classes(columns: dict[str, Any]) -> None:

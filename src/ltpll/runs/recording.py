@@ -52,16 +52,10 @@ def record_training(
         **facts: Further entries of the result.
     """
     begin_run(run, trainer, resumes=checkpoint_every > 0)
-    train_logged(
-        run,
-        trainer,
-        x,
-        candidates,
-        evaluate,
-        checkpoint_every=checkpoint_every,
-        checkpoint_seconds=checkpoint_seconds,
-        callbacks=callbacks,
-    )
+    path = run.folder / RunFile.CHECKPOINT
+    checkpoint = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
+    log = RunLog(run, evaluate, durable=checkpoint_every > 0)
+    trainer.fit(x, candidates, [evaluate, log, *callbacks, *checkpoint])
     if not trainer.world.first:
         return
     others = [*evaluate.posthoc, *trainer.method.variants]
@@ -90,23 +84,6 @@ def begin_run(run: Run, trainer: PartialLabelTrainer, *, resumes: bool) -> None:
     if trainer.world.first and not (resumes and has_checkpoint(run.folder / RunFile.CHECKPOINT)):
         run.start()
     trainer.world.wait()
-
-
-def train_logged(
-    run: Run,
-    trainer: PartialLabelTrainer,
-    x: Any,
-    candidates: Any,
-    evaluate: Measurement,
-    *,
-    checkpoint_every: int = 0,
-    checkpoint_seconds: float = 0.0,
-    callbacks: Sequence[Callback] = (),
-) -> None:
-    """Train with a log of every epoch in the folder of a run that has begun; with `checkpoint_every`, resume from its checkpoint."""
-    path = run.folder / RunFile.CHECKPOINT
-    checkpoint = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
-    trainer.fit(x, candidates, [evaluate, RunLog(run, evaluate, durable=checkpoint_every > 0), *callbacks, *checkpoint])
 
 
 @contextmanager

@@ -109,12 +109,11 @@ def train_fold(
     checkpoint = [] if kept is None else [Checkpoint(kept.checkpoint(number), min_seconds=kept.seconds)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
-        trainer, inputs, candidates = classifier.begin(rows_of(x, others), sets.select(others))
+        fitting = classifier.begin(rows_of(x, others), sets.select(others))
         if scores is not None:
-            trainer.rebalancer.scores = scores
-        trainer.fit(inputs, candidates, [*callbacks, *checkpoint])
-    classifier.finish(trainer)  # in all processes, which predict the training rows together
-    if not trainer.world.first:
+            fitting.trainer.rebalancer.scores = scores
+        classifier.train(fitting, [*callbacks, *checkpoint])
+    if not fitting.trainer.world.first:
         return None
     found = predict(classifier, rows_of(x, rows), sets.select(rows))
     if kept is not None:

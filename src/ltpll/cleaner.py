@@ -1,0 +1,226 @@
+"""`LabelCleaner`, a scikit-learn estimator that chooses a label for every row and says how far it can be trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from ltpll.candidates.labels import read_labels
+from ltpll.cleaning.cleaning_job import CleaningJob
+from ltpll.cleaning.dataset import Examples
+from ltpll.cleaning.results import FALSE_DISCOVERIES, CleanedLabels, CleanedTable, cleaned_columns, summary
+from ltpll.cleaning.review import QUEUE, review_columns, review_rows
+from ltpll.data.readers.tables import LabelTable
+from ltpll.errors import InputError, shown
+from ltpll.estimator import PartialLabelClassifier, seed_of
+from ltpll.files import check_output
+from ltpll.formatting import counted
+from ltpll.missing_share import NEVER
+from ltpll.report.cleaning_page import contents_of, write_cleaning_page
+from ltpll.runs.environment import environment
+from ltpll.training.callbacks import OnEpoch, Progress
+from ltpll.validation import in_range, whole_number
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Columns of `ltpll clean`, in this order, and their names here.
+COLUMNS = {name: name for name in ("label", "confidence", "runner_up", "margin", "set_size", "suspicion")}
+COLUMNS |= {"issue": "lacks_label", "suggestion": "suggestion", "judged": "judged"}
+
+
+class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Cleans labels: for each row a label, its calibrated confidence, and whether its candidate set lacks the true label.
+
+    It trains a classifier on all rows, and one for each fold of a cross-validation, so that every row is also judged by a classifier
+    that was not trained on it. `ltpll train` and `ltpll clean` do the same for a table in a file.
+
+    Args:
+        estimator: The classifier, which is cloned; by default `PartialLabelClassifier()`.
+        folds: The number of folds. With 0, rows are judged by the classifier that was trained on them: no set is flagged, and
+            confidences are not calibrated.
+        false_discoveries: The expected share of flagged sets that hold their true label after all.
+        workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine. A script that
+            uses several needs `if __name__ == "__main__":`.
+        verbose: Whether to print the progress, with the time left, to standard error.
+
+    Attributes:
+        labels_: A DataFrame with a row for each row of `X`, in its order and with its index: `label`, `confidence`, `runner_up`,
+            `margin`, `set_size`, `suspicion` (the probability that the set lacks the true label), `lacks_label` (whether it is
+            flagged), `suggestion` (the likelier label of a flagged set) and `judged` (whether the set could be judged).
+        expected_wrong_: The expected number of wrong labels.
+        summary_: What `ltpll clean` prints about the labels: how far they and the flags can be trusted.
+        classifier_: The classifier that was trained on all rows, with a calibrated temperature.
+        classes_: The class labels, (n_classes,).
+        table_: The results as a `ltpll.cleaning.results.CleanedTable`.
+
+    Examples:
+        >>> from sklearn.datasets import load_iris
+        >>> from ltpll import LabelCleaner, PartialLabelClassifier
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> candidates = [{label, (label + row) % 3} for row, label in enumerate(y)]
+        >>> cleaner = LabelCleaner(PartialLabelClassifier(steps=200), folds=2).fit(X, candidates)
+        >>> cleaner.labels_["label"].eq(y).mean() > 0.9
+        True
+    """
+
+    def __init__(
+        self,
+        estimator: PartialLabelClassifier | None = None,
+        folds: int = 5,
+        *,
+        false_discoveries: float = FALSE_DISCOVERIES,
+        workers: int | None = 1,
+        verbose: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.folds = folds
+        self.false_discoveries = false_discoveries
+        self.workers = workers
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, groups: Iterable[Any] | None = None) -> Self:
+        """Train on examples and their candidate sets, and clean their labels.
+
+        Args:
+            X: Features (2-D, a DataFrame) or images, as in `PartialLabelClassifier.fit`.
+            y: Their candidate sets, in any form that `PartialLabelClassifier.fit` takes.
+            groups: The picture, scene or recording that each row belongs to. Rows of a group are in the same fold.
+
+        Returns:
+            The fitted cleaner.
+
+        Raises:
+            InputError: The data cannot be used, or parts or settings do not fit together.
+        """
+        import pandas as pd
+
+        estimator = PartialLabelClassifier() if self.estimator is None else self.estimator
+        if not isinstance(estimator, PartialLabelClassifier):
+            raise InputError(f"The estimator is {shown(estimator)}: give a PartialLabelClassifier.")
+        folds, workers = whole_number(self.folds, 0, "folds"), self.workers and whole_number(self.workers, 1, "workers")
+        in_range(self.false_discoveries, "false_discoveries", 0, 1)
+        if y is None:
+            raise InputError("A cleaner requires y to be passed, but the target y is None: give the candidate sets.")
+        seed = seed_of(estimator.random_state)
+        classifier = clone(estimator).set_params(random_state=seed)
+        x = classifier.checked_inputs(X, reset=True).numpy()
+        names = getattr(classifier, "feature_names_in_", None)
+        labels = read_labels(y)
+        candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups := list(groups))
+        if len(x) != len(candidates):
+            raise InputError(f"X has {counted(len(x), 'row')}, but y has {counted(len(candidates), 'candidate set')}: give one per row.")
+        index = X.index if hasattr(X, "iloc") else pd.RangeIndex(len(x))
+        given = candidates.groups.tolist() if groups is None and candidates.groups is not None else groups
+        table = LabelTable(
+            ids=_texts(index),
+            candidates=candidates,
+            labels=None,
+            splits=None,
+            paths=None,
+            features=None,
+            feature_names=() if names is None else tuple(names),
+            votes=None,
+            groups=None if given is None else _texts(given),
+        )
+        progress = Progress() if self.verbose else None
+        job = CleaningJob(classifier, Examples(table, x, []), folds=folds, seed=seed, workers=workers, progress=progress)
+        with TemporaryDirectory(prefix="ltpll-") as folder:
+            found = job.run(Path(folder), callbacks=[OnEpoch(classifier.on_epoch)] if classifier.on_epoch else [])
+        if found is None:
+            raise InputError("Under torchrun, only the first process has the results: start a single process.")
+        if names is not None:
+            classifier.feature_names_in_ = names
+        self.classifier_, self.classes_ = classifier, labels.classes
+        record = {**found.facts, **_described(classifier, folds)}
+        self.table_ = _as_table(table, replace(found.labels, false_discoveries=self.false_discoveries), record)
+        self.expected_wrong_ = float(self.table_.doubts.sum())
+        self.summary_ = "\n".join(summary(self.table_))
+        columns = cleaned_columns(self.table_)
+        self.labels_ = pd.DataFrame({name: columns[stored] for stored, name in COLUMNS.items()}, index=index)
+        own_names = dict(zip(record["classes"], labels.classes.tolist(), strict=True))
+        for name in ("label", "runner_up", "suggestion"):
+            self.labels_[name] = self.labels_[name].map(own_names)
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of features, or of channels for images."""
+        return int(self.classifier_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> npt.NDArray[Any]:
+        """The names of the features, if `X` was a DataFrame."""
+        return np.asarray(self.classifier_.feature_names_in_)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The label of each row, (rows,), predicted by `classifier_`."""
+        check_is_fitted(self)
+        predicted: npt.NDArray[Any] = self.classifier_.predict(X)
+        return predicted
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        """Calibrated probabilities, (rows, classes), in the order of `classes_`."""
+        check_is_fitted(self)
+        probabilities: npt.NDArray[np.float32] = self.classifier_.predict_proba(X)
+        return probabilities
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """As `PartialLabelClassifier.score`: accuracy for labels, the covering rate for candidate sets."""
+        check_is_fitted(self)
+        return float(self.classifier_.score(X, y, sample_weight))
+
+    def review_queue(self, n: int = QUEUE) -> DataFrame:
+        """The rows that a person should look at first, as `ltpll review` writes them, with the index of `X`.
+
+        Args:
+            n: The number of rows, at most.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        rows = review_rows(self.table_, whole_number(n, 1, "n"))
+        return pd.DataFrame(review_columns(self.table_, rows), index=self.labels_.index[rows])
+
+    def report(self, path: Path | str, title: str = "Cleaned labels") -> None:
+        """Write the page of `ltpll report`: how far labels can be trusted, examples, classes; it opens offline.
+
+        Raises:
+            InputError: The path does not end in .html, or its folder does not exist.
+        """
+        check_is_fitted(self)
+        check_output(Path(path), (".html", ".htm"))
+        write_cleaning_page(Path(path), contents_of(self.table_, title))
+
+
+def _texts(values: Iterable[Any]) -> npt.NDArray[np.object_]:
+    return np.asarray([str(value) for value in values], dtype=object)
+
+
+def _described(classifier: PartialLabelClassifier, folds: int) -> dict[str, Any]:
+    """What reports say about the settings, in place of a run's config and source."""
+
+    def named(value: Any) -> Any:
+        return [named(one) for one in value] if isinstance(value, (list, tuple)) else getattr(value, "name", value)
+
+    params: Mapping[str, Any] = classifier.get_params(deep=False)
+    config = {name: named(value) for name, value in params.items() if (name, value) != ("truth_missing", NEVER)}
+    config = json.loads(json.dumps({**config, "folds": folds}, default=str))
+    facts = {"environment": environment(classifier.device_), "skipped": []}
+    return {"config": config, "source": {"table": None, "images": None}, **facts}
+
+
+def _as_table(table: LabelTable, labels: CleanedLabels, record: dict[str, Any]) -> CleanedTable:
+    assert table.candidates is not None
+    offsets, flat = (part.numpy().astype(np.int64) for part in (table.candidates.offsets, table.candidates.labels))
+    unknown = np.full(len(table), None, dtype=object)
+    return CleanedTable(record, table.ids, None, None, offsets, flat, unknown, labels, None, {}, table.groups)
