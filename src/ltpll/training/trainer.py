@@ -363,8 +363,9 @@ class PartialLabelTrainer:
                     callback.on_step_end(self)
                 return interrupted()
 
-            while self.epoch < self.epochs:
+            if self.epoch < self.epochs:
                 self.threads.choose(timed_pass, self.state.batches.size)
+            while self.epoch < self.epochs:
                 record = self.train_epoch(after_step)
                 if record is None:  # interrupted within the epoch
                     self._synchronise()
