@@ -15,15 +15,15 @@ PACKAGE = Path(ltpll.__file__).parent
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
     ["errors"],
-    ["files", "formatting", "number_types", "processes", "rng", "trial_kernels"],
-    ["triton_support", "validation"],
+    ["files", "formatting", "number_types", "processes", "rng", "kernels"],
+    ["validation"],
     ["candidates"],
     ["targets", "priors", "folds"],
     ["registry"],
     ["interfaces"],
     ["blocks", "backbones"],
     ["methods", "rebalancers", "extras", "models", "views"],
-    ["parts", "inference"],
+    ["parts", "network"],
     ["training"],
     ["evaluation", "analysis", "data", "pruning"],
     ["comparison", "missing_share", "photos"],

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ltpll.inference.predictor import prediction_batch_size
 from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.network.predictor import prediction_batch_size
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
@@ -100,7 +100,7 @@ def test_predictions_in_parts_are_those_of_all_logits_at_once(monkeypatch):
     trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=2, batch_size=16, device="cpu")
     trainer.fit(x, [{i % 6, (i + i // 6) % 6} for i in range(50)])
     whole = trainer.logits(x)
-    monkeypatch.setattr("ltpll.inference.predictor.MAX_LOGITS", 7 * 6)
+    monkeypatch.setattr("ltpll.network.predictor.MAX_LOGITS", 7 * 6)
     assert [len(part.logits[0]) for part in trainer.predictor.chunks(x)] == [7] * 7 + [1]
     torch.testing.assert_close(trainer.logits(x), whole)
     assert trainer.predict(x).tolist() == whole.argmax(1).tolist()

@@ -12,9 +12,9 @@ from ltpll.candidates import Candidates
 from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
 from ltpll.folds import fold_splits
 from ltpll.interfaces import Goal, Rebalancer
+from ltpll.priors.joining import can_weigh
 from ltpll.rebalancers import Anchor, MeanTarget, SetEvidence
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto, rejects_independence
-from ltpll.rebalancers.set_evidence import can_weigh
 from ltpll.training.checkpoint import Tensors
 from ltpll.training.distributed import current_world
 from ltpll.training.fold_training import CallbacksOf, KeptFolds, train_folds

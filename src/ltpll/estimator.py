@@ -27,13 +27,13 @@ from ltpll.errors import InputError, first_line, shown
 from ltpll.evaluation.scorers import covering_rate
 from ltpll.extras import EXTRAS
 from ltpll.formatting import counted
-from ltpll.inference.forward import ForwardPass
-from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Extra, Goal, Method, Rebalancer
 from ltpll.methods import METHODS
 from ltpll.missing_share import AUTO, check_truth_missing, estimate_missing, overall_share
 from ltpll.models import FineTune, build_model
 from ltpll.models.finetune import FineTunedClassifier
+from ltpll.network.forward import ForwardPass
+from ltpll.network.predictor import Predictor
 from ltpll.parts import Options, build_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
@@ -568,7 +568,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Raises:
             InputError: If the classifier cannot be exported, or `ltpll[onnx]` is not installed.
         """
-        from ltpll.inference.export import export_onnx
+        from ltpll.network.export import export_onnx
 
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", ()) if feature_names is None else feature_names

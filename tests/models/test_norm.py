@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ltpll.models import norm_kernels
-from ltpll.models.conv_kernels import neighbourhoods
+from ltpll.kernels import norm_kernels
+from ltpll.kernels.conv_kernels import neighbourhoods
 from ltpll.models.norm import NormReLU
 from support.kernel_device import DEVICE
 

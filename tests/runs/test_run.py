@@ -127,7 +127,7 @@ def test_the_log_keeps_every_record_in_order_one_a_line(tmp_path):
     for i, record in enumerate(records):
         run.log(record)
         lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        assert [{key: value for key, value in json.loads(line).items() if key != "crc32"} for line in lines] == records[: i + 1]
+        assert [json.loads(line) for line in lines] == records[: i + 1]
         assert run.records() == records[: i + 1]
 
 
@@ -356,7 +356,7 @@ def test_a_damaged_line_of_the_log_is_not_read(tmp_path, name, advice):
     run.log({"epoch": 1, "seconds": 2.0})
     run.log({"epoch": 2, "seconds": 3.0})
     path = run.folder / "metrics.jsonl"
-    path.write_bytes(path.read_bytes().replace(b"2.0", b"9.0"))
+    path.write_bytes(path.read_bytes().replace(b"2.0", b"2.\0"))
     for read in (run.records, lambda: run.keep_log(1)):
         message = refusal(read)
         assert "is damaged" in message or "missing or damaged" in message

@@ -27,7 +27,6 @@ from ltpll.training import distributed
 from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import previous_checkpoint
 from ltpll.training.distributed import World, is_loss_of_a_process
-from ltpll.training.peer_failure import Lifeline
 from ltpll.training.signals import exit_on_signals
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import ImageViews, Jitter, Views
@@ -140,7 +139,7 @@ def lose_one(world, folder, how):
     training = trainer("proden", "records", world, epochs=3, **how)
     train_epoch, died = training.train_epoch, folder / "died"
 
-    def hear(lost=True):
+    def hear(lost):
         (folder / f"{world.rank}.lost").write_text(json.dumps({"lost": lost, "seconds": time.time() - float(died.read_text())}))
         os._exit(0)  # there is nobody left to take leave of
 
@@ -151,8 +150,6 @@ def lose_one(world, folder, how):
         return train_epoch(interrupted)
 
     training.train_epoch = die_in_the_third
-    if how["device"] == "cuda":  # as for processes that torchrun starts
-        Lifeline(world.rank, world.size, "localhost", world.agreed, lambda sentence: hear())
     try:
         training.fit(x, candidates)
     except RuntimeError as error:
@@ -176,7 +173,8 @@ def main(folder, rank, size, how, cases):
     for number, options in enumerate(cases):
         torch.save(trained_to_the_end(options | how, world), folder / f"{number}-{rank}.pt")
     leave_and_go_on(world, folder, how)
-    lose_one(world, folder, how)
+    if not on_cuda:  # processes that wait for a GPU hear of nothing; torchrun kills them
+        lose_one(world, folder, how)
 
 
 def pieces(world, folder, device):

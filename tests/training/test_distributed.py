@@ -66,7 +66,7 @@ def world(request, tmp_path_factory):
     how, cases = json.dumps({"device": device, "engine": engine}), json.dumps(CASES[size])
     arguments = [[str(folder), str(rank), str(size), how, cases] for rank in range(size)]
     found = in_forks(arguments, folder) if device == "cpu" else in_processes(arguments)
-    ends = [0] * (size - 1) + [-signal.SIGKILL]  # the last thing that happens is that one is killed
+    ends = [0] * (size - 1) + [-signal.SIGKILL if device == "cpu" else 0]  # the last thing that happens is that one is killed
     assert [status for status, _ in found] == ends, "\n".join(said for _, said in found)
     return size, device, folder
 
@@ -141,7 +141,9 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
 
 
 def test_those_that_lose_one_hear_of_it_at_once(world):
-    size, _, folder = world
+    size, device, folder = world
+    if device != "cpu":
+        pytest.skip("processes that wait for a GPU are ended by torchrun")
     heard = [json.loads((folder / f"{rank}.lost").read_text()) for rank in range(size - 1)]
     assert all(one["lost"] for one in heard)
     assert max(one["seconds"] for one in heard) < 30

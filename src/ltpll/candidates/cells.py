@@ -95,14 +95,13 @@ class Cell(NamedTuple):
 def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> Cell:
     """The entries in the cell of row i; `TextSets.add_cells` does the same for many cells at once."""
     cell = cell.strip()
-    if cell.startswith("{") and cell.endswith("}") and (found := _parse_braces(cell)) is not None:
-        return scored_cell(found, i, row) if isinstance(found, dict) else Cell(found, literal=True)
-    if not (cell.startswith("[") and cell.endswith("]")):
+    labels = _parsed(cell)
+    if isinstance(labels, dict):
+        return scored_cell(labels, i, row)
+    if labels is None:
+        if cell.startswith("[") and cell.endswith("]"):
+            raise InputError(f'{row(i)} holds {shown(cell)}, which is not a list: write it like ["cat", "dog"] or cat|dog.')
         return Cell([name for part in cell.split(separator) if (name := part.strip())], False)
-    try:
-        labels = _parse_list(cell)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        raise InputError(f'{row(i)} holds {shown(cell)}, which is not a list: write it like ["cat", "dog"] or cat|dog.') from None
     for label in labels:
         if not isinstance(label, (str, int, float)) or isinstance(label, bool):
             raise InputError(f"{row(i)} has the candidate {shown(str(label))}, which is not a name: give a flat list of names.")
@@ -124,39 +123,32 @@ def scored_cell(scores: Mapping[Any, Any], i: int, row: RowName = PLAIN_ROW) -> 
 
 def cell_holds_set(cell: str) -> bool:
     """Whether a cell is written as a set rather than as a single name; `[0, 10]` may be an interval that is a class."""
-    if SEPARATOR in cell or not cell.lstrip().startswith("["):
-        return SEPARATOR in cell or (cell.strip().startswith("{") and _parse_braces(cell.strip()) is not None)
-    try:
-        labels = _parse_list(cell.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return False
-    return bool(labels) and all(isinstance(label, str) for label in labels)
+    found = None if SEPARATOR in cell else _parsed(cell.strip())
+    if isinstance(found, list):
+        return bool(found) and all(isinstance(label, str) for label in found)
+    return SEPARATOR in cell or found is not None
 
 
-def _parse_list(cell: str) -> list[Any]:
-    """Parse a list in JSON, or as Python prints it."""
-    try:
-        found = json.loads(cell)
-    except ValueError:
-        # numpy prints lists without commas, and Python would join the names.
-        if re.search(r"""['"]\s+['"]""", cell):
-            raise
-        found = ast.literal_eval(cell)
-    return list(found)
+def _parsed(cell: str) -> dict[Any, Any] | list[Any] | None:
+    """A list or an object in JSON, or a list, dictionary or set as Python prints it, which is how pandas writes them to CSV.
 
-
-def _parse_braces(cell: str) -> dict[str, Any] | list[str] | None:
-    """Parse an object in JSON, or a dictionary or set of names as Python prints it; None if it is something else, such as a name."""
+    None if it is something else, such as a name.
+    """
+    if cell[:1] + cell[-1:] not in ("[]", "{}"):
+        return None
     try:
         found = json.loads(cell)
     except (ValueError, RecursionError):
+        # numpy prints lists without commas, and Python would join the names.
+        if re.search(r"""['"]\s+['"]""", cell):
+            return None
         try:
             found = ast.literal_eval(cell)
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             return None
-    if isinstance(found, set) and all(isinstance(name, str) for name in found):
-        return sorted(found)
-    return found if isinstance(found, dict) else None
+    if isinstance(found, set):
+        return sorted(found) if all(isinstance(name, str) for name in found) else None
+    return found if isinstance(found, (dict, list)) else None
 
 
 # ---- many cells -------------------------------------------------------------------------------------------------------

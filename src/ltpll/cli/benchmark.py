@@ -115,7 +115,6 @@ def benchmark(
             how: dict[str, Any] = {"device": own_device, "engine": engine, "threads": threads or "auto", "sync_batch_norm": sync_batch_norm}
             with exit_on_interrupt(run, progress):
                 train_run(run, images, measure_every=measure_every, callbacks=callbacks, on_nan=on_nan, **how)
-            world.leave()
             world.wait()
         _print_result(run)
 

@@ -18,7 +18,7 @@ def export(context: typer.Context, run: OwnRun, onnx: Annotated[Path, output_opt
     The model's metadata, and a JSON file beside it, hold the names of the classes, the input and the preprocessing.
     """
     from ltpll.cleaning.prediction import load_classifier, onnx_difference, stored_backbone
-    from ltpll.inference.export import sidecar
+    from ltpll.network.export import sidecar
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
 

@@ -218,7 +218,6 @@ def train(
             with exit_on_interrupt(run, progress):
                 how: Record = {"progress": progress, "callbacks": events, "on_nan": on_nan, "on_choice": print_line}
                 train_table_run(run, source, examples, settings, **how, **hardware)
-            world.leave()
             world.wait()
         _print_result(run.result(), out)
 

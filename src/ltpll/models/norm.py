@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ltpll.triton_support import runs_kernels
+from ltpll.kernels.support import runs_kernels
 
 LEAST_CHANNELS = 16  # the kernels need a power of two that is at least this
 
@@ -42,7 +42,7 @@ class NormReLU(nn.BatchNorm2d):
                 out = out + shortcut
             out = torch.relu(out) if self.relu else out
             return out, out[:, :, ::2, ::2] if self.subsamples else out
-        from ltpll.models.norm_kernels import NormReLUFunction, scale_and_shift
+        from ltpll.kernels.norm_kernels import NormReLUFunction, scale_and_shift
 
         if self.training:
             statistics = (self.weight, self.bias, self.running_mean, self.running_var, self.num_batches_tracked, self._counter)

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ltpll.errors import InputError, shown
+from ltpll.kernels.support import runs_kernels
 from ltpll.models.classifier import Classifier
 from ltpll.models.norm import NormReLU
-from ltpll.triton_support import runs_kernels
 
 
 class Stem(nn.Conv2d):
@@ -19,7 +19,7 @@ class Stem(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         if not runs_kernels(x) or x.requires_grad:
             return super().forward(x)
-        from ltpll.models.conv_kernels import neighbourhoods
+        from ltpll.kernels.conv_kernels import neighbourhoods
 
         around = neighbourhoods(x)
         weight = self.weight.permute(0, 2, 3, 1).flatten(1)

@@ -20,6 +20,8 @@ PSEUDO_ROWS = 10.0  # with the mean rate, which are added to the rows of each pa
 LEAST_RATE = 1e-4
 CHEAPER = 500  # products of a matrix multiplication take the time of one look-up or sparse product
 ROWS_AT_ONCE = 16_384
+POWER = 0.5  # of the likelihood of a set
+UNTIL = 0.5  # share of the epochs
 CLASS_LIMIT = 2_000  # beyond it, a matrix of classes × classes takes too much memory
 
 
@@ -100,3 +102,33 @@ def set_evidence(candidates: Candidates, power: float = 1.0) -> Tensor:
         first, last = candidates.offsets[index[0]], candidates.offsets[index[-1] + 1]
         found[first:last] = evidence[filled].to(found.dtype)
     return found
+
+
+class FadingEvidence:
+    """The evidence of the candidates of every row, whose weight falls to zero during training.
+
+    It is computed from the sets, so it needs no checkpoint.
+
+    Args:
+        candidates: The candidate sets.
+        power: The power of the likelihood of a set.
+        until: The share of the epochs after which the evidence no longer counts.
+    """
+
+    def __init__(self, candidates: Candidates, power: float = POWER, until: float = UNTIL) -> None:
+        self.candidates, self.until = candidates, until
+        self.values = set_evidence(candidates, power)
+        self.weight = torch.ones((), device=candidates.device)  # changed in place, since recorded steps hold on to it
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        """Set the weight for an epoch; epochs count from 0."""
+        self.weight.fill_(max(0.0, 1 - epoch / (self.until * n_epochs)) if self.until else 0.0)
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        """The evidence of some rows, (batch, classes), zero for other classes."""
+        return self.weight * self.candidates.spread(self.values, index)
+
+
+def can_weigh(candidates: Candidates) -> bool:
+    """Whether the sets are the only evidence, and the classes few enough for a matrix of all pairs of them."""
+    return candidates.weights is None and candidates.n_classes <= CLASS_LIMIT

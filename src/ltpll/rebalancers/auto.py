@@ -10,8 +10,8 @@ import numpy as np
 from ltpll.candidates import Candidates
 from ltpll.interfaces import Training
 from ltpll.priors import PriorEstimate
-from ltpll.rebalancers.anchor import Anchor, checked_prior
-from ltpll.rebalancers.set_evidence import FadingEvidence, SetEvidence, can_weigh
+from ltpll.priors.joining import FadingEvidence, can_weigh
+from ltpll.rebalancers.anchor import Anchor
 
 # Chosen on tables with real features and simulated sets (docs/beyond.md).
 MANY_SINGLETONS = 0.3  # share of rows with one candidate above which plain training recovers as many labels
@@ -28,7 +28,7 @@ class Choice(NamedTuple):
     weighs: bool = False
 
 
-class Auto(SetEvidence):
+class Auto(Anchor):
     """Holds the class shares of the targets where the candidate sets say enough about them, and says what it chose (`because`).
 
     - Rows share their sets in groups (the objects of a picture): the shares are held at the average uniform target.
@@ -68,11 +68,10 @@ class Auto(SetEvidence):
     """How well shares left alone and shares held at the average predict held-out rows, for both goals; see `ltpll.comparison`."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
-        super().__init__(warmup=warmup)
-        self.prior = checked_prior(prior)
+        super().__init__(prior, warmup=warmup)
 
     def start_training(self, training: Training) -> None:
-        Anchor.start_training(self, training)  # the prior and its bounds; evidence only if it is chosen
+        super().start_training(training)
         choice = choose(self.prior_, self.bounds_of(self.prior_), self.scores, can_weigh(training.candidates))
         self.because = choice.because
         self._evidence = FadingEvidence(training.candidates) if choice.weighs else None

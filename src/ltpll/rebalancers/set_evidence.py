@@ -3,47 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.interfaces import Training
-from ltpll.priors.joining import CLASS_LIMIT, set_evidence
+from ltpll.priors.joining import POWER, UNTIL, FadingEvidence, can_weigh
 from ltpll.rebalancers.anchor import Anchor
 from ltpll.targets import floored
-
-POWER = 0.5
-UNTIL = 0.5
-
-
-class FadingEvidence:
-    """The evidence of the candidates of every row, whose weight falls to zero during training.
-
-    It is computed from the sets, so it needs no checkpoint.
-
-    Args:
-        candidates: The candidate sets.
-        power: The power of the likelihood of a set.
-        until: The share of the epochs after which the evidence no longer counts.
-    """
-
-    def __init__(self, candidates: Candidates, power: float = POWER, until: float = UNTIL) -> None:
-        self.candidates, self.until = candidates, until
-        self.values = set_evidence(candidates, power)
-        self.weight = torch.ones((), device=candidates.device)  # changed in place, since recorded steps hold on to it
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        """Set the weight for an epoch; epochs count from 0."""
-        self.weight.fill_(max(0.0, 1 - epoch / (self.until * n_epochs)) if self.until else 0.0)
-
-    def __getitem__(self, index: Tensor) -> Tensor:
-        """The evidence of some rows, (batch, classes), zero for other classes."""
-        return self.weight * self.candidates.spread(self.values, index)
-
-
-def can_weigh(candidates: Candidates) -> bool:
-    """Whether the sets are the only evidence, and the classes few enough for a matrix of all pairs of them."""
-    return candidates.weights is None and candidates.n_classes <= CLASS_LIMIT
 
 
 class SetEvidence(Anchor):
@@ -88,18 +53,9 @@ class SetEvidence(Anchor):
         if not 0 <= until <= 1:
             raise InputError(f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1.")
         self.power, self.until = power, until
-        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         n, candidates = len(training.targets), training.candidates
         self.mean_target.copy_(floored(training.targets.mean(), n))
         self.hold(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
         self._evidence = FadingEvidence(candidates, self.power, self.until) if can_weigh(candidates) else None
-
-    def start_epoch(self, epoch: int, n_epochs: int) -> None:
-        super().start_epoch(epoch, n_epochs)
-        if self._evidence is not None:
-            self._evidence.start_epoch(epoch, n_epochs)
-
-    def evidence(self, index: Tensor) -> Tensor | None:
-        return None if self._evidence is None else self._evidence[index]

@@ -5,7 +5,6 @@ torch's threads wait for each other after every operation. If another job occupi
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +18,7 @@ from ltpll.validation import whole_number
 AT_IMPORT = torch.get_num_threads()  # torch's default, unless the user has already changed it
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 START_GAIN = 1.25  # how much faster than one thread all of them must be when a training starts
-CHANGE_GAIN = 1.5  # how much faster another number must be later: sums round differently then, so a small gain is not worth it
-MEASURE_AGAIN = 60.0  # seconds, because other jobs start and end
+CHANGE_GAIN = 1.5  # the same when it resumes: sums round differently then, so a small gain is not worth it
 ROUNDS = 4  # rounds of measurements with alternating numbers
 ROUND_SECONDS, MAX_SECONDS = 0.005, 0.1
 
@@ -78,32 +76,26 @@ class Threads:
     @contextmanager
     def restored(self) -> Iterator[None]:
         """Restore torch's number of threads, which belongs to the whole process, at the end of the block."""
-        self._before, self._chosen, self._next = torch.get_num_threads(), self._wanted, -math.inf
-        if self._before == 1 or _chosen_by_user():
-            self._chosen = self._wanted or self._before
+        before = torch.get_num_threads()
         try:
             yield
         finally:
-            torch.set_num_threads(self._before)
+            torch.set_num_threads(before)
 
     def choose(self, make_pass: Callable[[], TimedPass] | None, max_rows: int) -> None:
-        """Choose the number before an epoch, unless it was chosen recently; without a pass to time, it is torch's number."""
-        began = time.monotonic()
-        if began < self._next:
-            return
-        if self._chosen or make_pass is None:
-            self.number = self._chosen or self._before
+        """Choose the number before training; without a pass to time, it is torch's number."""
+        most = torch.get_num_threads()
+        if self._wanted or most == 1 or _chosen_by_user() or make_pass is None:
+            self.number = self._wanted or most
         else:
-            self.number = self._measured(make_pass, max_rows)
+            self.number = self._measured(make_pass, max_rows, most)
         torch.set_num_threads(self.number)
-        ended = time.monotonic()
-        self._next = ended + max(MEASURE_AGAIN, 50 * (ended - began))  # at most a fiftieth of the time
 
-    def _measured(self, make_pass: Callable[[], TimedPass], max_rows: int) -> int:
-        begun = 1 <= self.number <= self._before  # not if the checkpoint comes from a machine with more cores
+    def _measured(self, make_pass: Callable[[], TimedPass], max_rows: int, most: int) -> int:
+        begun = 1 <= self.number <= most  # not if the checkpoint comes from a machine with more cores
         current = self.number if begun else 1
         try:
-            seconds = seconds_per_pass(sorted({1, current, self._before}), make_pass(), max_rows)
+            seconds = seconds_per_pass(sorted({1, current, most}), make_pass(), max_rows)
         except Exception:  # the network cannot be copied, or needs whole batches; real problems show up in training
-            return current if begun else self._before
+            return current if begun else most
         return faster(seconds, current, CHANGE_GAIN if begun else START_GAIN)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import inspect
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, overload
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, overload
 
 import torch
 import torch.distributed as dist
@@ -20,12 +21,12 @@ from torch.nn.parallel import DistributedDataParallel
 from ltpll.errors import InputError
 from ltpll.formatting import counted
 from ltpll.interfaces import Outputs
-from ltpll.training.peer_failure import Lifeline, exit_after_loss
 from ltpll.training.signals import DelayedSignals
 
 STEP_TIMEOUT = 25.0  # seconds that a process waits within a step for another; steps are far shorter
 CONTROL_TIMEOUT = 3600.0  # the same where one process may read, evaluate or write meanwhile
 SIGNAL_INTERVAL = 1.0  # approximate seconds between two exchanges of signals
+MOMENT = 1.0  # seconds by which the process that is to blame exits first, so that torchrun names it
 
 
 class World:
@@ -40,7 +41,6 @@ class World:
     def __init__(self, rank: int = 0, size: int = 1, control: dist.ProcessGroup | None = None) -> None:
         self.rank, self.size = rank, size
         self._control = control
-        self.lifeline: Lifeline | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> World:
         return self  # so that layers that hold a world can be copied
@@ -193,11 +193,6 @@ class World:
         dist.broadcast_object_list(held, src=0, group=self._control)
         return held[0]
 
-    def leave(self) -> None:
-        """Announce that this process is done: the others no longer need it."""
-        if self.lifeline:
-            self.lifeline.leave()
-
     def wait(self) -> None:
         """Wait until all processes have arrived here."""
         if not self.alone:
@@ -282,7 +277,7 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
     """Join the processes that `torchrun` started, and yield them with this process's device; without torchrun, a single process.
 
     Inside the block, `current_world` returns these processes. If another process is lost, this one reports it with `say` and exits with
-    status 1, even if it hangs.
+    status 1. One that waits for its GPU cannot do that: torchrun, which ends all processes when one has failed, kills it after 30 seconds.
     """
     global _current
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
@@ -298,26 +293,31 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
         device = f"cuda:{local}"
         torch.cuda.set_device(local)
     dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=STEP_TIMEOUT))
-    lifeline = None
     try:
         # Decisions are exchanged between CPUs, so that nothing waits for a GPU.
-        world = World(rank, size, dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT)))
-        if size > 1:
-            lifeline = world.lifeline = Lifeline(rank, size, os.environ["MASTER_ADDR"], world.agreed, say)
-        _current = world
-        yield world, device
-        world.leave()
+        control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT))
+        _current = World(rank, size, control)
+        yield _current, device
     except BaseException as error:
         if size > 1 and _comes_from_a_loss(error):
-            if lifeline is None:
-                exit_after_loss(rank, size, say)
-            lifeline.end()
-        if lifeline is not None:
-            lifeline.fail()
+            _exit_after_loss(rank, size, say)
         raise
     finally:
         _current = World()
         dist.destroy_process_group()
+
+
+def _exit_after_loss(rank: int, size: int, say: Callable[[str], None]) -> NoReturn:
+    """Report that another process is lost, and exit without cleaning up, since work on the GPU may wait for the lost process forever."""
+    advice = "which died or hangs: look at its last message, and rerun the command to resume."
+    with suppress(BaseException):  # torchrun may terminate it meanwhile
+        time.sleep(MOMENT)
+    try:
+        say(f"Process {rank} of {size} has lost another process, {advice}")
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # also if the message cannot be printed
+        os._exit(1)
 
 
 def _comes_from_a_loss(error: BaseException | None) -> bool:

@@ -19,9 +19,9 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.open_sets import OpenSets
 from ltpll.errors import InputError, first_line
 from ltpll.formatting import counted
-from ltpll.inference.forward import ForwardPass
-from ltpll.inference.predictor import Array, Predictor, prediction_batch_size
 from ltpll.interfaces import Batch, Extra, Goal, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
+from ltpll.network.forward import ForwardPass
+from ltpll.network.predictor import Array, Predictor, prediction_batch_size
 from ltpll.priors import estimate_prior
 from ltpll.rebalancers.none import NoRebalancing
 from ltpll.rng import get_random_state, random_state_of, set_random_state
@@ -363,8 +363,9 @@ class PartialLabelTrainer:
                     callback.on_step_end(self)
                 return interrupted()
 
-            while self.epoch < self.epochs:
+            if self.epoch < self.epochs:
                 self.threads.choose(timed_pass, self.state.batches.size)
+            while self.epoch < self.epochs:
                 record = self.train_epoch(after_step)
                 if record is None:  # interrupted within the epoch
                     self._synchronise()

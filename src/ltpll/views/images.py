@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ltpll.errors import InputError, shown
 from ltpll.interfaces import ViewKind
-from ltpll.triton_support import runs_kernels
+from ltpll.kernels.support import runs_kernels
 from ltpll.views.colours import Colours, random_colours, recolour
 from ltpll.views.crops import CropBox, padded_crop, resample, resized_crop, shift
-from ltpll.views.cutout import Hole, cut_out, per_channel, random_hole
-from ltpll.views.randaugment import Operations, operate, random_operations
+from ltpll.views.cutout import HOLE, Hole, cut_out, per_channel, random_hole
+from ltpll.views.randaugment import Operations, movement, operate, random_operations
 
 ROUNDS = 3  # random operations per strong view
 MOST_PIXELS = 2**14  # the largest image that a kernel program can hold in registers
@@ -137,16 +137,16 @@ class ImageViews:
 
     def _apply_kernels(self, x: Tensor, draws: Draws) -> Tensor:
         """The same with the kernels for a GPU."""
-        from ltpll.views import kernels
+        from ltpll.kernels import view_kernels as kernels
 
         cut = kernels.resample_on_gpu if VIEW_POLICIES[self.policy].cut is resample else kernels.shift_on_gpu
         x = cut(x, draws.box)
         if draws.colours is not None:
             x = kernels.recolour_on_gpu(x, draws.colours)
         if draws.operations is not None:
-            x = kernels.operate_on_gpu(x, draws.operations)
+            x = kernels.operate_on_gpu(x, draws.operations, movement(*draws.operations, *x.shape[2:]))
         scale, offset = self._scale_and_offset()
-        return kernels.cut_out_and_normalise_on_gpu(x, draws.hole, scale, offset, self.dtype, self._layout)
+        return kernels.cut_out_and_normalise_on_gpu(x, draws.hole, HOLE, scale, offset, self.dtype, self._layout)
 
     def _normalise(self, x: Tensor) -> Tensor:
         scale, offset = (per_channel(numbers, x.device) for numbers in self._scale_and_offset())

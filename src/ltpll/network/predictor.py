@@ -9,8 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ltpll.inference.forward import ForwardPass
 from ltpll.interfaces import Extra, Goal, Method, Outputs, Rebalancer, linear_head
+from ltpll.network.forward import ForwardPass
 from ltpll.validation import as_inputs, rows_per_chunk
 from ltpll.views import FeatureViews, ViewSource
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from ltpll.inference.precision import BFloat16Weights
 from ltpll.models import FineTune, build_model
+from ltpll.network.precision import BFloat16Weights
 from support.tiny_backbones import tiny_backbone
 
 

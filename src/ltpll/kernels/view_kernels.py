@@ -13,11 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ltpll.views.colours import Colours
-from ltpll.views.crops import CropBox
-from ltpll.views.cutout import HOLE, Hole
-from ltpll.views.randaugment import Operations, movement
-
 # The numbers of operations and colour steps again, because a kernel only sees constants of its own file.
 AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE = (tl.constexpr(k) for k in range(1, 10))
 C_BRIGHTNESS, C_CONTRAST, C_SATURATION, C_HUE = (tl.constexpr(k) for k in range(4))
@@ -75,14 +70,14 @@ def _shift(x, top, left, flip, y, rows, columns, s_image, s_channel, s_row, s_co
         tl.store(y + (image.to(tl.int64) * 3 + channel) * rows * columns + pixel, value, mask=inside)
 
 
-def resample_on_gpu(x: Tensor, box: CropBox) -> Tensor:
+def resample_on_gpu(x: Tensor, box: Any) -> Tensor:
     y = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
     boxes = (box.top, box.left, box.height, box.width, box.flip)
     _resample[(len(x),)](x, *boxes, y, *x.shape[2:], *x.stride(), **_launch(x))
     return y
 
 
-def shift_on_gpu(x: Tensor, box: CropBox) -> Tensor:
+def shift_on_gpu(x: Tensor, box: Any) -> Tensor:
     y = torch.empty(x.shape, dtype=torch.uint8, device=x.device)
     _shift[(len(x),)](x, box.top, box.left, box.flip, y, *x.shape[2:], *x.stride(), **_launch(x))
     return y
@@ -150,7 +145,7 @@ def _recolour(x, order, amount, takes_colour, y, batch, pixels, BLOCK: tl.conste
     tl.store(y + plane + 2 * pixels, blue.to(tl.uint8), mask=inside)
 
 
-def recolour_on_gpu(x: Tensor, colours: Colours) -> Tensor:
+def recolour_on_gpu(x: Tensor, colours: Any) -> Tensor:
     y = torch.empty_like(x)
     order, amount = (each.contiguous() for each in (colours.order, colours.amount))
     _recolour[(len(x),)](x, order, amount, colours.grey, y, len(x), x.shape[2] * x.shape[3], **_launch(x))
@@ -259,11 +254,11 @@ def _operate(x, which, magnitude, table, matrix, y, batch, rows, columns, BLOCK:
             tl.store(out + channel * pixels, same, mask=inside)
 
 
-def operate_on_gpu(x: Tensor, operations: Operations) -> Tensor:
+def operate_on_gpu(x: Tensor, operations: tuple[Tensor, Tensor], matrices: Tensor) -> Tensor:
+    """All rounds of operations; `matrices` are the affine maps of the geometric ones, (6, rounds, batch)."""
     batch, _, rows, columns = x.shape
     table = torch.empty(batch, 768, dtype=torch.uint8, device=x.device)
     which, magnitude = (each.contiguous() for each in operations)
-    matrices = movement(which, magnitude, rows, columns)  # (6, rounds, batch)
     for round_ in range(len(which)):
         _tables[(batch,)](x, which[round_], magnitude[round_], table, rows * columns, **_launch(x))
         y = torch.empty_like(x)
@@ -302,12 +297,18 @@ def _cut_out_and_normalise(
 
 
 def cut_out_and_normalise_on_gpu(
-    x: Tensor, hole: Hole | None, scale: list[float], offset: list[float], dtype: torch.dtype, layout: torch.memory_format
+    x: Tensor,
+    hole: tuple[Tensor, ...] | None,
+    fill: tuple[float, ...],
+    scale: list[float],
+    offset: list[float],
+    dtype: torch.dtype,
+    layout: torch.memory_format,
 ) -> Tensor:
-    """The images as normalised floats, with their holes if there are any."""
+    """The images as normalised floats, with their holes, if there are any, filled with a colour."""
     y = torch.empty(x.shape, dtype=dtype, device=x.device, memory_format=layout)
     holes = (x, x, x) if hole is None else tuple(hole)
-    numbers = (*HOLE, *scale, *offset)
+    numbers = (*fill, *scale, *offset)
     _cut_out_and_normalise[(len(x),)](x, *holes, y, *x.shape[2:], *x.stride(), *y.stride(), *numbers, CUTS=hole is not None, **_launch(x))
     return y
 

@@ -12,7 +12,7 @@ from ltpll import Classifier, PartialLabelClassifier, build_model
 from ltpll.cleaning.prediction import onnx_difference
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
-from ltpll.inference.export import PredictingNetwork
+from ltpll.network.export import PredictingNetwork
 from ltpll.views import Views
 from support.refusals import refusal
 

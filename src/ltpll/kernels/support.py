@@ -19,7 +19,7 @@ def runs_kernels(x: Tensor) -> bool:
 def _triton_works(device: torch.device) -> bool:
     if find_spec("triton") is None:
         return False
-    from ltpll.trial_kernels import add_one
+    from ltpll.kernels.trial_kernels import add_one
 
     try:
         return bool(add_one(torch.ones(4, device=device)).sum() == 8)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ltpll.errors import InputError
-from ltpll.inference.precision import BFloat16Weights
 from ltpll.interfaces import Outputs, linear_head
+from ltpll.network.precision import BFloat16Weights
 
 
 class ForwardPass:

@@ -19,9 +19,9 @@ from ltpll.backbones import Backbone, Preprocessing
 from ltpll.backbones.onnx_encoder import OnnxEncoder
 from ltpll.errors import InputError, required_by
 from ltpll.files import write_atomically
-from ltpll.inference.onnx_join import with_onnx_encoder
-from ltpll.inference.predictor import Predictor
 from ltpll.interfaces import Goal, Method, Outputs, linear_head
+from ltpll.network.onnx_join import with_onnx_encoder
+from ltpll.network.predictor import Predictor
 from ltpll.views import ImageViews
 from ltpll.views.features import FeatureViews
 

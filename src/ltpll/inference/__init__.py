@@ -1,1 +1,0 @@
-"""Inference: how a trained network is asked for predictions."""

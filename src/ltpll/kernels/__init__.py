@@ -1,0 +1,1 @@
+"""Kernels: Triton versions of what torch's operations do elsewhere, imported only where they can run."""

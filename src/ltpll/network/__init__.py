@@ -1,0 +1,1 @@
+"""Network: how a network runs, in training and for predictions, and how it is exported."""
