@@ -27,10 +27,10 @@ from sklearn.metrics import balanced_accuracy_score
 
 from ltpll.backbones import Backbone
 from ltpll.backbones.embedder import Embedder
-from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.experiments.benchmark import Experiment, draw_problem
 from ltpll.runs.environment import environment
+from ltpll_research.benchmark import Experiment, draw_problem
+from ltpll_research.image_sets.prepared import load_image_set
 
 REBALANCERS = ("mean-target", "records", "set-evidence", "auto")
 COMPONENTS = 128

@@ -9,10 +9,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ltpll.cli.probe import tsne
-from ltpll.cli.reproduce import reproduce
-from ltpll.cli.toy import toy
 from ltpll.errors import required_by
+from ltpll_research.cli.probe import tsne
+from ltpll_research.cli.reproduce import reproduce
+from ltpll_research.cli.toy import toy
 from support.fork_server import PRELOADED
 from support.refusals import refusal
 

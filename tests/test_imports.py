@@ -80,7 +80,7 @@ def test_only_training_and_evaluation_know_the_processes_that_train_together():
 
 
 def test_a_report_is_made_without_torch():
-    code = "import sys, ltpll.report.study_page, ltpll.runs.summary, ltpll.runs.run, ltpll.errors; sys.exit('torch' in sys.modules)"
+    code = "import sys, ltpll_research.report.study_page, ltpll_research.summary, ltpll.runs.run, ltpll.errors; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

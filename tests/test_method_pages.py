@@ -15,8 +15,8 @@ from ltpll import PartialLabelClassifier
 from ltpll.candidates import Candidates
 from ltpll.cleaning.pipeline import TrainingSettings
 from ltpll.cli import app
-from ltpll.experiments.benchmark import Experiment
 from ltpll.parts import build_parts
+from ltpll_research.benchmark import Experiment
 from tools import render_methods
 
 ROOT = Path(__file__).resolve().parents[1]

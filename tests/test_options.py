@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from ltpll.cli import app
 from ltpll.cli.options import repeat_option
-from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError, NotFiniteError
+from ltpll_research.image_sets.prepared import write_image_set
 from support.pictures import coloured_images
 from support.user_tables import feature_rows, write_csv
 

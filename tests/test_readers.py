@@ -28,10 +28,10 @@ from ltpll.cli.config_file import LARGEST, read_config
 from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.tables import Reading, read_table
 from ltpll.errors import InputError
-from ltpll.experiments.benchmark import Experiment
-from ltpll.report.study_page import render_page
 from ltpll.runs.run import config_hash
 from ltpll.runs.schema import check_record
+from ltpll_research.benchmark import Experiment
+from ltpll_research.report.study_page import render_page
 from support.refusals import refusal
 
 LIMIT = settings(deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

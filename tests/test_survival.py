@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.training.checkpoint import read_checkpoint
+from ltpll_research.image_sets.prepared import write_image_set
 from support.fork_server import shared_fork_server
 from support.interrupted_runs import outcome
 from support.pictures import coloured_images

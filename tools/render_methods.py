@@ -24,7 +24,7 @@ from ltpll.parts import PartInfo, describe_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Registry, named_parameters
 from ltpll.runs.run import Record, results_under
-from ltpll.runs.summary import Figure, Row, rows
+from ltpll_research.summary import Figure, Row, rows
 from render_docs import ROOT, anchor_options, percent, setting_of, update
 
 FOLDER = ROOT / "docs" / "methods"

@@ -9,17 +9,17 @@ import pytest
 from scipy.io import savemat
 from typer.testing import CliRunner
 
-from ltpll.analysis.bound import ambiguity_degree
 from ltpll.analysis.describe import ambiguity_bounds, co_occurrence, describe, pairs, wrong_label_rate
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.cli.describe import interval_plot
-from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError, UnknownNameError
-from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
 from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.runs.run import Run
+from ltpll_research.benchmark import Experiment, draw_problem, experiment_run
+from ltpll_research.bound import ambiguity_degree
+from ltpll_research.image_sets.prepared import write_image_set
 from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
 from support.pictures import coloured_images

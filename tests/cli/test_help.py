@@ -13,7 +13,7 @@ from ltpll.cleaning.dataset import TableSource
 from ltpll.cleaning.pipeline import TrainingSettings
 from ltpll.cli import app
 from ltpll.data.readers.tables import Reading
-from ltpll.experiments.benchmark import RECIPES, Experiment
+from ltpll_research.benchmark import RECIPES, Experiment
 from support.commands import ltpll_here as ltpll
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "sklearn", "scipy", "PIL", "matplotlib", "plotly"}

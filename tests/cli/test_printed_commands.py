@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from ltpll.data.benchmarks.image_sets import load_image_set
+from ltpll_research.image_sets.prepared import load_image_set
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
 from support.user_tables import feature_rows, write_csv

@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ltpll.cli.data import app
-from ltpll.data.benchmarks import archives
-from ltpll.data.benchmarks.archives import PublishedArchive
-from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.errors import InputError
+from ltpll_research.image_sets import archives
+from ltpll_research.image_sets.archives import PublishedArchive
+from ltpll_research.image_sets.prepared import load_image_set
 from support.fork_server import shared_fork_server
 from support.image_archives import cifar10_files, tar_bytes
 
@@ -113,7 +113,7 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
         url = f"http://127.0.0.1:{server.getsockname()[1]}/cifar-10-binary.tar.gz"
         code = (
             "from ltpll.cli import data as commands\n"
-            "from ltpll.data.benchmarks import archives\n"
+            "from ltpll_research.image_sets import archives\n"
             f"archives.PUBLISHED_ARCHIVES['cifar10'] = (archives.PublishedArchive({url!r}, '0' * 32),)\n"
             "commands.app()"
         )

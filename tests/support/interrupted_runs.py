@@ -19,9 +19,6 @@ from ltpll.data.readers.tables import read_table
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
-from ltpll.experiments import benchmark as experiment
-from ltpll.experiments.benchmark import Experiment, experiment_run
-from ltpll.experiments.studies import digits, toy
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -31,6 +28,9 @@ from ltpll.runs.run import Run
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
+from ltpll_research import benchmark as experiment
+from ltpll_research.benchmark import Experiment, experiment_run
+from ltpll_research.studies import digits, toy
 from support.pictures import coloured_images
 
 # The calls that create, rename, delete or flush files.
