@@ -1,6 +1,8 @@
-"""Settings for all tests: one thread each, signals, Triton's interpreter without a GPU, and how workers share the tests."""
+"""Settings for the tests of both packages: threads, signals, Triton without a GPU, and how workers share the tests."""
 
+import http.server
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -23,21 +25,22 @@ def pytest_configure(config):
 
 # These start processes from servers that take seconds to import torch: one worker runs them all, so that each server starts once.
 STARTING_PROCESSES = {
-    "analysis/test_describe.py",
-    "cleaning/test_cross_validation.py",
-    "data/readers/test_parquet_footer.py",
-    "data/test_data_commands.py",
-    "experiments/paper/test_launch.py",
-    "experiments/studies/test_digits.py",
-    "experiments/studies/test_runner.py",
-    "experiments/test_benchmark.py",
-    "experiments/test_probe.py",
-    "test_cli.py",
-    "test_many_classes.py",
-    "test_parts.py",
-    "test_processes.py",
-    "test_survival.py",
-    "training/test_distributed.py",
+    "research/tests/cli/test_data.py",
+    "research/tests/cli/test_studies.py",
+    "research/tests/paper/test_launch.py",
+    "research/tests/studies/test_digits.py",
+    "research/tests/studies/test_runner.py",
+    "research/tests/test_benchmark.py",
+    "research/tests/test_probe.py",
+    "tests/analysis/test_describe.py",
+    "tests/cleaning/test_cross_validation.py",
+    "tests/data/readers/test_parquet_footer.py",
+    "tests/test_cli.py",
+    "tests/test_many_classes.py",
+    "tests/test_parts.py",
+    "tests/test_processes.py",
+    "tests/test_survival.py",
+    "tests/training/test_distributed.py",
 }
 assert all((Path(__file__).parent / name).is_file() for name in STARTING_PROCESSES)
 
@@ -50,7 +53,7 @@ def pytest_xdist_make_scheduler(config, log):
     class Scheduler(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "processes" if file.removeprefix("tests/") in STARTING_PROCESSES else file
+            return "processes" if file in STARTING_PROCESSES else file
 
     config.option.loadscopereorder = False
     return Scheduler(config, log)
@@ -68,3 +71,24 @@ def pytest_runtest_setup(item):
 
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
+
+
+class Listener(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        self.send_error(404)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def listener():
+    """A server that a page could call, and what it was asked for."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        server.asked = []
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

@@ -111,7 +111,7 @@ def bench_records(name: str) -> list[Record]:
 
 
 def performance_table() -> str:
-    """Speed of training, from `ltpll bench engine`."""
+    """Speed of training, from `ltpll-research bench engine`."""
     lines = []
     for found in bench_records("engine"):
         made = found["environment"]

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from ltpll.data.synthetic import authors_draw
+from ltpll_research.authors_draw import authors_draw
 from support.refusals import refusal
 
 

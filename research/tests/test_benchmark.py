@@ -11,12 +11,12 @@ import torch
 
 from ltpll.candidates import Candidates
 from ltpll.cli.progress import TensorBoardEvents
-from ltpll.data.synthetic import authors_draw
 from ltpll.errors import InputError
 from ltpll.runs.run import Run
+from ltpll_research.authors_draw import authors_draw
 from ltpll_research.benchmark import RECIPES, Experiment, build_trainer, draw_problem, experiment_run, train, with_recipe
 from ltpll_research.image_sets.prepared import ImageSet, write_image_set
-from support.commands import ltpll
+from support.commands import research
 from support.pictures import coloured_images
 
 SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
@@ -325,7 +325,7 @@ def test_training_images_learns(tmp_path):
 
 def call(root, *arguments, cwd):
     options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
-    return ltpll("benchmark", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
+    return research("benchmark", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
 
 
 def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(root, tmp_path):
@@ -418,7 +418,7 @@ def test_a_bad_setting_exits_with_2_and_one_sentence(root, tmp_path, arguments, 
 def test_an_image_set_that_is_not_prepared_names_the_command_that_prepares_it(tmp_path):
     result = call(tmp_path / "nothing", cwd=tmp_path)
     assert result.returncode == 2
-    assert "ltpll data prepare cifar10" in result.stderr
+    assert "ltpll-research data prepare cifar10" in result.stderr
 
 
 def test_labels_are_removed_from_sets_as_asked_and_experiments_without_keep_their_runs():

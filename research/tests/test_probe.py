@@ -15,7 +15,7 @@ from ltpll.runs.schema import Kind
 from ltpll_research.benchmark import Experiment, experiment_run, reopen_trainer, train
 from ltpll_research.image_sets.prepared import write_image_set
 from ltpll_research.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, top_accuracies
-from support.commands import ltpll
+from support.commands import research
 from support.pictures import coloured_images
 from support.refusals import refusal
 
@@ -82,7 +82,7 @@ def test_a_reopened_run_predicts_what_its_record_says(trained):
 def call(trained, command, *arguments):
     root, run = trained
     options = ["--data-root", str(root / "data"), "--device", "cpu", *arguments]
-    return ltpll(command, run.folder, *options)
+    return research(command, run.folder, *options)
 
 
 def test_the_probe_command_writes_the_figures_it_prints(trained):
@@ -153,9 +153,9 @@ def test_a_renamed_run_is_reported_and_described_as_before(trained, renamed, tmp
     assert renamed[1].result() == trained[1].result()
     pages, described = [], []
     for root, run in (trained, renamed):
-        assert ltpll("report", run.folder, "--out", tmp_path / "page.html").returncode == 0
+        assert research("report", run.folder, "--out", tmp_path / "page.html").returncode == 0
         pages.append((tmp_path / "page.html").read_text())
-        found = ltpll("data", "describe", run.folder, "--data-root", root / "data", "--json")
+        found = research("data", "describe", run.folder, "--data-root", root / "data", "--json")
         described.append({name: value for name, value in json.loads(found.stdout).items() if name != "source"})
     assert pages[0] == pages[1]
     assert described[0] == described[1]

@@ -52,6 +52,8 @@ def execute(page, changes):
 
 
 def commands_of(page):
-    """The `ltpll` commands in the unnamed fenced blocks of a page, without comments and without torchrun or srun in front."""
+    """The `ltpll` and `ltpll-research` commands in the unnamed fenced blocks of a page, without comments and without torchrun or srun in front."""
     lines = [line for block in blocks_of(page) if block.language in ("", "sh", "bash") for line in block.code.splitlines()]
-    return [found[1].strip() for line in lines if (found := re.search(r"(?:^|srun |-m |; )(ltpll (?:'[^']*'|[^#;'])*)", line))]
+    return [
+        found[1].strip() for line in lines if (found := re.search(r"(?:^|srun |-m |; )(ltpll(?:[-_]research)? (?:'[^']*'|[^#;'])*)", line))
+    ]

@@ -101,6 +101,15 @@ def command(*arguments):
     main()
 
 
+def research_command(*arguments):
+    """Run `ltpll-research` with these arguments."""
+    from ltpll_research.cli import main
+
+    torch.set_num_threads(1)
+    sys.argv = ["ltpll-research", *arguments]
+    main()
+
+
 def execute(code, *arguments):
     """Run a script, given as text."""
     sys.argv = ["-c", *arguments]
@@ -108,11 +117,11 @@ def execute(code, *arguments):
 
 
 def short_study(epochs, *arguments):
-    """Run `ltpll` with these arguments, in a process group of its own as a shell does, with fewer epochs in each run of a study."""
+    """Run `ltpll-research` in a process group of its own as a shell does, with fewer epochs in each run of a study."""
     os.setsid()
     for study in (toy, digits):
         study.configs = shortened(study.configs, epochs)
-    forking("command", *arguments)
+    forking("research_command", *arguments)
 
 
 def shortened(configs, epochs):

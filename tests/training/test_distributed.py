@@ -196,9 +196,10 @@ def root(tmp_path_factory):
 
 
 def torchrun(*command, processes=2):
+    package = "ltpll_research" if command[0] == "benchmark" else "ltpll"
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--rdzv-backend", "c10d"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
-    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", "ltpll", *map(str, command)], env=environment)
+    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", package, *map(str, command)], env=environment)
 
 
 def small(root, out, epochs=6):

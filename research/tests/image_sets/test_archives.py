@@ -365,7 +365,7 @@ def test_nothing_is_downloaded_without_https(tmp_path, url):
 def test_without_pooch_the_message_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
     message = refusal(lambda: download(PublishedArchive("https://example.invalid/a.tar", "0" * 32), tmp_path))
-    assert "needs pooch, which is not installed: pip install 'ltpll[research]'" in message
+    assert "needs pooch, which is not installed: pip install ltpll-research" in message
     assert "--archive PATH" in message
 
 

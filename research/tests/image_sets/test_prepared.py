@@ -19,7 +19,7 @@ from PIL import Image
 
 from ltpll.candidates import Candidates
 from ltpll.errors import UnknownNameError
-from ltpll_research.image_sets import archives
+from ltpll_research.image_sets import archives, prepared
 from ltpll_research.image_sets.archives import PublishedArchive
 from ltpll_research.image_sets.cifar import read_cifar10
 from ltpll_research.image_sets.prepared import (
@@ -194,7 +194,7 @@ def test_a_modified_archive_is_refused_unless_checking_is_off(good, root):
 
 def fail_after(monkeypatch, n_bytes, error):
     written = 0
-    real = image_sets._HashingWriter.write
+    real = prepared._HashingWriter.write
 
     def write(self, content):
         nonlocal written
@@ -204,7 +204,7 @@ def fail_after(monkeypatch, n_bytes, error):
             raise error
         return real(self, content)
 
-    monkeypatch.setattr(image_sets._HashingWriter, "write", write)
+    monkeypatch.setattr(prepared._HashingWriter, "write", write)
 
 
 @pytest.mark.parametrize("n_bytes", [0, 50_000, 35 * 3072 + 5000])
@@ -286,9 +286,9 @@ def test_a_root_that_is_a_file_is_refused(good, tmp_path):
 
 def test_a_missing_set_names_the_command_to_run(tmp_path, monkeypatch):
     message = refusal(lambda: load_image_set("cifar10", tmp_path))
-    assert f"run `ltpll data prepare cifar10 --data-root {tmp_path}`" in message
+    assert f"run `ltpll-research data prepare cifar10 --data-root {tmp_path}`" in message
     monkeypatch.setenv("LTPLL_DATA", str(tmp_path))
-    assert "run `ltpll data prepare cifar10`." in refusal(lambda: load_image_set("cifar10"))
+    assert "run `ltpll-research data prepare cifar10`." in refusal(lambda: load_image_set("cifar10"))
 
 
 @pytest.mark.parametrize("call", [load_image_set, prepare_image_set])
@@ -305,7 +305,7 @@ def test_a_flipped_byte_is_found_by_verify(good, root):
     load_image_set("cifar10", root)
     message = refusal(lambda: load_image_set("cifar10", root, verify=True))
     assert "x_train.npy has changed since it was written" in message
-    assert f"ltpll data prepare cifar10 --data-root {root}" in message
+    assert f"ltpll-research data prepare cifar10 --data-root {root}" in message
 
 
 def resave(array):

@@ -9,7 +9,7 @@ from ltpll.errors import BusyError
 from ltpll_research.benchmark import Experiment, experiment_run, train
 from ltpll_research.image_sets.prepared import write_image_set
 from ltpll_research.paper.launch import launch
-from support.commands import ltpll
+from support.commands import research
 from support.fork_server import shared_fork_server
 from support.pictures import coloured_images
 from support.refusals import refusal
@@ -33,7 +33,7 @@ def command(root, *arguments):
 
 
 def call(root, *arguments, cwd, **options):
-    return ltpll(*command(root, *arguments), cwd=cwd, **options)
+    return research(*command(root, *arguments), cwd=cwd, **options)
 
 
 def results(folder):
@@ -47,7 +47,7 @@ def results(folder):
 
 def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):
     server, logs = shared_fork_server(), [tmp_path / "log 1", tmp_path / "log 2"]
-    launchers = [server.start("interrupted_runs.command", *command(root, "--epochs", "4"), log=log, cwd=tmp_path) for log in logs]
+    launchers = [server.start("interrupted_runs.research_command", *command(root, "--epochs", "4"), log=log, cwd=tmp_path) for log in logs]
     ended = [server.wait(pid) for pid in launchers]
     assert [status for status, _ in ended] == [0, 0], ended
     assert len(results(tmp_path)) == 3
@@ -60,7 +60,7 @@ def test_parallel_runs_give_the_same_records(root, tmp_path):
     one.mkdir()
     two.mkdir()
     assert call(root, "--epochs", "2", cwd=one).returncode == 0
-    both = call(root, "--epochs", "2", "--per-gpu", "2", cwd=two, called=("forking", "command"))
+    both = call(root, "--epochs", "2", "--per-gpu", "2", cwd=two, called=("forking", "research_command"))
     assert both.returncode == 0, both.stderr
     assert results(one) == results(two)
 
@@ -91,7 +91,7 @@ def test_a_run_that_another_process_trains_is_left_alone(root, tmp_path):
     [
         (["--only", "q=0.9"], "No run of main matches 'q=0.9'"),
         (["--set", "widht=2"], "no setting 'widht'"),
-        (["--data-root", "nowhere"], "ltpll data prepare cifar10"),
+        (["--data-root", "nowhere"], "ltpll-research data prepare cifar10"),
     ],
 )
 def test_a_bad_request_exits_with_2_and_one_sentence(root, tmp_path, arguments, message):
@@ -102,7 +102,7 @@ def test_a_bad_request_exits_with_2_and_one_sentence(root, tmp_path, arguments, 
 
 
 def test_the_list_names_every_item_and_counts_what_is_done(root, tmp_path):
-    result = ltpll("reproduce", "--list", cwd=tmp_path)
+    result = research("reproduce", "--list", cwd=tmp_path)
     for name in ("main", "fine-grained-nu", "baselines", "mixup", "ablation-m", "t-sne"):
         assert name in result.stdout
     assert "0/156" in result.stdout
@@ -111,13 +111,13 @@ def test_the_list_names_every_item_and_counts_what_is_done(root, tmp_path):
 def test_a_report_of_runs_is_a_page_and_an_unfinished_run_is_refused(root, tmp_path):
     assert call(root, "--epochs", "1", cwd=tmp_path).returncode == 0
     runs = tmp_path / "ltpll-runs" / "images"
-    made = ltpll("report", runs, "--title", "Mine <b>", cwd=tmp_path)
+    made = research("report", runs, "--title", "Mine <b>", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     page = (tmp_path / "ltpll-report.html").read_text()
     assert "Mine &lt;b&gt;" in page
     assert "proden + records" in page
     folder = next(path.parent for path in runs.rglob("done"))
     (folder / "done").unlink()
-    refused = ltpll("report", folder, cwd=tmp_path)
+    refused = research("report", folder, cwd=tmp_path)
     assert refused.returncode == 2
     assert "not finished" in refused.stderr

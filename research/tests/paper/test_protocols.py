@@ -13,7 +13,7 @@ from ltpll_research.paper.catalog import CIFAR10, CIFAR100, ITEMS, published, wi
 from ltpll_research.paper.duration import pixels_processed
 from ltpll_research.paper.grid import Finished, experiment_of, experiments, parse_settings, shortened
 from ltpll_research.paper.protocols import PROTOCOLS, find_protocol
-from support.commands import ltpll, ltpll_here
+from support.commands import research, research_here
 from support.pictures import coloured_images
 from support.refusals import refusal
 
@@ -150,7 +150,7 @@ def test_runs_of_two_protocols_are_not_mixed_up():
 
 
 def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
-    result = ltpll("reproduce", "systems", "--dry-run", "--only", "schedule=step dataset=cifar10", "--device", "cpu", cwd=tmp_path)
+    result = research("reproduce", "systems", "--dry-run", "--only", "schedule=step dataset=cifar10", "--device", "cpu", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     listed = [line.split("missing: ")[1] for line in result.stdout.splitlines() if "missing: " in line]
     assert listed == [
@@ -161,7 +161,7 @@ def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
 
 def test_runs_with_the_authors_draw_are_named_by_it(tmp_path):
     changes = ["--set", "draw=authors", "--only", "dataset=cifar10 method=htc schedule=step"]
-    result = ltpll("reproduce", "systems", "--dry-run", *changes, "--device", "cpu", cwd=tmp_path)
+    result = research("reproduce", "systems", "--dry-run", *changes, "--device", "cpu", cwd=tmp_path)
     assert "htc, views flip-crop, schedule step, draw authors, seed 0" in result.stdout
 
 
@@ -175,8 +175,8 @@ def test_a_table_with_runs_of_another_protocol_explains_it_below(tmp_path, monke
         (tmp_path / "kept" / f"{key}.json").write_text(json.dumps(record))
     (tmp_path / "kept" / "audit.json").write_text('{"format": "ltpll-audit-1"}')  # not a record
     monkeypatch.chdir(tmp_path)
-    message = ltpll_here("reproduce", "systems", "--dry-run", "--results", ".", "--device", "cpu", status=2)
+    message = research_here("reproduce", "systems", "--dry-run", "--results", ".", "--device", "cpu", status=2)
     assert message.startswith("There are no results directly in .: give the folder that holds them")
-    shown = ltpll_here("reproduce", "systems", "--dry-run", "--results", "kept", "--device", "cpu")
+    shown = research_here("reproduce", "systems", "--dry-run", "--results", "kept", "--device", "cpu")
     assert f"SoLar's protocol, prior estimation, then 1000 epochs: {PROTOCOLS['solar'].summary}." in shown
     assert PROTOCOLS["htc"].summary not in shown

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ltpll.errors import InputError
-from ltpll.report import study_page as page
 from ltpll.report import templates
+from ltpll_research.report import study_page as page
 from ltpll_research.report.study_page import render_page, write_page
 from ltpll_research.summary import Comparison, ComparisonCell, ComparisonTable
 from support.browser import in_browser, is_owned, needs_browser, payloads

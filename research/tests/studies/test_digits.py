@@ -8,7 +8,7 @@ from ltpll.runs.run import Run
 from ltpll_research.studies import digits
 from ltpll_research.studies.runner import run_missing
 from ltpll_research.summary import rows
-from support.commands import ltpll
+from support.commands import research
 from support.interrupted_runs import shortened
 
 ADDED = ("", " + mean-target", " + oracle-la-posthoc", " + records", " + records + mean-target", " + anchor")
@@ -29,7 +29,7 @@ def records(tmp_path_factory):
 
 def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of_its_page(tmp_path):
     trained(shortened(digits.configs, 2)(1), tmp_path / "ltpll-runs" / "digits")
-    result = ltpll("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path, called=("short_study", 2))
+    result = research("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path, called=("short_study", 2))
     assert result.returncode == 0, result.stderr
     assert "3 of 6 runs were finished earlier" in result.stdout
     for row in (f"{method}{added}" for method in ("proden", "corr") for added in ADDED):

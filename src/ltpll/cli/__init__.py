@@ -11,13 +11,13 @@ from ltpll.cli.embed import embed
 from ltpll.cli.export import export
 from ltpll.cli.list_parts import list_parts
 from ltpll.cli.predict import predict
-from ltpll.cli.program import program, run
+from ltpll.cli.program import make_program, run
 from ltpll.cli.report import report
 from ltpll.cli.review import review
 from ltpll.cli.train import TrainCommand, train
 from ltpll.errors import InputError
 
-app = program(
+app = make_program(
     "ltpll",
     "Long-tailed partial label learning: train classifiers on sets of candidate labels when classes are imbalanced.",
     trained_by=("train",),

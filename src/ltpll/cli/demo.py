@@ -18,7 +18,7 @@ from ltpll.formatting import command
 
 def demo(
     context: typer.Context,
-    out: Annotated[Path, output_option(help="Folder for the table, the run and its page.")] = Path("ltpll-demo"),
+    out: Annotated[Path, output_option(help="Folder for the table, the run and its page.")] = Path("ltpll-runs/demo"),
     fresh: Fresh = False,
 ) -> None:
     """Clean an example table in about a minute: train on it, write its labels, and a page about them."""

@@ -17,7 +17,7 @@ from ltpll.errors import InputError, InputWarning, on_command_line
 from ltpll.training.signals import Terminated, exit_on_signals
 
 
-def program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer.Typer:
+def make_program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer.Typer:
     """A program without commands; `trained_by` are those that torchrun may start."""
     made = typer.Typer(
         name=name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ltpll.cli.program import program, run
+from ltpll.cli.program import make_program, run
 from ltpll_research.cli.bench import app as bench_commands
 from ltpll_research.cli.benchmark import benchmark
 from ltpll_research.cli.bound import bound
@@ -14,7 +14,7 @@ from ltpll_research.cli.report import report
 from ltpll_research.cli.reproduce import reproduce
 from ltpll_research.cli.toy import toy
 
-app = program(
+app = make_program(
     "ltpll-research",
     "The experiments of ltpll: image benchmarks, the RECORDS paper's tables and figures, and small studies.",
     trained_by=("benchmark",),

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ltpll.cli.data import app
 from ltpll.errors import InputError
+from ltpll_research.cli.data import app
 from ltpll_research.image_sets import archives
 from ltpll_research.image_sets.archives import PublishedArchive
 from ltpll_research.image_sets.prepared import load_image_set
@@ -79,7 +79,7 @@ def test_list_of_an_empty_root_names_the_commands_that_prepare_sets(tmp_path, mo
     assert result.exit_code == 0
     assert f"No image set is prepared in {tmp_path / 'none'}." in result.output
     for name in ("cifar10", "cifar100", "voc2007"):
-        assert f"`ltpll data prepare {name}`" in result.output
+        assert f"`ltpll-research data prepare {name}`" in result.output
     assert not (tmp_path / "none").exists()
 
 
@@ -112,7 +112,7 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/cifar-10-binary.tar.gz"
         code = (
-            "from ltpll.cli import data as commands\n"
+            "from ltpll_research.cli import data as commands\n"
             "from ltpll_research.image_sets import archives\n"
             f"archives.PUBLISHED_ARCHIVES['cifar10'] = (archives.PublishedArchive({url!r}, '0' * 32),)\n"
             "commands.app()"
