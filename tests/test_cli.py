@@ -3,13 +3,16 @@
 import re
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from ltpll import __version__
-from ltpll.cli import MOVED
+from ltpll.cli import MOVED, demo
+from ltpll.cli.train import train
 from ltpll.parts import describe_parts
-from support.commands import ltpll
+from support.commands import ltpll, ltpll_here
 
 
 def test_without_arguments_it_prints_help():
@@ -54,3 +57,19 @@ def test_a_command_that_moved_names_the_package_that_has_it(tmp_path, moved, mor
     assert result.stdout == ""
     assert result.stderr == (f"error: `ltpll {moved}` is in the package ltpll-research: install it, then use `ltpll-research {moved}`.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_runs_three_commands_and_names_them_and_continues(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick = {"epochs": 1, "folds": 0, "rebalancer": "mean-target", "device": "cpu"}
+    monkeypatch.setitem(demo.__globals__, "train", partial(train, **quick))
+    printed = ltpll_here("demo")
+    folder = Path("ltpll-runs/demo")
+    assert [line for line in printed.splitlines() if line.startswith("$ ")] == [
+        f"$ ltpll train {folder}/digits.csv --out {folder}/run",
+        f"$ ltpll clean {folder}/run --out {folder}/cleaned.csv",
+        f"$ ltpll report {folder}/run --out {folder}/report.html",
+    ]
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
+    assert len((folder / "cleaned.csv").read_text().splitlines()) == 487
+    assert "This run was finished earlier" in ltpll_here("demo")
