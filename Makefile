@@ -1,4 +1,4 @@
-# On a new machine `make demo` or `make test` is enough: both create .venv and install the package first.
+# On a new machine `make demo` or `make test` is enough: both create .venv and install the packages first.
 # `make demo` installs what the package needs; all other targets also install the development tools.
 
 # The first Python found that is 3.11 or newer; `make test PYTHON=/path/to/python` chooses another.
@@ -31,7 +31,7 @@ help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(CORE)  ## Train and compare on handwritten digits, about a minute
-	@$(BIN)/ltpll demo
+	@$(BIN)/ltpll-research demo
 
 # Tests sometimes wait for processes, so the type checker runs beside them.
 test: lint  ## Linter, type checker and all tests that need no GPU
@@ -40,7 +40,7 @@ test: lint  ## Linter, type checker and all tests that need no GPU
 lint: $(DEV)  ## Linter, formatter and spelling, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell *.md docs src tools benchmarks examples
+	$(BIN)/codespell *.md docs src research tools benchmarks examples
 
 types: $(DEV)  ## Type checker
 	$(BIN)/mypy
@@ -74,14 +74,14 @@ newest: RESOLUTION = highest
 lowest newest:
 	$(PYTHON) -m venv build/$@
 	build/$@/bin/python -m pip install --quiet --disable-pip-version-check uv
-	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --editable '.[dev]'
+	build/$@/bin/uv pip install --quiet --python build/$@/bin/python --resolution $(RESOLUTION) --editable '.[dev]' --editable ./research
 	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -n 2
 
 results: $(DEV)  ## Measure the figures in README.md and docs again on this machine
 	rm -rf build/results
-	$(BIN)/ltpll toy --out build/results
-	$(BIN)/ltpll toy --cosine --out build/results
-	$(BIN)/ltpll demo --out build/results
+	$(BIN)/ltpll-research toy --out build/results
+	$(BIN)/ltpll-research toy --cosine --out build/results
+	$(BIN)/ltpll-research demo --out build/results
 	$(BIN)/python tools/keep_results.py build/results
 	cp build/results/toy.png docs/toy.png
 	$(MAKE) docs
@@ -95,8 +95,8 @@ site: $(DEV)  ## Build the documentation into build/site, without network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Open build/site/index.html, or run '$(BIN)/python -m http.server --directory build/site' for search."
 
-# In environments of their own: the tools that build must not change the environment that is tested, and the wheel must work without it.
-release: site  ## Build and check the wheel and the source distribution: twine, size, a fresh environment, the demo
+# In environments of their own: the tools that build must not change the environment that is tested, and the wheels must work without it.
+release: site  ## Build and check the wheels and source distributions: twine, size, a fresh environment, the demo
 	$(BIN)/python tools/release.py
 
 gallery: $(DEV)  ## Run the examples and the tutorial again, and update their pages
@@ -114,9 +114,9 @@ constraints:  ## Resolve the pinned versions again, as on a new machine
 	build/constraints/bin/python tools/constraints.py
 
 clean:  ## Delete .venv, caches and everything that was built
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info research/build research/src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(CORE) $(DEV): pyproject.toml constraints.txt tools/install.py
+$(CORE) $(DEV): pyproject.toml research/pyproject.toml constraints.txt tools/install.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "error: Python 3.11 or newer was not found; install it or give PYTHON=/path/to/python." >&2; exit 2; }
 	@$(PYTHON) tools/install.py $(if $(filter %-dev,$@),--dev) --torch="$$TORCH"

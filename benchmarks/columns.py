@@ -2,10 +2,11 @@
 
     python benchmarks/columns.py --data-root DATA --features FOLDER --out results/columns
 
-DATA holds the prepared image sets cifar10, cifar100 and voc2007 (`ltpll data prepare`). Their images are enlarged, embedded with
-EfficientNet-Lite0 and reduced to 128 principal components, once; FOLDER keeps the result. Subsets and candidate sets are those of
-`ltpll benchmark` with the same seed, and the classifier has its defaults. This takes minutes on a CPU, where training a ResNet-18 from
-scratch takes days; it is how photos are used, but not the paper's protocol. Each training has a record; existing ones are kept.
+DATA holds the prepared image sets cifar10, cifar100 and voc2007 (`ltpll-research data prepare`). Their images
+are enlarged, embedded with EfficientNet-Lite0 and reduced to 128 principal components, once; FOLDER keeps the
+result. Subsets and candidate sets are those of `ltpll-research benchmark` with the same seed, and the
+classifier has its defaults. This takes minutes on a CPU, where training a ResNet-18 from scratch takes days;
+it is how photos are used, but not the paper's protocol. Each training has a record; existing ones are kept.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from sklearn.metrics import balanced_accuracy_score
 
 from ltpll.backbones import Backbone
 from ltpll.backbones.embedder import Embedder
-from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.experiments.benchmark import Experiment, draw_problem
 from ltpll.runs.environment import environment
+from ltpll_research.benchmark import Experiment, draw_problem
+from ltpll_research.image_sets.prepared import load_image_set
 
 REBALANCERS = ("mean-target", "records", "set-evidence", "auto")
 COMPONENTS = 128

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from scipy import stats
 
-from ltpll.data.benchmarks.image_sets import load_image_set
 from ltpll.evaluation.during_training import Evaluate
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
 from ltpll.runs.environment import environment
+from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
+from ltpll_research.image_sets.prepared import load_image_set
 
 WAYS = {"float32, eager": ("float32", "eager"), "bfloat16, captured": ("bfloat16", "captured")}
 FIGURES = {"accuracy": lambda record: record["test"]["balanced_accuracy"], "target recovery": lambda record: record["target_recovery"]}

@@ -20,10 +20,10 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import noise_images
 from ltpll.runs.environment import environment
 from ltpll.training.distributed import World
+from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
+from ltpll_research.engine_speed import noise_images
 
 
 class SelfMessaging(World):

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import noise_images
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
+from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
+from ltpll_research.engine_speed import noise_images
 
 MPS = "nvidia-cuda-mps-control"
 

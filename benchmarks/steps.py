@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import end_to_end_speed, noise_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.training.trainer import PartialLabelTrainer
+from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
+from ltpll_research.engine_speed import end_to_end_speed, noise_images, time_milliseconds
 
 KERNELS = {"batch norm": "ltpll.models.norm", "convolutions": "ltpll.models.resnet", "views": "ltpll.views.images"}
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import noise_images, time_milliseconds
 from ltpll.runs.environment import environment
 from ltpll.validation import chosen_device
+from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
+from ltpll_research.engine_speed import noise_images, time_milliseconds
 
 SYSTEMS: list[tuple[str, str, tuple[str, ...]]] = [
     ("corr", "records", ()),

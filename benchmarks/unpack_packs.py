@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.benchmarks.archives import LocalArchive, md5_of_file
-from ltpll.data.benchmarks.image_sets import ImageSet, write_image_set
 from ltpll.errors import InputError
+from ltpll_research.image_sets.archives import LocalArchive, md5_of_file
+from ltpll_research.image_sets.prepared import ImageSet, write_image_set
 
 
 def images(pack: Mapping[str, npt.NDArray[Any]], split: str, side: int) -> npt.NDArray[np.uint8]:

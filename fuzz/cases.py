@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any
 
 import ltpll
+import ltpll_research
 from fuzz.guard import ForbiddenError, Guard, SlowError
 from fuzz.targets import Target, check_sentence
 from ltpll.errors import InputError
 
-PACKAGE = str(Path(ltpll.__file__).parent)
+PACKAGES = tuple(Path(package.__file__).parent for package in (ltpll, ltpll_research))
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,10 @@ def _last_line(trace: TracebackType | None) -> str:
     """The innermost line of ltpll in a traceback."""
     place = "outside"
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if file.startswith(PACKAGE):
-            place = f"{file[len(PACKAGE) + 1 :]}:{trace.tb_lineno}"
+        file = Path(trace.tb_frame.f_code.co_filename)
+        for package in PACKAGES:
+            if file.is_relative_to(package):
+                place = f"{file.relative_to(package)}:{trace.tb_lineno}"
         trace = trace.tb_next
     return place
 

@@ -71,7 +71,7 @@ def main() -> None:
 
     state = json.loads(sys.argv[1])
     home = Path(state["home"])
-    with atheris.instrument_imports(include=["ltpll"]):
+    with atheris.instrument_imports(include=["ltpll", "ltpll_research"]):
         from fuzz.cases import Runner, smaller
         from fuzz.guard import Guard, limit_memory
         from fuzz.targets import TARGETS

@@ -481,7 +481,7 @@ def archive_seeds() -> list[bytes]:
 def image_set_files() -> dict[str, bytes]:
     """The files of a prepared image set."""
     from ltpll.candidates import Candidates
-    from ltpll.data.benchmarks.image_sets import ImageSet, write_image_set
+    from ltpll_research.image_sets.prepared import ImageSet, write_image_set
 
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (4, 2, 2, 3), dtype=np.uint8), np.asarray([0, 1, 2, 1])

@@ -231,9 +231,9 @@ def run_arrays(case: bytes, folder: Path) -> None:
 def run_config(case: bytes, folder: Path) -> None:
     """Read a config file and build the parts that it names."""
     from ltpll.cli.config_file import read_config
-    from ltpll.experiments.benchmark import Experiment
     from ltpll.parts import build_parts
     from ltpll.runs.run import config_hash
+    from ltpll_research.benchmark import Experiment
 
     path = folder / "c.yaml"
     path.write_bytes(case[1:])
@@ -319,9 +319,9 @@ def run_record(case: bytes, folder: Path) -> None:
     """Read a result file and render its page."""
     import plotly.offline
 
-    from ltpll.experiments.paper.grid import Finished
-    from ltpll.report.study_page import render_page
     from ltpll.runs.run import read_result
+    from ltpll_research.paper.grid import Finished
+    from ltpll_research.report.study_page import render_page
 
     plotly.offline.get_plotlyjs = str  # leaves out five megabytes that do not depend on the record
 
@@ -362,16 +362,16 @@ def run_paths(case: bytes, folder: Path) -> None:
 
 
 def run_annotation(case: bytes, folder: Path) -> None:
-    from ltpll.data.benchmarks.voc import read_annotation
+    from ltpll_research.image_sets.voc import read_annotation
 
     for found in read_annotation(case[1:], "000001"):
         assert 0 <= found.label < 20
 
 
 def run_archive(case: bytes, folder: Path) -> None:
-    from ltpll.data.benchmarks.archives import read_members
-    from ltpll.data.benchmarks.cifar import read_cifar100
-    from ltpll.data.benchmarks.voc import read_voc2007
+    from ltpll_research.image_sets.archives import read_members
+    from ltpll_research.image_sets.cifar import read_cifar100
+    from ltpll_research.image_sets.voc import read_voc2007
 
     path = folder / "a.tar"
     path.write_bytes(case[1:])
@@ -417,7 +417,7 @@ OWN_RUN = Bundle(seeds.own_files, {".json": [json_mutation], ".parquet": [seeds.
 
 
 def run_image_set(case: bytes, folder: Path) -> None:
-    from ltpll.data.benchmarks.image_sets import list_image_sets, load_image_set
+    from ltpll_research.image_sets.prepared import list_image_sets, load_image_set
 
     home = folder / "voc2007"
     home.mkdir(exist_ok=True)

@@ -1,32 +1,24 @@
 """The command line as a user sees it: real processes, real files, exit statuses."""
 
-import json
-import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ltpll import __version__
+from ltpll.cli import MOVED, demo
+from ltpll.cli.train import train
 from ltpll.parts import describe_parts
-from support.commands import ltpll
-from support.fork_server import shared_fork_server
-
-
-def toy(*options, cwd):
-    """`ltpll toy` with a single seed and fewer epochs."""
-    return ltpll("toy", "--seeds", "1", *options, cwd=cwd, called=("short_study", 5))
+from support.commands import ltpll, ltpll_here
 
 
 def test_without_arguments_it_prints_help():
     result = subprocess.run([sys.executable, "-m", "ltpll"], capture_output=True, text=True, check=False)  # as a shell starts it
     assert "demo" in result.stdout + result.stderr
-    assert "toy" in result.stdout + result.stderr
+    assert "train" in result.stdout + result.stderr
 
 
 def test_version_is_that_of_the_package():
@@ -39,67 +31,9 @@ def test_list_shows_every_registered_part():
         assert re.search(rf"{part.kind}\s+{re.escape(part.name)}\s", shown), part
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A folder in which `ltpll toy` has run, and what it printed."""
-    folder = tmp_path_factory.mktemp("toy")
-    result = toy("--workers", "0", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    return folder, result.stdout
-
-
-@pytest.fixture
-def copied(finished, tmp_path):
-    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
-    return tmp_path
-
-
-def stamps(folder):
-    return {path.parent.name: path.stat().st_mtime_ns for path in folder.rglob("done")}
-
-
-def test_toy_prints_a_table_and_draws_the_figure_whose_path_comes_last(finished):
-    folder, printed = finished
-    for row in ("proden", "proden + oracle-la", "proden + records"):
-        assert re.search(rf"^\s*{re.escape(row)}\s+\d+\.\d", printed, re.M), printed
-    figure = Path(printed.strip().splitlines()[-1].partition(": ")[2])
-    assert figure == (folder / "ltpll-runs" / "toy.png").resolve()
-    assert figure.read_bytes()[:4] == b"\x89PNG"
-    assert len(stamps(folder)) == 3
-
-
-def test_a_second_call_trains_nothing_and_says_so(copied):
-    before = stamps(copied)
-    result = toy(cwd=copied)
-    assert "3 of 3 runs were finished earlier" in result.stdout
-    assert stamps(copied) == before
-
-
-def test_fresh_trains_again(copied):
-    before = stamps(copied)
-    assert toy("--fresh", "--workers", "0", cwd=copied).returncode == 0
-    assert stamps(copied).keys() == before.keys()
-    assert all(stamp > before[key] for key, stamp in stamps(copied).items())
-
-
-def test_a_damaged_result_is_named_and_trained_again(copied):
-    damaged = next(copied.rglob("result.json"))
-    before = json.loads(damaged.read_text())
-    damaged.write_text("{")
-    shown = ltpll("report", damaged.parent, "--out", "page.html", cwd=copied)
-    assert shown.returncode == 2
-    assert f"{damaged.parent} cannot be read (its file {damaged.name}" in shown.stderr
-    result = toy("--workers", "0", cwd=copied)  # as that message says
-    assert result.returncode == 0
-    assert f"{damaged.parent.name} has lost or damaged files (result.json)" in result.stderr
-    assert "2 of 3 runs were finished earlier" in result.stdout
-    assert json.loads(damaged.read_text())["last"] == before["last"]
-    assert ltpll("report", damaged.parent, "--out", "page.html", cwd=copied).returncode == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(("toy", "--seeds", "0"), 2), (("toy", "--seeds", "many"), 2), (("nonsense",), 2), (("demo", "--workers", "-1"), 2)],
+    [(("train", "--epochs", "many"), 2), (("nonsense",), 2), (("demo", "--workers", "-1"), 2)],
 )
 def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path):
     result = ltpll(*arguments, cwd=tmp_path)
@@ -108,37 +42,34 @@ def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_train_and_benchmark_can_be_started_by_torchrun(tmp_path):
-    result = ltpll("toy", cwd=tmp_path, TORCHELASTIC_RUN_ID="none", RANK="0", WORLD_SIZE="2")
+def test_only_train_can_be_started_by_torchrun(tmp_path):
+    result = ltpll("demo", cwd=tmp_path, TORCHELASTIC_RUN_ID="none", RANK="0", WORLD_SIZE="2")
     assert result.returncode == 2
-    assert "only train and benchmark support it" in result.stderr
+    assert "only train supports it" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file_stays(tmp_path):
-    path = tmp_path / "taken"
-    path.write_text("precious")
-    result = ltpll("toy", "--seeds", "1", "--out", str(path))
+@pytest.mark.parametrize("moved", MOVED)
+@pytest.mark.parametrize("more", [[], ["--help"], ["cifar10", "--imbalance", "50"]], ids=["alone", "help", "more"])
+def test_a_command_that_moved_names_the_package_that_has_it(tmp_path, moved, more):
+    result = ltpll(*moved.split(), *more, cwd=tmp_path)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: ")
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert path.read_text() == "precious"
+    assert result.stdout == ""
+    assert result.stderr == (f"error: `ltpll {moved}` is in the package ltpll-research: install it, then use `ltpll-research {moved}`.\n")
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupted_study_says_so_and_resumes(tmp_path):
-    server, log = shared_fork_server(), tmp_path / "log"
-    arguments = ["toy", "--seeds", "1", "--workers", "1", "--out", str(tmp_path)]
-    pid = server.start("interrupted_runs.short_study", 20, *arguments, log=log, environment={"COLUMNS": "100"})
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.rglob("done")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(pid, signal.SIGINT)  # as a terminal does: to every process of the group
-    status, printed = server.wait(pid)
-    assert status == 130, printed
-    assert "Interrupted" in printed
-    assert "Traceback" not in printed
-    kept = len(list(tmp_path.rglob("done")))
-    assert 1 <= kept < 3
-    again = ltpll("toy", "--seeds", "1", "--workers", "0", "--out", tmp_path, called=("short_study", 20))
-    assert f"{kept} of 3 runs {'was' if kept == 1 else 'were'} finished earlier" in again.stdout
-    assert again.returncode == 0
+def test_the_demo_runs_three_commands_and_names_them_and_continues(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick = {"epochs": 1, "folds": 0, "rebalancer": "mean-target", "device": "cpu"}
+    monkeypatch.setitem(demo.__globals__, "train", partial(train, **quick))
+    printed = ltpll_here("demo")
+    folder = Path("ltpll-runs/demo")
+    assert [line for line in printed.splitlines() if line.startswith("$ ")] == [
+        f"$ ltpll train {folder}/digits.csv --out {folder}/run",
+        f"$ ltpll clean {folder}/run --out {folder}/cleaned.csv",
+        f"$ ltpll report {folder}/run --out {folder}/report.html",
+    ]
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
+    assert len((folder / "cleaned.csv").read_text().splitlines()) == 487
+    assert "This run was finished earlier" in ltpll_here("demo")

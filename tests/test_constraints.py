@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[1]
 
 TEXT = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 PINS = constraints.pins_of(TEXT)
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT, RESEARCH = (
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"] for folder in (".", "research")
+)
 LINUX = [constraints.linux(python) for python in constraints.PYTHONS]
 TRITON = 'triton==3.7.1; platform_system == "Linux" and python_version < "3.15"'
 
@@ -63,7 +65,8 @@ def test_the_pins_satisfy_every_installed_package(name):
 
 @pytest.mark.parametrize("group", ["dependencies", "dev", "onnx", "research"])
 def test_every_requirement_of_the_package_has_a_pin_that_satisfies_it(group):
-    required = PROJECT["dependencies"] if group == "dependencies" else PROJECT["optional-dependencies"][group]
+    groups = PROJECT["optional-dependencies"] | {"dependencies": PROJECT["dependencies"], "research": RESEARCH["dependencies"]}
+    required = groups[group]
     names = {canonicalize_name(Requirement(one).name) for one in required} - {"ltpll"}
     assert names <= set(PINS)
     assert constraints.contradictions(PINS, required, LINUX) == []

@@ -17,8 +17,6 @@ from ltpll.candidates import Candidates
 from ltpll.data.synthetic import four_squares, remove_labels, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.evaluation.during_training import Evaluate
-from ltpll.experiments.benchmark import Experiment, build_trainer, draw_problem
-from ltpll.experiments.engine_speed import noise_images
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, FineTune, build_model
@@ -30,6 +28,8 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs
 from ltpll.views import Cutout, ImageViews, Jitter, Shift, Views
 from ltpll.views.images import Draws
+from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
+from ltpll_research.engine_speed import noise_images
 from support.interrupted_runs import outcome
 from support.processes import environment_of_tests
 from support.tiny_backbones import PREPROCESSING, coloured_pictures, tiny_backbone

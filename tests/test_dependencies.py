@@ -9,18 +9,28 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ltpll import __version__
 from ltpll.errors import required_by
-from support.commands import ltpll_here as ltpll
 from support.fork_server import PRELOADED
 from support.refusals import refusal
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT, RESEARCH = (
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"] for folder in (".", "research")
+)
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-FOLDERS = ("tests", "tools", "benchmarks", "examples")
+SOURCES_OF_RESEARCH = sorted((ROOT / "research" / "src").rglob("*.py"))
+FOLDERS = ("tests", "research/tests", "tools", "benchmarks", "examples")
 OTHERS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-OURS = {"fuzz", "no_such_loom", *(name for path in OTHERS for name in (path.stem, path.parent.name))}
-IMPORTED_AS = {"pil": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml", "ot": "pot", "xdist": "pytest-xdist"}
+OURS = {*FOLDERS, "fuzz", "no_such_loom", *(name for path in OTHERS for name in (path.stem, path.parent.name))}
+IMPORTED_AS = {
+    "pil": "pillow",
+    "sklearn": "scikit-learn",
+    "markupsafe": "jinja2",
+    "yaml": "pyyaml",
+    "ot": "pot",
+    "xdist": "pytest-xdist",
+}
 
 
 def names(requirements):
@@ -29,6 +39,9 @@ def names(requirements):
 
 CORE = names(PROJECT["dependencies"])
 EXTRAS = names(one for extra in PROJECT["optional-dependencies"].values() for one in extra)
+CORE_OF_RESEARCH = names(RESEARCH["dependencies"])
+EXTRAS_OF_RESEARCH = names(one for extra in RESEARCH["optional-dependencies"].values() for one in extra)
+EVERYTHING = CORE | EXTRAS | CORE_OF_RESEARCH | EXTRAS_OF_RESEARCH
 
 
 def imports(tree, *, at_module_level):
@@ -44,7 +57,7 @@ def imports(tree, *, at_module_level):
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             found.add(node.module.partition(".")[0])
         waiting += ast.iter_child_nodes(node)
-    lower = {name.lower() for name in found - sys.stdlib_module_names - {"ltpll"}}
+    lower = {name.lower() for name in found - sys.stdlib_module_names - {"ltpll", "ltpll_research"}}
     return {canonicalize_name(IMPORTED_AS.get(name, name)) for name in lower}
 
 
@@ -62,21 +75,36 @@ def test_what_a_module_imports_is_declared(path):
     assert imports(tree, at_module_level=True) <= CORE | kernels
 
 
+@pytest.mark.parametrize("path", SOURCES_OF_RESEARCH, ids=lambda path: str(path.relative_to(ROOT / "research" / "src")))
+def test_what_a_module_of_research_imports_is_declared(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert imports(tree, at_module_level=False) <= CORE_OF_RESEARCH | EXTRAS_OF_RESEARCH
+    assert imports(tree, at_module_level=True) <= CORE_OF_RESEARCH
+
+
+def test_research_needs_this_version_of_ltpll():
+    assert RESEARCH["version"] == __version__
+    assert f"ltpll=={__version__}" in RESEARCH["dependencies"]
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_tests_and_tools_import_is_declared(folder):
     for path in OTHERS:
         if path.is_relative_to(ROOT / folder):
             found = imports(ast.parse(path.read_text(encoding="utf-8")), at_module_level=False)
-            assert found - {canonicalize_name(name) for name in OURS} <= CORE | EXTRAS, path
+            assert found - {canonicalize_name(name) for name in OURS} <= EVERYTHING, path
 
 
 def test_what_the_server_of_the_tests_preloads_is_declared():
     code = "\n".join(f"import {name}" for name in PRELOADED)
-    assert imports(ast.parse(code), at_module_level=True) - OURS <= CORE | EXTRAS
+    assert imports(ast.parse(code), at_module_level=True) - OURS <= EVERYTHING
 
 
-def test_every_dependency_without_an_extra_is_imported():
-    assert set().union(*(imports(ast.parse(path.read_text(encoding="utf-8")), at_module_level=False) for path in SOURCES)) >= CORE
+@pytest.mark.parametrize(
+    ("sources", "declared"), [(SOURCES, CORE), (SOURCES_OF_RESEARCH, CORE_OF_RESEARCH - {"ltpll"})], ids=["ltpll", "research"]
+)
+def test_every_dependency_without_an_extra_is_imported(sources, declared):
+    assert set().union(*(imports(ast.parse(path.read_text(encoding="utf-8")), at_module_level=False) for path in sources)) >= declared
 
 
 # ---- a package that is missing ----------------------------------------------------------------------------------------
@@ -97,25 +125,3 @@ def test_a_package_that_is_there_but_broken_is_not_called_missing():
 
     message = refusal(broken)
     assert "needs json, which cannot be imported (cannot import name 'no_such_loom'" in message
-
-
-@pytest.fixture
-def without_matplotlib(monkeypatch):
-    for name in ("matplotlib", "matplotlib.figure"):
-        monkeypatch.setitem(sys.modules, name, None)
-
-
-@pytest.mark.usefixtures("without_matplotlib")
-@pytest.mark.parametrize(
-    "command",
-    [
-        lambda out: ("toy", "--out", out, "--seeds", 1),
-        lambda out: ("tsne", out / "no-such-run", "--device", "cpu"),
-        lambda out: ("reproduce", "prior", "--device", "cpu", "--out", out, "--data-root", out / "no-such-data"),
-    ],
-    ids=["toy", "tsne", "reproduce"],
-)
-def test_commands_that_draw_are_refused_without_matplotlib_before_they_work(command, tmp_path):
-    message = ltpll(*command(tmp_path / "out"), status=2)
-    assert "Drawing a figure needs matplotlib, which is not installed: pip install 'ltpll[research]'." in message
-    assert not (tmp_path / "out").exists()

@@ -18,7 +18,8 @@ import ltpll
 from ltpll import PartialLabelClassifier
 from ltpll.cli import app
 from ltpll.data.synthetic import example_tables, four_squares, uniform_candidates
-from ltpll.runs.schema import check_record
+from ltpll_research.cli import app as research_app
+from ltpll_research.schema import check_record
 from support.commands import ltpll_here
 from support.documents import PAGES, ROOT, blocks_of, commands_of, execute, name_of
 from tools import draw_figures, render_docs, render_tutorial
@@ -103,7 +104,8 @@ def test_code_that_is_not_executed_says_why():
 
 def command_named(words):
     """The click command that the words start with, and the rest of the words."""
-    command, words = get_command(app), list(words)
+    program, *words = words
+    command = get_command(app if program == "ltpll" else research_app)
     while words and words[0] in getattr(command, "commands", ()):
         command = command.commands[words.pop(0)]
     return command, words
@@ -112,7 +114,8 @@ def command_named(words):
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
 def test_commands_and_options_in_a_page_exist(page):
     for line in commands_of(page):
-        command, words = command_named(shlex.split(line)[1:])
+        command, words = command_named(shlex.split(line))
+        assert not command.hidden, f"it has moved: {line!r}"
         assert not hasattr(command, "commands"), f"there is no command in {line!r}"
         known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         for word in words:

@@ -159,4 +159,4 @@ def test_the_command_writes_its_summary_and_replays_a_saved_case(tmp_path, capfd
     assert capfd.readouterr().out == "read\n"
     (tmp_path / "case").write_bytes(b"\0<annotation>")
     assert in_child(["annotation", "--replay", tmp_path / "case"]) == 0
-    assert "rejected at data/benchmarks/voc.py" in capfd.readouterr().out
+    assert "rejected at image_sets/voc.py" in capfd.readouterr().out

@@ -1,4 +1,4 @@
-"""The picture in docs/architecture.md, as a test: imports point one way."""
+"""The pictures in docs/architecture.md, as a test: imports point one way, and never from ltpll to ltpll_research."""
 
 import ast
 import re
@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import ltpll
+import ltpll_research
 
 PACKAGE = Path(ltpll.__file__).parent
+RESEARCH = Path(ltpll_research.__file__).parent
 
 # From the bottom up: a module imports from lines above its own only.
 LAYERS = [
@@ -28,44 +30,74 @@ LAYERS = [
     ["evaluation", "analysis", "data", "pruning"],
     ["comparison", "missing_share", "photos"],
     ["estimator", "runs"],
-    ["cleaning", "experiments"],
+    ["cleaning"],
     ["report"],
     ["cleaner"],
     ["cli"],
     ["__main__"],
 ]
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+LAYERS_OF_RESEARCH = [
+    ["schema"],
+    ["authors_draw", "bound", "image_sets", "plotting", "summary"],
+    ["benchmark", "report"],
+    ["engine_speed", "paper", "probe", "run_ambiguity", "studies"],
+    ["tsne"],
+    ["cli"],
+    ["__main__"],
+]
 
 
-def modules():
-    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+def levels(layers: list[list[str]]) -> dict[str, int]:
+    return {name: level for level, names in enumerate(layers) for name in names}
+
+
+LEVEL = {"ltpll": levels(LAYERS), "ltpll_research": levels(LAYERS_OF_RESEARCH)}
+
+
+def modules(package: Path = PACKAGE):
+    return sorted(path for path in package.rglob("*.py") if path != package / "__init__.py")
+
+
+def package_of(path: Path) -> Path:
+    return PACKAGE if path.is_relative_to(PACKAGE) else RESEARCH
 
 
 def home(path: Path) -> str:
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+    return path.relative_to(package_of(path)).with_suffix("").parts[0]
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports, by their full names."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            whole = node.module in ("ltpll", "ltpll_research")
+            names |= {f"{node.module}.{alias.name}" if whole else node.module for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names
 
 
 def imported_homes(path: Path) -> set[str]:
-    homes = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" if node.module == "ltpll" else node.module for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        homes |= {name.split(".")[1] for name in names if name.startswith("ltpll.") and name != "ltpll.__version__"}
-    return homes
+    own = f"{package_of(path).name}."
+    return {name.split(".")[1] for name in imported(path) if name.startswith(own) and name != "ltpll.__version__"}
 
 
-def test_every_module_has_a_place_in_the_order():
-    assert {home(path) for path in modules()} == set(LEVEL)
+@pytest.mark.parametrize("package", [PACKAGE, RESEARCH], ids=lambda package: package.name)
+def test_every_module_has_a_place_in_the_order(package):
+    assert {home(path) for path in modules(package)} == set(LEVEL[package.name])
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", [*modules(), *modules(RESEARCH)], ids=lambda path: str(path.relative_to(package_of(path).parent)))
 def test_imports_point_one_way(path):
-    mine = home(path)
+    mine, level = home(path), LEVEL[package_of(path).name]
     for other in imported_homes(path) - {mine}:
-        assert LEVEL[other] < LEVEL[mine], f"{mine} imports {other}"
+        assert level[other] < level[mine], f"{mine} imports {other}"
+
+
+def test_the_library_never_imports_research():
+    for path in [*modules(), PACKAGE / "__init__.py"]:
+        assert not [name for name in imported(path) if name.split(".")[0] == "ltpll_research"], path
 
 
 @pytest.mark.parametrize("package", ["methods", "rebalancers", "extras"])
@@ -81,12 +113,13 @@ def test_only_training_and_evaluation_know_the_processes_that_train_together():
 
 
 def test_a_report_is_made_without_torch():
-    code = "import sys, ltpll.report.study_page, ltpll.runs.summary, ltpll.runs.run, ltpll.errors; sys.exit('torch' in sys.modules)"
+    modules = "ltpll_research.report.study_page, ltpll_research.summary, ltpll.runs.run, ltpll.errors"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_every_module_opens_with_a_docstring_of_one_sentence_or_starts_with_one():
-    for path in [*modules(), PACKAGE / "__init__.py"]:
+    for path in [*modules(), *modules(RESEARCH), PACKAGE / "__init__.py", RESEARCH / "__init__.py"]:
         doc = ast.get_docstring(ast.parse(path.read_text()))
         assert doc, path
         assert doc.splitlines()[0].endswith("."), path

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.training.checkpoint import read_checkpoint
+from ltpll_research.image_sets.prepared import write_image_set
 from support.fork_server import shared_fork_server
 from support.interrupted_runs import outcome
 from support.pictures import coloured_images
@@ -148,9 +148,9 @@ def images(tmp_path_factory):
 
 
 def train(images, out):
-    """A small `ltpll benchmark` whose runs lie in the given folder: two epochs of three steps."""
+    """A small `ltpll-research benchmark` whose runs lie in the given folder: two epochs of three steps."""
     options = "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu --epochs 2 --measure-every 1"
-    return ("command", "benchmark", "cifar10", *options.split(), "--data-root", str(images), "--out", str(out))
+    return ("research_command", "benchmark", "cifar10", *options.split(), "--data-root", str(images), "--out", str(out))
 
 
 @pytest.fixture(scope="module")
@@ -185,10 +185,10 @@ def test_a_command_that_is_told_to_end_finishes_its_step_writes_and_loses_nothin
 
 
 def grid(data, out, *more):
-    """A small `ltpll reproduce` of three runs of two epochs."""
+    """A small `ltpll-research reproduce` of three runs of two epochs."""
     options = ["--set", "width=2", "--set", "batch_size=16", "--epochs", "2", "--device", "cpu", "--data-root"]
     only = ("--only", "dataset=cifar10 rho=50 q=0.3 method=proden")
-    return "command", "reproduce", "main", *options, str(data), "--out", str(out), *only, *more
+    return "research_command", "reproduce", "main", *options, str(data), "--out", str(out), *only, *more
 
 
 def outcomes(root):

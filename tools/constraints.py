@@ -23,6 +23,7 @@ from pins import pins_of
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+OURS = {"ltpll", "ltpll-research"}
 CUDA = ("nvidia-", "cuda-")
 """Libraries that the published build of torch pins, and that its CPU build does not need."""
 HEADER = """\
@@ -61,7 +62,7 @@ def constraints_text(report: Mapping[str, Any]) -> str:
     packages = {package["metadata"]["name"]: package["metadata"] for package in report["install"]}
     torch = packages["torch"]
     required = [text for text in torch["requires_dist"] if not text.startswith(CUDA) and "extra ==" not in text]
-    kept = [name for name in packages if canonicalize_name(name) != "ltpll" and not canonicalize_name(name).startswith(CUDA)]
+    kept = [name for name in packages if canonicalize_name(name) not in OURS and not canonicalize_name(name).startswith(CUDA)]
     pinned = sorted((f"{name}=={packages[name]['version'].partition('+')[0]}" for name in kept), key=str.lower)
     return HEADER.format(torch=torch["version"]) + "".join(f"{MARK}{text}\n" for text in required) + "\n".join(pinned) + "\n"
 
@@ -72,7 +73,7 @@ def resolve(python: str, constraints: Path, folder: Path) -> dict[str, Any]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PIP_") or name in ("PIP_CERT", "PIP_PROXY")}
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run", "--ignore-installed"]
     command += ["--only-binary=:all:", "--python-version", python, "--target", str(folder / "target")]
-    command += ["--constraint", str(constraints), "--report", str(report), ".[dev]"]
+    command += ["--constraint", str(constraints), "--report", str(report), ".[dev]", "./research"]
     subprocess.run(command, cwd=ROOT, env=plain | {"PIP_CONFIG_FILE": os.devnull}, check=True)
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     return found
@@ -81,7 +82,7 @@ def resolve(python: str, constraints: Path, folder: Path) -> dict[str, Any]:
 def unpinned(report: Mapping[str, Any], pins: Mapping[str, str]) -> list[str]:
     """Packages that another Python would install and that are not pinned."""
     names = {canonicalize_name(package["metadata"]["name"]) for package in report["install"]}
-    return sorted(name for name in names - set(pins) - {"ltpll"} if not name.startswith(CUDA))
+    return sorted(name for name in names - set(pins) - OURS if not name.startswith(CUDA))
 
 
 def main() -> int:

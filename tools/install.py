@@ -1,4 +1,4 @@
-"""Creates .venv and installs the package into it, editable and with the pinned versions; make runs it with the chosen Python.
+"""Creates .venv and installs ltpll and ltpll-research into it, editable and with the pinned versions; make runs it with the chosen Python.
 
 `--dev` adds the development extra. `--torch` chooses torch: a requirement that pip accepts (a version, a wheel file), `existing` (the one
 that this Python has) or `pinned`. Without it, an existing torch is used for the demo, and for tests if it has the pinned version. A choice
@@ -178,11 +178,15 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
     choice = choose(asked, dev=dev, own=own.version if own else None, existing=existing, pin=pin, lowest=lowest_torch(project, dev))
     torch = provide_torch(venv, site, choice, own, pin)
     what = ".[dev]" if dev else "."
-    print(f"Installing ltpll{what[1:]} and its requirements into {venv.name}; the first time takes minutes.", flush=True)
+    print(
+        f"Installing ltpll{what[1:]}, ltpll-research and their requirements into {venv.name}; the first time takes minutes.",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "constraints.txt"
         kept.write_text(kept_constraints(constraints, torch, requirements_of(torch) if torch else ()), encoding="utf-8")
-        pip(venv, "install the package and its requirements", "install", "--constraint", str(kept), "--editable", what)
+        packages = ("--editable", what, "--editable", "./research")
+        pip(venv, "install the packages and their requirements", "install", "--constraint", str(kept), *packages)
         # pip skips a tool that is installed beside an existing torch, but its command is not in .venv.
         missing = [name for name in COMMANDS if dev and not (venv / "bin" / name).exists()]
         if missing:

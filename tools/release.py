@@ -1,7 +1,8 @@
-"""Builds the source distribution and the wheel and checks them as a user would install them; `make release` runs it.
+"""Builds the source distributions and wheels of ltpll and ltpll-research and checks them as a user would install them.
 
-Both are built into dist/, checked by twine, and installed into a fresh environment outside the repository, where the demo and the first
-commands of the documentation must work. Nothing is uploaded.
+`make release` runs it. All are built into dist/, checked by twine, and installed into a fresh environment
+outside the repository, where the demo and the first commands of the documentation must work. Nothing is
+uploaded.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -23,11 +25,14 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 BUILD = ROOT / "build" / "release"
 LARGEST_WHEEL = 1_000_000  # bytes
-NEEDED = ("ltpll/py.typed", "ltpll/report/study.html", "ltpll/experiments/paper/published.json")
+NEEDED = {
+    "ltpll": ("ltpll/py.typed", "ltpll/report/cleaning.html"),
+    "ltpll_research": ("ltpll_research/py.typed", "ltpll_research/report/study.html", "ltpll_research/paper/published.json"),
+}
 
 
-def disagreements(version: str, changelog: str, citation: str) -> list[str]:
-    """What still names another version than the package: the newest dated section of the changelog, and the citation."""
+def disagreements(version: str, changelog: str, citation: str, research: str) -> list[str]:
+    """What still names another version than the package: the newest dated section of the changelog, the citation, and ltpll-research."""
     wrong = []
     newest = re.search(r"(?m)^## \[?(\d[\w.]*)\]? - \d{4}-\d{2}-\d{2}$", changelog)
     if newest is None or newest[1] != version:
@@ -35,14 +40,17 @@ def disagreements(version: str, changelog: str, citation: str) -> list[str]:
     cited = yaml.safe_load(citation)["version"]
     if str(cited) != version:
         wrong.append(f"CITATION.cff names {cited}")
+    project = tomllib.loads(research)["project"]
+    if project["version"] != version or f"ltpll=={version}" not in project["dependencies"]:
+        wrong.append("research/pyproject.toml names another version")
     return wrong
 
 
 def wheel_problems(wheel: Path) -> list[str]:
     """Files that the wheel lacks or should not have, and whether it is too large."""
-    names = zipfile.ZipFile(wheel).namelist()
-    wrong = [f"{name} is missing" for name in NEEDED if name not in names]
-    wrong += [f"{name} does not belong in it" for name in names if not name.startswith(("ltpll/", "ltpll-"))]
+    names, package = zipfile.ZipFile(wheel).namelist(), wheel.name.partition("-")[0]
+    wrong = [f"{name} is missing" for name in NEEDED[package] if name not in names]
+    wrong += [f"{name} does not belong in it" for name in names if not name.startswith((f"{package}/", f"{package}-"))]
     size = wheel.stat().st_size
     if size > LARGEST_WHEEL:
         wrong.append(f"it has {size:,} bytes, more than {LARGEST_WHEEL:,}")
@@ -56,9 +64,8 @@ def run(doing: str, *command: str | Path, folder: Path = ROOT) -> None:
 
 
 def main() -> int:
-    wrong = disagreements(
-        __version__, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    )
+    named = ("CHANGELOG.md", "CITATION.cff", "research/pyproject.toml")
+    wrong = disagreements(__version__, *((ROOT / name).read_text(encoding="utf-8") for name in named))
     if wrong:
         print(f"error: the package is version {__version__}, but {' and '.join(wrong)}.", file=sys.stderr)
         return 2
@@ -67,21 +74,23 @@ def main() -> int:
         make_environment(BUILD / "tools")
         pip(BUILD / "tools", "install build and twine", "install", "build", "twine")
         tool = BUILD / "tools" / "bin" / "python"
-        run("Building", tool, "-m", "build", "--outdir", DIST, ROOT)
+        for folder in (ROOT, ROOT / "research"):
+            run(f"Building {folder.name}", tool, "-m", "build", "--outdir", DIST, folder)
         files = sorted(DIST.iterdir())
         run("Checking the description", tool, "-m", "twine", "check", "--strict", *files)
-        wheel = next(path for path in files if path.suffix == ".whl")
-        if problems := wheel_problems(wheel):
-            raise InstallError(f"{wheel.name}: {'; '.join(problems)}.")
+        wheels = [path for path in files if path.suffix == ".whl"]
+        for wheel in wheels:
+            if problems := wheel_problems(wheel):
+                raise InstallError(f"{wheel.name}: {'; '.join(problems)}.")
         shutil.rmtree(BUILD / "fresh", ignore_errors=True)
         make_environment(BUILD / "fresh")
-        print("Installing the wheel into a fresh environment …", flush=True)
-        pip(BUILD / "fresh", "install the wheel", "install", "--constraint", str(ROOT / "constraints.txt"), str(wheel))
-        ltpll = BUILD / "fresh" / "bin" / "ltpll"
+        print("Installing the wheels into a fresh environment …", flush=True)
+        pip(BUILD / "fresh", "install the wheels", "install", "--constraint", str(ROOT / "constraints.txt"), *map(str, wheels))
+        ltpll, research = (BUILD / "fresh" / "bin" / name for name in ("ltpll", "ltpll-research"))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             run("Asking for its version", ltpll, "--version", folder=folder)
-            run("Running the demo with one seed", ltpll, "demo", "--seeds", "1", "--out", folder / "demo", folder=folder)
+            run("Running the demo with one seed", research, "demo", "--seeds", "1", "--out", folder / "demo", folder=folder)
             run("Writing an example table", ltpll, "data", "example", folder=folder)
             run("Training on it", ltpll, "train", "digits.csv", "--epochs", "2", "--folds", "2", "--out", "run", folder=folder)
             run("Cleaning its labels", ltpll, "clean", "run", "--out", "cleaned.csv", folder=folder)

@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ltpll.errors import InputError
-from ltpll.experiments.benchmark import FIRST_EDITION, RECIPES
-from ltpll.experiments.paper.catalog import ITEMS, with_equal_lengths
-from ltpll.experiments.paper.compare import compare, compare_other_lengths
-from ltpll.experiments.paper.grid import Finished
-from ltpll.experiments.paper.layout import identities_with_runs, lay_out, markdown
-from ltpll.experiments.paper.protocols import PROTOCOLS
-from ltpll.experiments.paper.verdicts import verdicts_markdown
 from ltpll.formatting import format_duration
 from ltpll.parts import describe_parts
 from ltpll.runs.run import Record, results_under
-from ltpll.runs.summary import Figure, Row, difference, rows
+from ltpll_research.benchmark import FIRST_EDITION, RECIPES
+from ltpll_research.paper.catalog import ITEMS, with_equal_lengths
+from ltpll_research.paper.compare import compare, compare_other_lengths
+from ltpll_research.paper.grid import Finished
+from ltpll_research.paper.layout import identities_with_runs, lay_out, markdown
+from ltpll_research.paper.protocols import PROTOCOLS
+from ltpll_research.paper.verdicts import verdicts_markdown
+from ltpll_research.summary import Figure, Row, difference, rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
@@ -111,7 +111,7 @@ def bench_records(name: str) -> list[Record]:
 
 
 def performance_table() -> str:
-    """Speed of training, from `ltpll bench engine`."""
+    """Speed of training, from `ltpll-research bench engine`."""
     lines = []
     for found in bench_records("engine"):
         made = found["environment"]

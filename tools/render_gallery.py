@@ -150,7 +150,7 @@ def index(scripts: Sequence[Script]) -> str:
         "# Gallery",
         "",
         "Short scripts, each with an explanation, its output and a figure. They need no download and run in seconds on a CPU; beside the",
-        "package they need matplotlib and pandas (`pip install 'ltpll[research]' pandas`).",
+        "package they need matplotlib and pandas (`pip install matplotlib pandas`).",
         "",
         "| | |",
         "|---|---|",

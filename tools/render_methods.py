@@ -24,7 +24,7 @@ from ltpll.parts import PartInfo, describe_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Registry, named_parameters
 from ltpll.runs.run import Record, results_under
-from ltpll.runs.summary import Figure, Row, rows
+from ltpll_research.summary import Figure, Row, rows
 from render_docs import ROOT, anchor_options, percent, setting_of, update
 
 FOLDER = ROOT / "docs" / "methods"
@@ -149,7 +149,7 @@ def of_rebalancer(rebalancer: Rebalancer, needed: Sequence[str]) -> Iterator[str
     if rebalancer.estimates_prior:
         yield "It estimates the class prior (`class_prior_`)."
     for name in needed:
-        yield f"It needs `{name}`, which `ltpll benchmark` and `ltpll reproduce` know; elsewhere you have to give it."
+        yield f"It needs `{name}`, which `ltpll-research benchmark` and `ltpll-research reproduce` know; elsewhere you have to give it."
     refusing = [f"[`{name}`]({name}.md)" for name, method in METHODS.items() if method.why_no_rebalancer and rebalancer.name != "none"]
     yield "It can be combined with every method" + (f" except {' and '.join(refusing)}, whose pages say why." if refusing else ".")
     yield "Any extras can be added."
@@ -189,7 +189,7 @@ def commands(part: Documented) -> list[str]:
     else:
         parts = f"--method {DEFAULT_METHOD} {own}"
     config = " --config options.yaml" if required(part) else ""
-    return [f"ltpll train table.csv {own}{config}", f"ltpll benchmark cifar10 --ambiguity 0.5 {parts}"]
+    return [f"ltpll train table.csv {own}{config}", f"ltpll-research benchmark cifar10 --ambiguity 0.5 {parts}"]
 
 
 def config_file(part: Documented) -> str:

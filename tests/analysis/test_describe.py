@@ -9,20 +9,16 @@ import pytest
 from scipy.io import savemat
 from typer.testing import CliRunner
 
-from ltpll.analysis.bound import ambiguity_degree
-from ltpll.analysis.describe import ambiguity_bounds, co_occurrence, describe, pairs, wrong_label_rate
+from ltpll.analysis.describe import ambiguity_bounds, ambiguity_degree, co_occurrence, describe, pairs, wrong_label_rate
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.cli.describe import interval_plot
-from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import InputError, UnknownNameError
-from ltpll.experiments.benchmark import Experiment, draw_problem, experiment_run
 from ltpll.priors import estimate_prior
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.runs.run import Run
 from support.candidate_sets import long_tailed, random_sets
 from support.commands import ltpll
-from support.pictures import coloured_images
 from support.refusals import refusal
 
 # ---- counting ---------------------------------------------------------------------------------------------------------
@@ -138,36 +134,6 @@ def test_memory_grows_with_the_labels_and_not_with_rows_times_classes():
 
 # ---- the command ------------------------------------------------------------------------------------------------------
 
-DRAWN = {"imbalance": 4.0, "ambiguity": 0.3, "seed": 5}
-
-
-@pytest.fixture(scope="module")
-def images():
-    return coloured_images(n_classes=6, per_class=40, superclass=np.asarray([0, 0, 1, 1, 2, 2]))
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory, images):
-    """A data root with an image set that draws sets, and one that brings them."""
-    folder = tmp_path_factory.mktemp("data")
-    write_image_set(images, folder)
-    own = Candidates.from_sets([{int(c), (int(c) + 1) % 6} for c in images.y_train], n_classes=6)
-    write_image_set(coloured_images(n_classes=6, per_class=40, name="voc2007", candidates=own), folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, images):
-    """The folder of a run that is finished, as far as describing it goes."""
-    experiment = Experiment.from_mapping({"data": "cifar10", **DRAWN})
-    made = experiment_run(tmp_path_factory.mktemp("runs"), experiment)
-    made.start()
-    counts = np.bincount(draw_problem(experiment, images).y).tolist()
-    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
-    last = {"test": judged, "prior_distance": 0.25}
-    made.finish({"class_counts": counts, "last": last, "best": {"test": {"test": judged}}})
-    return made.folder
-
 
 def call(*arguments):
     return CliRunner().invoke(app, ["data", "describe", *(str(argument) for argument in arguments)])
@@ -186,49 +152,6 @@ def plain(description):
 
 def without_source(record):
     return {key: value for key, value in record.items() if key != "source"}
-
-
-@pytest.mark.parametrize("superclass", [False, True])
-def test_an_image_sets_problem_is_the_one_that_training_draws(root, images, superclass):
-    options = ["--imbalance", "4", "--ambiguity", "0.1", "--seed", "5", "--superclass" if superclass else "--uniform"]
-    found = as_json("cifar10", *options, "--data-root", root)
-    experiment = Experiment.from_mapping({"data": "cifar10", **DRAWN, "ambiguity": 0.1, "superclass": superclass})
-    problem = draw_problem(experiment, images)
-    named = Candidates(problem.candidates.offsets, problem.candidates.labels, 6, images.classes)
-    assert without_source(found) == plain(describe(named, problem.y.tolist()))
-    assert found["source"].startswith("cifar10 at imbalance 4, ambiguity 0.1")
-    assert found["classes"][0] == "class 0"
-    assert found["ambiguity_degree"] == ambiguity_degree(problem.candidates, problem.y.tolist())
-
-
-def test_the_defaults_are_those_of_train(root):
-    found = call("cifar10", "--data-root", root)
-    assert isinstance(found.exception, InputError)  # no long tail of 100 in classes of 40
-    assert "imbalance 100" in str(found.exception)
-
-
-def test_an_image_set_with_sets_of_its_own_is_described_with_them(root):
-    found = as_json("voc2007", "--data-root", root)
-    assert found["size_counts"] == {"2": 240}
-    assert found["ambiguity_degree"] == 1.0
-    assert "its own sets" in found["source"]
-
-
-def test_a_run_is_described_by_its_problem_and_so_is_its_result_file(root, run):
-    options = [part for name, value in DRAWN.items() for part in (f"--{name}", str(value))]
-    drawn = as_json("cifar10", *options, "--data-root", root)
-    for source in (run, run / "result.json"):
-        found = as_json(source, "--data-root", root)
-        assert without_source(found) == without_source(drawn)
-        assert found["source"] == f"{source}: {drawn['source']}"
-
-
-def test_the_bound_of_a_run_uses_the_same_problem(root, run, images):
-    problem = draw_problem(Experiment.from_mapping({"data": "cifar10", **DRAWN}), images)
-    result = CliRunner().invoke(app, ["bound", "--natarajan", "1", "--from", str(run), "--data-root", str(root)])
-    assert result.exit_code == 0, result.output
-    assert f"ambiguity degree {ambiguity_degree(problem.candidates, problem.y.tolist()):.4g}" in result.output
-    assert "0.25" in result.output
 
 
 ROWS = [["cat", "dog"], ["dog"], ["fox", "cat"], ["cat"], ["cat", "dog", "fox"]]
@@ -374,13 +297,11 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 
 
 REFUSED = {
-    "no image set": (["cifar11"], "not an image set (cifar10, cifar100, voc2007)"),
+    "no file": (["cifar11"], "cifar11 is not a run folder, or a .csv"),
     "no such file": (["none.csv"], "There is no file none.csv"),
     "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file"),
     "a folder without a run": (["."], "not a run folder"),
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
-    "settings of a file": (["ok.csv", "--ambiguity", "0.3"], "--ambiguity is for image sets"),
-    "a column of an image set": (["cifar10", "--column", "x"], "are for files"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),
     "annotations of an array": (["m.npy", "--from-annotators", "union"], "no column for annotators"),
     "two sources of sets": (["ok.csv", "--column", "b", "--class-column", "a"], "the column 'b' and from class_columns at the same time"),
@@ -456,20 +377,17 @@ def test_what_cannot_be_described_is_refused_in_one_sentence(bad_files, case):
     assert message.endswith(".")
 
 
-STUDY = {"study": "toy", "method": "proden", "rebalancer": "none", "seed": 0}
-
-
 @pytest.mark.parametrize(
-    ("config", "kind"), [(STUDY, "a run of a study"), ({"data": {"name": "mine"}, "code": "x"}, "a run of another kind")]
+    ("config", "kind"),
+    [({"study": "toy"}, "a run of a study"), ({"experiment": "images"}, "a benchmark run")],
 )
-def test_a_run_whose_sets_cannot_be_drawn_again_is_refused_and_called_what_it_is(tmp_path, config, kind):
+def test_a_run_of_research_is_called_what_it_is(tmp_path, monkeypatch, config, kind):
+    monkeypatch.setattr("ltpll.runs.schema.CHECKS", {})  # as where ltpll-research is not installed
     made = Run(tmp_path, config)
     made.start()
-    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
-    made.finish({"last": {"test": judged}, "best": {"test": {"test": judged}}})
-    result = call(made.folder)
-    assert isinstance(result.exception, InputError)
-    assert f"This is {kind}, not a benchmark run" in str(result.exception)
+    made.finish({})
+    message = str(call(made.folder).exception)
+    assert message == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package ltpll-research installs."
 
 
 def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():
@@ -507,14 +425,6 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     assert "Estimate: EM, the most likely prior, with bounds of 2 standard deviations." in result.stdout
     assert "surplus of shared pairs" in result.stdout
     assert "from the sets alone, it is between" in " ".join(result.stdout.split())
-
-
-def test_true_labels_bring_the_true_imbalance_and_the_errors(root):
-    result = typed("cifar10", "--imbalance", "4", "--ambiguity", "0.3", "--data-root", root)
-    assert result.returncode == 0, result.stderr
-    for text in ("true labels are known", "L1 error", "The ambiguity degree", "(true labels: 4.0)", "× true share"):
-        assert text in result.stdout, result.stdout
-    assert max(len(line) for line in result.stdout.splitlines()) <= 80
 
 
 def test_single_labels_are_suspected_of_another_separator(tmp_path):

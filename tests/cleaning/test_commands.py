@@ -640,7 +640,6 @@ def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path,
     message = ltpll("train", "m", "--images", trees[0] / "pictures", status=2)
     assert message.startswith("m is a folder: give a table (.csv")
     assert ltpll("train", "cifar11", status=2).startswith("There is no file cifar11: give a table (.csv")
-    assert ltpll("benchmark", "cifar11", status=2).startswith("There is no image set 'cifar11'. Did you mean 'cifar10'?")
     assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
     (tmp_path / "c.yaml").write_text("data: 5\n")
     assert "data is 5: it must be text" in ltpll("train", "--config", "c.yaml", status=2)

@@ -14,7 +14,7 @@ from support.user_tables import write_csv
 @pytest.fixture
 def run_in_ascii(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "exit_on_signals", lambda: None)
+    monkeypatch.setattr("ltpll.cli.program.exit_on_signals", lambda: None)
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     monkeypatch.setattr("warnings.showwarning", None)  # is put back afterwards
     write_csv(tmp_path / "t.csv", ["id", "candidates", "x"], [["1", "\u05e9\u05dc|\u00e9", 1], ["2", "b", 2]])

@@ -13,7 +13,6 @@ from ltpll.cleaning.dataset import TableSource
 from ltpll.cleaning.pipeline import TrainingSettings
 from ltpll.cli import app
 from ltpll.data.readers.tables import Reading
-from ltpll.experiments.benchmark import RECIPES, Experiment
 from support.commands import ltpll_here as ltpll
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "sklearn", "scipy", "PIL", "matplotlib", "plotly"}
@@ -38,7 +37,7 @@ def all_commands(group, path=()):
         yield from all_commands(command, (*path, name)) if hasattr(command, "commands") else [((*path, name), command)]
 
 
-COMMANDS = list(all_commands(get_command(app)))
+COMMANDS = [(path, command) for path, command in all_commands(get_command(app)) if not command.hidden]
 
 
 START = f"""
@@ -60,32 +59,21 @@ def test_help_imports_no_heavy_library():
 
 OWN = "method rebalancer prior goal model views epochs batch_size lr precision seed folds finetune on_error "
 OWN += "candidates separator id path split"
-IMAGES = "imbalance ambiguity method rebalancer width views epochs batch_size lr schedule draw seed"
 
 
 @pytest.mark.parametrize(
     ("command", "dataclasses", "names"),
     [
         ("train", (TrainingSettings, TableSource, Reading), OWN),
-        ("benchmark", (Experiment,), IMAGES),
-        ("data describe", (Experiment, Reading), "imbalance ambiguity seed separator"),
+        ("data describe", (Reading,), "separator"),
     ],
-    ids=["train", "benchmark", "data describe"],
+    ids=["train", "data describe"],
 )
 def test_help_shows_the_defaults_of_the_library(command, dataclasses, names):
     lines = lines_of(*command.split())
     defaults = {one.name: one.default for cls in dataclasses for one in fields(cls)}
     for name in names.split():
         assert f"[default: {defaults[name]}]" in lines["--" + name.replace("_", "-")]
-
-
-def test_help_lists_every_recipe():
-    shown = lines_of("benchmark")["--recipe"]
-    assert all(name in shown for name in RECIPES)
-
-
-def test_help_shows_the_default_of_a_pair_of_flags():
-    assert f"[default: {'superclass' if Experiment.superclass else 'uniform'}]" in lines_of("benchmark")["--superclass"]
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
@@ -95,42 +83,10 @@ def test_every_option_has_a_help_text_and_every_command_a_summary(path, command)
         assert option.help or option.name == "help", option.name
 
 
-def test_the_commands_for_a_table_and_for_image_sets_are_in_different_groups():
-    panels = re.split(r"╭─ (.+?) ─+╮|^\+- (.+?) -+\+", help_of(), flags=re.M)
-    group = {name: panel for panel in panels if panel for name in ("train", "benchmark") if re.search(rf"^\W*{name} ", panel, re.M)}
-    assert group["train"] != group["benchmark"]
-
-
 def test_the_commands_of_a_users_journey_are_in_one_group():
     panel = next(panel for panel in re.split(r"(?=^(?:╭─|\+-))", help_of(), flags=re.M) if "Your own data" in panel)
     listed = re.findall(r"^\W*([a-z]+) ", panel, re.M)
     assert {"data", "train", "clean", "report", "review", "predict"} <= set(listed)
-
-
-# ---- train and benchmark ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "more", [[], ["--epochs", "1"], ["--imbalance", "10", "--width", "2"]], ids=["alone", "shared option", "own options"]
-)
-def test_train_with_an_image_set_names_the_benchmark_command_and_writes_nothing(tmp_path, monkeypatch, more):
-    monkeypatch.chdir(tmp_path)
-    assert "use `ltpll benchmark cifar100`" in ltpll("train", "cifar100", *more, status=2)
-    assert not list(tmp_path.iterdir())
-
-
-def test_train_with_a_config_of_an_image_set_names_the_benchmark_command_and_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "c.yaml").write_text("data: voc2007\nepochs: 1\n")
-    assert "use `ltpll benchmark voc2007`" in ltpll("train", "--config", "c.yaml", status=2)
-    assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
-
-
-def test_benchmark_with_a_table_names_the_train_command_and_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.csv").write_text("id,candidates,u\na,x|y,1\nb,y,2\n")
-    assert "use `ltpll train t.csv`" in ltpll("benchmark", "t.csv", status=2)
-    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 def test_a_table_on_the_command_line_overrides_the_one_in_the_config(tmp_path, monkeypatch):

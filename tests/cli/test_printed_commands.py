@@ -4,9 +4,7 @@ import shlex
 
 import pytest
 
-from ltpll.data.benchmarks.image_sets import load_image_set
 from support.commands import ltpll_here as ltpll
-from support.refusals import refusal
 from support.user_tables import feature_rows, write_csv
 
 NAME = "it's mine; $(x) & more"
@@ -40,6 +38,3 @@ def test_every_printed_command_can_be_pasted_into_a_shell(folder):
     assert queue[:3] == [table, "--reviewed", f"{NAME}/q u.csv"]
     refused = ltpll("train", table, "--out", run, *quick, "--goal", "balanced", status=2)
     assert str(folder / "run 1") in shlex.split(refused[refused.index("ltpll predict") : refused.index(", or train again")])
-    assert shlex.split(ltpll("benchmark", table, status=2).split("`")[-2]) == ["ltpll", "train", table]
-    missing = refusal(lambda: load_image_set("cifar10", folder))
-    assert shlex.split(missing.split("`")[1]) == ["ltpll", "data", "prepare", "cifar10", "--data-root", str(folder)]

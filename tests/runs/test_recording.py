@@ -13,10 +13,10 @@ from ltpll.priors import estimate_prior
 from ltpll.rebalancers import REBALANCERS
 from ltpll.runs.recording import CURVE_POINTS, record_curves, record_snapshots, record_training, round_floats
 from ltpll.runs.run import Run
-from ltpll.runs.schema import check_record
 from ltpll.training import state as resuming
 from ltpll.training.callbacks import OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer
+from ltpll_research.schema import check_record
 from support.refusals import refusal
 
 

@@ -454,17 +454,12 @@ def test_what_cannot_be_opened_is_refused_in_one_form(tmp_path, config, problem)
 
 
 def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_path):
-    for config, lacking in (
-        ({"experiment": "images"}, "no last epoch"),
-        ({"study": "toy"}, "no last epoch"),
-        ({"experiment": "own"}, "no source"),
-    ):
-        run = Run(tmp_path, config)
-        run.start()
-        run.finish({})
-        for read in (run.result, lambda run=run: read_result(run.folder), lambda: finished_runs(tmp_path)):
-            assert lacking in refusal(read)
-        run.forget()
+    run = Run(tmp_path, {"experiment": "own"})
+    run.start()
+    run.finish({})
+    for read in (run.result, lambda: read_result(run.folder), lambda: finished_runs(tmp_path)):
+        assert "no source" in refusal(read)
+    run.forget()
     other = Run(tmp_path, {"mine": 1})  # of a program that we do not know
     other.start()
     other.finish({"anything": 1})

@@ -2,6 +2,8 @@
 
 import subprocess
 import tempfile
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -10,10 +12,9 @@ from ltpll.errors import InputError
 from support.fork_server import shared_fork_server
 
 
-def ltpll_here(*arguments, status=0):
+def ltpll_here(*arguments, status=0, package="ltpll"):
     """Run a command in this process and return what it prints, or the message of its error."""
-    from ltpll.cli import app  # not at the top: it reads the width of the terminal when it is imported
-
+    app = import_module(f"{package}.cli").app  # not at the top: it reads the width of the terminal when it is imported
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if isinstance(result.exception, InputError):
         assert status == 2, result.exception
@@ -23,6 +24,9 @@ def ltpll_here(*arguments, status=0):
         return message
     assert result.exit_code == status, (result.output, result.exception)
     return result.output
+
+
+research_here = partial(ltpll_here, package="ltpll_research")
 
 
 def ltpll(*arguments, cwd=None, called="command", **environment):
@@ -41,3 +45,6 @@ def ltpll(*arguments, cwd=None, called="command", **environment):
             environment={"COLUMNS": "100", **environment},
         )
         return subprocess.CompletedProcess(["ltpll", *arguments], status, printed.read_text(), errors.read_text())
+
+
+research = partial(ltpll, called="research_command")

@@ -51,7 +51,13 @@ def execute(page, changes):
     return space
 
 
+COMMAND = re.compile(r"(?:^|srun |-m |; )(ltpll(?:[-_]research)? (?:'[^']*'|[^#;'])*)")
+
+
 def commands_of(page):
-    """The `ltpll` commands in the unnamed fenced blocks of a page, without comments and without torchrun or srun in front."""
+    """The `ltpll` and `ltpll-research` commands in the unnamed fenced blocks of a page.
+
+    They are without comments, and without torchrun or srun in front.
+    """
     lines = [line for block in blocks_of(page) if block.language in ("", "sh", "bash") for line in block.code.splitlines()]
-    return [found[1].strip() for line in lines if (found := re.search(r"(?:^|srun |-m |; )(ltpll (?:'[^']*'|[^#;'])*)", line))]
+    return [found.strip() for line in lines for found in COMMAND.findall(line)]

@@ -22,10 +22,10 @@ PRELOADED = (
     "rich.progress",
     "ltpll.estimator",
     "ltpll.analysis.describe",
-    "ltpll.experiments.paper.launch",
-    "ltpll.experiments.plotting",
-    "ltpll.experiments.studies.digits",
-    "ltpll.experiments.studies.toy",
+    "ltpll_research.paper.launch",
+    "ltpll_research.plotting",
+    "ltpll_research.studies.digits",
+    "ltpll_research.studies.toy",
     "support.interrupted_runs",
 )
 

@@ -7,7 +7,7 @@ import tarfile
 import numpy as np
 from PIL import Image
 
-from ltpll.data.benchmarks.voc import CLASSES
+from ltpll_research.image_sets.voc import CLASSES
 
 NAMES10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 SUPERCLASS = np.random.default_rng(5).permutation(np.repeat(np.arange(20), 5))

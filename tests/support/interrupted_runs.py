@@ -19,9 +19,6 @@ from ltpll.data.readers.tables import read_table
 from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
-from ltpll.experiments import benchmark as experiment
-from ltpll.experiments.benchmark import Experiment, experiment_run
-from ltpll.experiments.studies import digits, toy
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
@@ -31,6 +28,9 @@ from ltpll.runs.run import Run
 from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
+from ltpll_research import benchmark as experiment
+from ltpll_research.benchmark import Experiment, experiment_run
+from ltpll_research.studies import digits, toy
 from support.pictures import coloured_images
 
 # The calls that create, rename, delete or flush files.
@@ -101,6 +101,15 @@ def command(*arguments):
     main()
 
 
+def research_command(*arguments):
+    """Run `ltpll-research` with these arguments."""
+    from ltpll_research.cli import main
+
+    torch.set_num_threads(1)
+    sys.argv = ["ltpll-research", *arguments]
+    main()
+
+
 def execute(code, *arguments):
     """Run a script, given as text."""
     sys.argv = ["-c", *arguments]
@@ -108,11 +117,11 @@ def execute(code, *arguments):
 
 
 def short_study(epochs, *arguments):
-    """Run `ltpll` with these arguments, in a process group of its own as a shell does, with fewer epochs in each run of a study."""
+    """Run `ltpll-research` in a process group of its own as a shell does, with fewer epochs in each run of a study."""
     os.setsid()
     for study in (toy, digits):
         study.configs = shortened(study.configs, epochs)
-    forking("command", *arguments)
+    forking("research_command", *arguments)
 
 
 def shortened(configs, epochs):

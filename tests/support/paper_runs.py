@@ -1,6 +1,6 @@
 """Records of runs of the paper, with nothing but their settings and accuracies."""
 
-from ltpll.experiments.benchmark import Experiment
+from ltpll_research.benchmark import Experiment
 
 
 def paper_record(seed, last, best, rebalancer="records", posthoc=None, **settings):

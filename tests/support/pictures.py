@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ltpll.data.benchmarks.image_sets import ImageSet
+from ltpll_research.image_sets.prepared import ImageSet
 
 
 def coloured_images(n_classes=4, per_class=24, per_test_class=6, name="cifar10", side=32, **more):

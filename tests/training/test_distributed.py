@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from ltpll.data.benchmarks.image_sets import write_image_set
 from ltpll.errors import NotFiniteError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
@@ -23,6 +22,7 @@ from ltpll.methods import METHODS
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.cuda_graphs import Runner
 from ltpll.training.distributed import World, _comes_from_a_loss
+from ltpll_research.image_sets.prepared import write_image_set
 from support.distributed_worker import problem, state, trained_to_the_end, trainer
 from support.fork_server import shared_fork_server
 from support.pictures import coloured_images
@@ -198,9 +198,10 @@ def root(tmp_path_factory):
 
 
 def torchrun(*command, processes=2):
+    package = "ltpll_research" if command[0] == "benchmark" else "ltpll"
     start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--rdzv-backend", "c10d"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
-    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", "ltpll", *map(str, command)], env=environment)
+    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", package, *map(str, command)], env=environment)
 
 
 def small(root, out, epochs=6):

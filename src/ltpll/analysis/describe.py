@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import triu
 
-from ltpll.analysis.bound import ambiguity_degree
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
 from ltpll.priors.distinct_sets import DistinctSets, distinct_sets
@@ -154,6 +153,32 @@ def pairs(sets: DistinctSets, together: Any, classes: Sequence[Hashable], most: 
 def wrong_label_rate(sets: DistinctSets) -> float:
     """The average probability that a wrong label joins a set; no true labels are needed, since one label of every set is true."""
     return (sets.mean_size - 1) / (sets.n_classes - 1)
+
+
+def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
+    """Estimate the ambiguity degree: the largest share of the examples of one class whose sets contain the same wrong label.
+
+    The estimate is too high for small classes, where some wrong label is in all sets by chance.
+
+    Args:
+        candidates: The candidate sets.
+        labels: The true class numbers.
+
+    Returns:
+        A share between 0 and 1.
+
+    Examples:
+        >>> ambiguity_degree(Candidates.of([[0, 1], [0], [1]]), [0, 0, 1])
+        0.5
+    """
+    n_classes = candidates.n_classes
+    sizes = np.bincount(labels, minlength=n_classes)
+    true = np.repeat(np.asarray(labels, dtype=np.int64), candidates.sizes.cpu().numpy())
+    # With many classes, far fewer pairs occur than there could be.
+    pairs, counts = np.unique(true * n_classes + candidates.labels.cpu().numpy(), return_counts=True)
+    true, other = np.divmod(pairs, n_classes)
+    shares = (counts / sizes[true])[true != other]
+    return float(shares.max(initial=0.0))
 
 
 def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:

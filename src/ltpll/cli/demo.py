@@ -1,39 +1,34 @@
-"""The demo command: a small study of long-tailed, ambiguous digits, with a page of results."""
+"""The demo command: the example table, trained on, cleaned and shown on a page."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from ltpll.cli.console import console, print_line
-from ltpll.cli.options import Fresh
-from ltpll.cli.outputs import PAGES, check_outputs
-from ltpll.cli.study import Out, Seeds, Workers, print_differences, print_table, train_runs
-from ltpll.runs.run import Run
-from ltpll.runs.summary import rows
+from ltpll.cli.clean import clean
+from ltpll.cli.console import print_line
+from ltpll.cli.data import example
+from ltpll.cli.options import Fresh, output_option
+from ltpll.cli.report import report
+from ltpll.cli.train import train
+from ltpll.formatting import command
 
 
 def demo(
     context: typer.Context,
-    out: Out = Path("ltpll-runs"),
-    seeds: Seeds = 5,
-    workers: Workers = None,
+    out: Annotated[Path, output_option(help="Folder for the table, the run and its page.")] = Path("ltpll-runs/demo"),
     fresh: Fresh = False,
 ) -> None:
-    """See the effect in about a minute: long-tailed, ambiguous digits, two methods without and with two rebalancers."""
-    from ltpll.experiments.studies import digits
-    from ltpll.report.study_page import write_page
-
-    page = out / "demo.html"
-    check_outputs(context, page, suffixes=PAGES, makes_folder=True)
-    console.print(" ".join(digits.INTRO))
-    runs = [Run(out / "digits", config) for config in digits.configs(seeds)]
-    train_runs(runs, digits.train, workers, fresh)
-    records = [run.result() for run in runs]
-    table = rows(records)
-    print_table(table, shots=records[0]["shots"])
-    print_differences(table, "records", "anchor")
-    write_page(page, records, title="Digits, long-tailed and ambiguous", intro=digits.INTRO)
-    console.print()
-    print_line(f"Report: {page.resolve()}")
+    """Clean an example table in about a minute: train on it, write its labels, and a page about them."""
+    table, run, cleaned, page = (out / name for name in ("digits.csv", "run", "cleaned.csv", "report.html"))
+    if not table.exists():  # an earlier demo is continued
+        example(context, out)
+    for does, words in (
+        (lambda: train(context, str(table), out=run, fresh=fresh), ("train", table, "--out", run)),
+        (lambda: clean(context, run, out=cleaned), ("clean", run, "--out", cleaned)),
+        (lambda: report(context, run, out=page), ("report", run, "--out", page)),
+    ):
+        print_line(f"$ {command('ltpll', *words)}")
+        does()

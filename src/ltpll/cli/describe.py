@@ -11,9 +11,11 @@ import typer
 
 import ltpll.cli.options as opt
 from ltpll.cli.console import console
+from ltpll.cli.report import check_is_table_run
 from ltpll.cli.training import given, given_files
 from ltpll.errors import InputError, printable
 from ltpll.formatting import counted
+from ltpll.runs.run import read_result
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,8 +24,19 @@ if TYPE_CHECKING:
     from ltpll.data.readers.candidate_files import LabelledSets
 
 
+Top = Annotated[int, opt.output_option(min=1, help="Number of pairs and classes to show.")]
+AsJson = Annotated[bool, opt.output_option("--json", help="Print JSON, with every class.")]
+
+
+class DescribeCommand(opt.CommandWithLibraryDefaults):
+    def dataclasses(self) -> tuple[type[Any], ...]:
+        from ltpll.data.readers.tables import Reading
+
+        return (Reading,)
+
+
 def describe(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="File of candidate sets, folder of a finished run, or image set.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="File of candidate sets, or folder of a finished run.")],
     column: Annotated[
         str | None,
         opt.column_option(
@@ -50,65 +63,49 @@ def describe(
     objects: opt.Objects = None,
     label: opt.Label = None,
     group: opt.Group = None,
-    imbalance: opt.Imbalance = None,
-    ambiguity: opt.Ambiguity = None,
-    superclass: opt.Superclass = None,
-    seed: Annotated[int | None, opt.data_option(help="Seed of the subset and the sets.")] = None,
-    root: opt.DataRoot = None,
-    top: Annotated[int, opt.output_option(min=1, help="Number of pairs and classes to show.")] = 10,
-    as_json: Annotated[bool, opt.output_option("--json", help="Print JSON, with every class.")] = False,
+    top: Top = 10,
+    as_json: AsJson = False,
 ) -> None:
     """Describe candidate sets: their sizes, classes that share sets, ambiguity, where the sets come from, and the class prior.
 
     A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of zeros and ones (rows × classes), or a
-    MATLAB file with the arrays data and partial_target, or a .json file of a labelling tool or a detector. The options for image sets draw
-    the sets as `ltpll benchmark` does.
+    MATLAB file with the arrays data and partial_target, or a .json file of a labelling tool or a detector.
     """
-    import numpy as np
-
-    from ltpll.analysis.describe import describe as describe_sets
-    from ltpll.data.benchmarks.image_sets import IMAGE_SETS
-    from ltpll.data.readers.candidate_files import LabelledSets, read_candidates
+    from ltpll.data.readers.candidate_files import read_candidates
     from ltpll.data.readers.tables import Reading
-    from ltpll.experiments.benchmark import redraw_candidates
-    from ltpll.runs.run import read_result
 
-    settings = given(imbalance=imbalance, ambiguity=ambiguity, superclass=superclass, seed=seed)
     reading = given(separator=separator, class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
     reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, label=label, group=group)
     reading |= given(control=control, objects=objects)
     reading |= given(scores=scores, excluded=excluded, empty=empty, possible=possible, site=site)
     reading |= given_files(taxonomy=taxonomy, possible_at=possible_at)
     path = Path(source).expanduser()
-    is_run = path.is_dir() or (path.suffix == ".json" and _is_result_file(path))
-    if source not in IMAGE_SETS and settings:
-        raise InputError(f"--{next(iter(settings))} is for image sets ({', '.join(IMAGE_SETS)}): leave it out for {source}.")
-    if (source in IMAGE_SETS or is_run) and (column is not None or reading):
-        raise InputError(f"Options that name columns, or say how sets are read from them, are for files: leave them out for {source}.")
-    if separator == "":
+    if path.is_dir() or (path.suffix == ".json" and _is_result_file(path)):
+        if column is not None or reading:
+            raise InputError(f"Options that name columns, or say how sets are read from them, are for files: leave them out for {source}.")
+        found = _sets_of_run(path)
+    elif separator == "":
         raise InputError("The separator is empty: give the text between labels, such as '|'.")
-    config = {"experiment": "images", "data": source, **settings} if source in IMAGE_SETS else read_result(path)["config"] if is_run else {}
-    if config.get("experiment") == "own":
-        found = _sets_of_run(path if path.is_dir() else path.parent)
-    elif config:
-        drawn = redraw_candidates(config, root)
-        found = LabelledSets(drawn.candidates, np.asarray(drawn.labels))
-        source = drawn.description if source in IMAGE_SETS else f"{source}: {drawn.description}"
     else:
         found = read_candidates(path, column, Reading.of(reading))
-    description = describe_sets(found.candidates, found.labels, most_pairs=top)
-    for note in () if as_json else found.notes:
-        _print(note)
+    print_description(source, found, top, as_json=as_json)
+    if not as_json and found.candidates.weights is not None and from_annotators is None:
+        _print("Scores were read; in training they weight the candidates (--scores), and they do not matter here.")
+
+
+def print_description(source: str, sets: LabelledSets, top: int, *, as_json: bool) -> None:
+    """Describe candidate sets as sentences and tables, or as JSON."""
+    from ltpll.analysis.describe import describe as describe_sets
+
+    found = describe_sets(sets.candidates, sets.labels, most_pairs=top)
     if as_json:
-        typer.echo(
-            json.dumps(
-                {"source": source, **description.record()}, indent=1, ensure_ascii=not console.encoding.startswith("utf"), allow_nan=False
-            )
-        )
-    else:
-        _show(source, description, top)
-        if found.candidates.weights is not None and from_annotators is None:
-            _print("Scores were read; in training they weight the candidates (--scores), and they do not matter here.")
+        record = {"source": source, **found.record()}
+        ascii_only = not console.encoding.startswith("utf")
+        typer.echo(json.dumps(record, indent=1, ensure_ascii=ascii_only, allow_nan=False))
+        return
+    for note in sets.notes:
+        _print(note)
+    _show(source, found, top)
 
 
 def _is_result_file(path: Path) -> bool:
@@ -122,7 +119,7 @@ def _is_result_file(path: Path) -> bool:
         return path.name == "result.json"
 
 
-def _sets_of_run(folder: Path) -> LabelledSets:
+def _sets_of_run(path: Path) -> LabelledSets:
     """The sets that a run on a table was trained on, and the true labels."""
     import numpy as np
 
@@ -130,7 +127,9 @@ def _sets_of_run(folder: Path) -> LabelledSets:
     from ltpll.cleaning.stored_tables import read_cleaned
     from ltpll.data.readers.candidate_files import LabelledSets
 
-    table = read_cleaned(folder)
+    config = read_result(path)["config"]
+    check_is_table_run(path, config, "data describe")
+    table = read_cleaned(path if path.is_dir() else path.parent)
     return LabelledSets(candidates_of(table)[0], np.asarray([-1 if label is None else label for label in table.true.tolist()]))
 
 

@@ -34,13 +34,6 @@ class TrainCommand(opt.CommandWithLibraryDefaults):
 
         return (TrainingSettings, Reading, TableSource)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Point to `benchmark` before an option that only `benchmark` has is refused."""
-        if args:
-            _refuse_image_set(args[0])
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
-
 
 def train(
     context: typer.Context,
@@ -277,20 +270,12 @@ def _table_path(table: Any) -> Path:
         raise InputError(f"There is nothing to train on: give {needed}.")
     if not isinstance(table, str):
         raise InputError(f"The config's data is {shown(table)}: it must be text, the path of {needed}.")
-    _refuse_image_set(table)
     path = Path(table).expanduser()
     if path.is_dir():
         raise InputError(f"{table} is a folder: give {needed}, and the folder of pictures with --images.")
     if path.suffix.lower() not in SUFFIXES and not path.is_file():
-        raise InputError(f"There is no file {table}: give {needed}, or an image set to `ltpll benchmark`.")
+        raise InputError(f"There is no file {table}: give {needed}, or an image set to `ltpll-research benchmark`.")
     return path
-
-
-def _refuse_image_set(name: str) -> None:
-    from ltpll.data.benchmarks.image_sets import IMAGE_SETS
-
-    if name in IMAGE_SETS:
-        raise InputError(f"{name} is an image set, and `ltpll train` is for your own tables: use `ltpll benchmark {name}`.")
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:

@@ -53,7 +53,7 @@ class Anchor(RECORDS):
         ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     The defaults are those that `auto` uses. The figures for images were measured with bounds="point", warmup=0.5 and lift="records"
-    (`ltpll benchmark --recipe best`).
+    (`ltpll-research benchmark --recipe best`).
 
     Args:
         prior: "auto" chooses by how the sets arose; "sets" is their likelihood, for wrong labels that join independently; "average" is the

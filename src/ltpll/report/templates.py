@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ JSON_TEXT = re.compile(r'("(?:[^"\\]|\\.)*")')
 
 
 @cache
-def read_asset(name: str) -> str:
-    """A style sheet, a script or a template of this package."""
-    return files("ltpll.report").joinpath(name).read_text(encoding="utf-8")
+def read_asset(name: str, package: str = "ltpll.report") -> str:
+    """A style sheet, a script or a template of this package, or of another one."""
+    own = files(package).joinpath(name)
+    return (own if own.is_file() else files("ltpll.report").joinpath(name)).read_text(encoding="utf-8")
 
 
 def without_bidi_controls(text: str) -> str:
@@ -48,20 +49,35 @@ def json_markup(value: object, *, sort_keys: bool = False) -> Any:
     return markup("").join(bdi(part) if part.startswith('"') else part for part in JSON_TEXT.split(text))
 
 
-def render(template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], pictures: str = "data:", **values: Any) -> str:
-    """Render a page; its content security policy allows these scripts by their hashes, pictures from these sources, and nothing else."""
+def render(
+    template: str,
+    *,
+    title: str,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    pictures: str = "data:",
+    package: str = "ltpll.report",
+    **values: Any,
+) -> str:
+    """Render a page, whose template is in `package`.
+
+    Its content security policy allows these scripts by their hashes, pictures from these sources,
+    and nothing else.
+    """
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    page: str = _compiled(template).render(title=title, style="".join(styles), scripts=scripts, hashes=hashes, pictures=pictures, **values)
+    page: str = _compiled(template, package).render(
+        title=title, style="".join(styles), scripts=scripts, hashes=hashes, pictures=pictures, **values
+    )
     return page
 
 
 @cache
-def _compiled(name: str) -> Any:
+def _compiled(name: str, package: str) -> Any:
     """The template; compiling takes longer than rendering."""
     with required_by("A report page", install="jinja2"):
         import jinja2
     engine = jinja2.Environment(
-        loader=jinja2.FunctionLoader(read_asset),
+        loader=jinja2.FunctionLoader(partial(read_asset, package=package)),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -23,11 +23,12 @@ def environment(device: str) -> Record:
 
 
 @cache
-def code_fingerprint() -> str:
-    """A hash of this package's source, so that runs of an earlier version do not count as finished."""
+def code_fingerprint(*others: Path) -> str:
+    """A hash of the source of this package and of others, so that runs of an earlier version do not count as finished."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(path.name.encode() + path.read_bytes())
+    for folder in (PACKAGE, *others):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 

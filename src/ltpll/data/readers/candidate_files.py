@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from ltpll.candidates import Candidates
 from ltpll.candidates.cells import structured_cells
-from ltpll.data.benchmarks.image_sets import IMAGE_SETS
 from ltpll.data.readers.columns import texts
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.numpy_files import read_array
@@ -59,10 +58,7 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
             raise InputError(f"{path} holds one array without a name: omit --column.")
         return LabelledSets(Candidates.from_matrix(read_array(path, _array_chooser(path, column))), None)
     if kind not in (*TABLE_SUFFIXES, ".mat", *JSON_SUFFIXES):
-        known = ", ".join(IMAGE_SETS)
-        raise InputError(
-            f"{path} is not an image set ({known}), a run folder, or a .csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file."
-        )
+        raise InputError(f"{path} is not a run folder, or a .csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file.")
     if kind == ".mat" and column is not None:
         raise InputError(f"The sets of {path} are in its array 'partial_target': omit --column.")
     if kind in JSON_SUFFIXES and column is not None:

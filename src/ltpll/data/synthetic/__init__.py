@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ltpll.data.synthetic.ambiguity import remove_labels, superclass_candidates, uniform_candidates
-from ltpll.data.synthetic.authors_draw import authors_draw
 from ltpll.data.synthetic.digits import load_digits_split
 from ltpll.data.synthetic.example_tables import example_tables
 from ltpll.data.synthetic.longtail import class_sizes, long_tail_subset
@@ -11,7 +10,6 @@ from ltpll.data.synthetic.origins import crowd_candidates, crowd_votes, grouped_
 from ltpll.data.synthetic.squares import four_squares
 
 __all__ = [
-    "authors_draw",
     "class_sizes",
     "crowd_candidates",
     "crowd_votes",

@@ -1,0 +1,53 @@
+"""The report command: benchmark runs and studies as one HTML page that opens offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ltpll.cli.console import print_line
+from ltpll.cli.outputs import PAGES, check_outputs
+from ltpll.cli.report import Out, Title
+from ltpll.errors import InputError
+from ltpll.formatting import counted
+from ltpll.runs.run import Record, finished_runs, read_result
+from ltpll_research.schema import check_record
+
+
+def report(
+    context: typer.Context,
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
+    out: Out = Path("ltpll-report.html"),
+    title: Title = None,
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="Show the numbers of the RECORDS paper beside those of its experiments."),
+    ] = False,
+) -> None:
+    """Write a page of tables and curves per setting; it opens offline."""
+    from ltpll_research.report.study_page import write_page
+
+    check_outputs(context, out, suffixes=PAGES, makes_folder=True)
+    unique = {record["key"]: record for path in paths for record in _records(path)}
+    for record in unique.values():
+        check_record(record)
+    compared = []
+    if paper:
+        from ltpll_research.paper.grid import Finished
+        from ltpll_research.paper.layout import comparison_tables
+
+        seeds = 1 + max(record["config"]["seed"] for record in unique.values())
+        compared = comparison_tables(Finished(unique.values()), seeds)
+    write_page(out, list(unique.values()), title=title or "Runs", intro=[], comparisons=compared)
+    print_line(f"{counted(len(unique), 'run')}: {out.resolve()}")
+
+
+def _records(path: Path) -> list[Record]:
+    if not path.is_dir() or (path / "config.json").exists():
+        return [read_result(path)]
+    found = finished_runs(path)
+    if not found:
+        raise InputError(f"There are no finished runs in {path}: give a run folder, or a folder of runs.")
+    return found

@@ -1,0 +1,97 @@
+"""What the demo and toy commands share: options, training the missing runs with a progress bar, and tables of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from ltpll.cli.console import console
+from ltpll.cli.options import hardware_option, output_option, training_option
+from ltpll.formatting import are, counted
+from ltpll.runs.run import Record, Run
+from ltpll_research.summary import Figure, Row, difference
+
+Out = Annotated[Path, output_option(help="Folder for runs and results.")]
+Workers = Annotated[
+    int | None, hardware_option(min=0, help="Trainings in parallel; 0 trains in this process.", show_default="one per core")
+]
+Seeds = Annotated[int, training_option(min=1, help="Number of seeds; each has its own data and training.")]
+
+
+def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
+    """Train the missing runs with a progress bar; Ctrl-C keeps the finished ones."""
+    from ltpll.cli.progress import ProgressBar
+    from ltpll.training.job import Part, Stage
+    from ltpll_research.studies.runner import run_missing
+
+    runs[0].root.mkdir(parents=True, exist_ok=True)  # fails before training if the folder cannot be written
+    for run in runs:
+        if fresh:
+            run.forget()
+        run.reopen_if_damaged()
+    finished = sum(run.done for run in runs)
+    if finished:
+        console.print(
+            f"{finished} of {counted(len(runs), 'run')} {'was' if finished == 1 else 'were'} finished earlier and {are(finished)} reused "
+            "(--fresh trains all runs again)."
+        )
+    if finished == len(runs):
+        return
+    everything = Part(counted(len(runs), "run"), sum(run.config["epochs"] for run in runs), done=sum(run.epochs_logged() for run in runs))
+    progress = ProgressBar()
+    progress.plan([Stage([everything])])
+    progress.start(everything)
+    try:
+        run_missing(runs, train, workers=workers, on_progress=progress.update)
+        progress.update(everything.epochs)
+        progress.finish()
+    except KeyboardInterrupt:
+        progress.close()  # before anything is printed below it
+        done = sum(run.done for run in runs)
+        console.print(f"Interrupted: {done} of {counted(len(runs), 'run')} {are(done)} finished and kept. Rerun the command to resume.")
+        raise typer.Exit(130) from None
+    finally:
+        progress.close()
+
+
+def print_table(table: Sequence[Row], shots: Record | None = None) -> None:
+    """Print balanced accuracy and what explains it, one row per method and rebalancer."""
+
+    def plain(figure: Figure | None) -> str:
+        return "–" if figure is None else f"{100 * figure.mean:.1f}"
+
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    shown.add_column("%")
+    for heading in ("accuracy", *(("many", "medium", "few") if shots else ()), "recovery"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    previous = ""
+    for row in table:
+        if previous not in ("", row.method):
+            shown.add_section()
+        previous = row.method
+        accuracy, recovery = row.last("balanced_accuracy"), row.target_recovery
+        groups = [plain(row.last(name)) for name in ("many", "medium", "few")] if shots else []
+        shown.add_row(row.label, accuracy.percent() if accuracy else "–", *groups, recovery.percent() if recovery else "–")
+    console.print(shown)
+    least, most = min(row.n for row in table), max(row.n for row in table)
+    seeds = f"{least} seed" + "s" * (least > 1) if least == most else f"{least} to {most} seeds"
+    console.print(f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test accuracy.")
+    if shots:
+        console.print(f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} training examples.")
+    console.print("recovery: share of training examples whose most probable target is the true label.")
+
+
+def print_differences(table: Sequence[Row], *rebalancers: str) -> None:
+    """Print what the rebalancers gain over the method alone, paired by seed."""
+    for row in table:
+        gain = difference(row, table) if row.rebalancer in rebalancers and not row.posthoc else None
+        if gain:
+            figure, error = gain
+            console.print(
+                f"{row.label} gains {100 * figure.mean:+.1f} ± {100 * error:.1f} points over {row.method} (paired, ± std. error)."
+            )

@@ -1,0 +1,169 @@
+"""Compares finished runs with the paper's numbers, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from ltpll_research.benchmark import EDITION, Experiment
+from ltpll_research.paper.catalog import Cell, Item, Setting
+from ltpll_research.paper.grid import Finished, experiment_of, missing_parts
+from ltpll_research.summary import Figure
+
+LARGE_DIFFERENCE = 2.0  # percentage points; a larger difference from the paper is marked
+TOLERANCE = 1.0  # percentage points within which a number counts as reproduced
+SEEDS_FOR_SPREAD = 3  # from this many seeds on, the standard deviation may widen the tolerance
+
+
+class Verdict(Enum):
+    """Whether our runs give the published number."""
+
+    REPRODUCED = "reproduced"
+    ONLY_BEST = "only the best epoch agrees"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_RUN = "not run"
+
+
+def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict:
+    """Judge one cell by its figures in percent.
+
+    A figure agrees with the published number if it is within one point of it or, with three seeds or more, within its standard deviation.
+    The number is reproduced if the last epoch agrees. The best one is chosen on the test set, so its agreement alone is another verdict.
+
+    Examples:
+        >>> judge(Figure(46.1, None, 1), Figure(49.99, None, 1), 50.09)
+        <Verdict.ONLY_BEST: 'only the best epoch agrees'>
+    """
+    if last is None:
+        return Verdict.NOT_RUN
+    if _agrees(last, published):
+        return Verdict.REPRODUCED
+    return Verdict.ONLY_BEST if best is not None and _agrees(best, published) else Verdict.NOT_REPRODUCED
+
+
+def _agrees(figure: Figure, published: float) -> bool:
+    spread = figure.std if figure.std is not None and figure.n >= SEEDS_FOR_SPREAD else 0.0
+    # Both numbers are shown with two decimals: what looks like one point is one point.
+    return round(abs(figure.mean - published), 2) <= max(TOLERANCE, spread)
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """One cell in percent: our figures at the last and the best test epoch, over seeds, and the published number."""
+
+    last: Figure | None
+    best: Figure | None
+    published: float | None
+    missing_parts: tuple[str, ...] = ()
+    departures: tuple[str, ...] = ()  # from the protocol of its line, such as "200 epochs"; empty without runs
+    edition: int = EDITION  # of the runs
+
+    @property
+    def manner(self) -> tuple[str, ...]:
+        """How the runs were trained, where that is not what the protocol of the line says now."""
+        return self.departures if self.edition == EDITION else (*self.departures, f"edition {self.edition}")
+
+    @property
+    def difference(self) -> float | None:
+        """Our figure at the last epoch minus the paper's."""
+        return None if self.last is None or self.published is None else self.last.mean - self.published
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the difference is large enough to be marked."""
+        return self.difference is not None and abs(self.difference) > LARGE_DIFFERENCE
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether our runs give the published number; None if there is no such number."""
+        return None if self.published is None else judge(self.last, self.best, self.published)
+
+    def without_runs(self) -> ComparedCell:
+        """The cell with nothing but its published number."""
+        return ComparedCell(None, None, self.published)
+
+
+def compare(item: Item, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> list[list[ComparedCell]]:
+    """Compare the cells of a table, line by line; `changes` are the settings in which the runs depart from the paper's protocol."""
+    return [[_compare(cell, finished, seeds, changes) for cell in line.cells] for line in item.lines]
+
+
+def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> ComparedCell:
+    missing = tuple(missing_parts(cell.setting))
+    if missing:
+        return ComparedCell(None, None, cell.published, missing)
+    wanted = [experiment_of(cell.setting, changes, seed) for seed in range(seeds)]
+    records = finished.newest(wanted)
+    last, best = (
+        [_number(read(record).get(cell.figure)) for record in records]
+        for read in (lambda record: record["last"][cell.row], lambda record: record["best"][cell.row][cell.row])
+    )
+    figure = Figure.of(last)
+    if figure is None:
+        return ComparedCell(None, None, cell.published)
+    made = Experiment.from_config(records[0]["config"])
+    return ComparedCell(figure, Figure.of(best), cell.published, departures=departures(made, cell.setting), edition=made.edition)
+
+
+def compare_other_lengths(item: Item, finished: Finished, seeds: int) -> dict[int, list[list[ComparedCell]]]:
+    """Compare runs that differ from the paper's protocol in their number of epochs alone.
+
+    Returns:
+        The cells by number of epochs; those without such runs hold the published number only.
+    """
+    usual = compare(item, finished, seeds, {})
+    found = {}
+    for epochs in sorted({record["config"]["epochs"] for record in finished.all()}):
+        other = compare(item, finished, seeds, {"epochs": epochs})
+        # A run of the paper's own length is one of the usual cells.
+        found[epochs] = [
+            [cell if cell != same else cell.without_runs() for cell, same in zip(cells, line, strict=True)]
+            for cells, line in zip(other, usual, strict=True)
+        ]
+    return found
+
+
+# Entries of a config that say what was trained and where, not how.
+WHAT = {"data", "imbalance", "ambiguity", "superclass", "method", "rebalancer", "extras", "options", "precision", "seed"}
+NOT_PROTOCOL = {*WHAT, "epochs", "edition"}  # the last two are named in words
+
+
+def departures(made: Experiment, setting: Setting) -> tuple[str, ...]:
+    """In which settings an experiment departs from the protocol of a setting; another length comes first.
+
+    Stages and milestones that are only as long as another number of epochs makes them do not count as departures.
+
+    Examples:
+        >>> departures(Experiment("cifar10", epochs=200, lr=0.05), {"data": "cifar10", "method": "corr"})
+        ('200 epochs', 'lr = 0.05')
+    """
+    usual = experiment_of(setting, {}, 0)
+    found = []
+    if made.epochs != usual.epochs:
+        found.append(f"{made.epochs} epochs")
+        usual = experiment_of(setting, {"epochs": made.epochs}, 0)
+    names = [one.name for one in fields(Experiment) if one.name not in NOT_PROTOCOL]
+    found += [f"{name} = {getattr(made, name)}" for name in names if getattr(made, name) != getattr(usual, name)]
+    return tuple(found)
+
+
+def _number(value: Any) -> float | None:
+    """A figure in percent; None for curves and lists, which do not fit into a table."""
+    return 100 * value if isinstance(value, float) else None
+
+
+def cell_text(cell: ComparedCell) -> str:
+    """The last epoch with its standard deviation, the best epoch in brackets, and an earlier edition."""
+    if cell.missing_parts:
+        return f"{', '.join(cell.missing_parts)}: not built yet"
+    if cell.last is None:
+        return "–"
+    edition = "" if cell.edition == EDITION else f", edition {cell.edition}"
+    return figure_text(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})") + edition
+
+
+def figure_text(figure: Figure) -> str:
+    """The mean, and with several seeds the standard deviation."""
+    return f"{figure.mean:.2f}" + ("" if figure.std is None else f" ± {figure.std:.2f}")

@@ -1,0 +1,160 @@
+"""The grid of runs behind a table or figure: which experiments it needs, and which of them are finished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from ltpll.errors import InputError
+from ltpll.extras import EXTRAS
+from ltpll.methods import METHODS
+from ltpll.rebalancers import REBALANCERS
+from ltpll.registry import unknown_name_error
+from ltpll.runs.run import Record, finished_runs
+from ltpll_research.benchmark import EDITION, FIRST_EDITION, Experiment
+from ltpll_research.paper.catalog import Item, Setting
+
+ALIASES = {"dataset": "data", "rho": "imbalance", "q": "ambiguity"}
+
+
+def missing_parts(setting: Setting) -> list[str]:
+    """The parts of a setting that ltpll does not implement."""
+    missing = [name for name in setting["extras"] if name not in EXTRAS]
+    missing += [setting["rebalancer"]] if setting["rebalancer"] not in REBALANCERS else []
+    return [setting["method"], *missing] if setting["method"] not in METHODS else missing
+
+
+def experiment_of(setting: Setting, changes: Mapping[str, Any], seed: int) -> Experiment:
+    """The experiment of one of the paper's settings, with `changes` to its protocol.
+
+    Another number of epochs shortens the whole protocol, see `shortened`.
+    """
+    if "epochs" in changes:
+        setting = shortened(setting, changes["epochs"])
+    if changes.get("schedule", "step") != "step":
+        setting = {name: value for name, value in setting.items() if name != "milestones"}
+    return Experiment.from_mapping({**setting, **changes, "seed": seed})
+
+
+def shortened(setting: Setting, epochs: int) -> Setting:
+    """The setting with another number of epochs, in which milestones and the stages whose length it states keep their shares.
+
+    A stage whose length is left to the method has the length that the method chooses for so many epochs, such as SoLar's first one on
+    CIFAR-10: a quarter of them, at most 100.
+    """
+    total = setting.get("epochs", Experiment.epochs)
+    options = {
+        part: {name: value * epochs // total if name.endswith("_epochs") else value for name, value in chosen.items()}
+        for part, chosen in setting.get("options", {}).items()
+    }
+    changed: dict[str, Any] = {**setting, "epochs": epochs} | ({"options": options} if options else {})
+    if "milestones" in setting:
+        before, after = _last_stage(setting, total), _last_stage(changed, epochs)
+        changed["milestones"] = sorted({milestone * after // before for milestone in setting["milestones"]} - {0})
+        if not changed["milestones"]:  # too short for a step
+            del changed["milestones"], changed["schedule"]
+    return changed
+
+
+def _last_stage(setting: Setting, epochs: int) -> int:
+    """The number of epochs after the method's restart, from which milestones count."""
+    options = setting.get("options", {}).get(setting["method"], {})
+    return epochs - METHODS[setting["method"]](**options).restart(epochs)
+
+
+def experiments(item: Item, seeds: int, changes: Mapping[str, Any], only: Mapping[str, Any]) -> list[Experiment]:
+    """The experiments of an item that can be run and fit `only`: all settings with the first seed, then with the second, and so on."""
+    made = []
+    for seed in range(seeds):
+        for setting in item.settings:
+            if not missing_parts(setting):
+                experiment = experiment_of(setting, changes, seed)
+                if all(getattr(experiment, name) == value for name, value in only.items()):
+                    made.append(experiment)
+    return made
+
+
+def parse_settings(text: str) -> dict[str, Any]:
+    """Parse text such as 'dataset=cifar10 imbalance=100' into entries of an experiment."""
+    known = {setting.name: setting for setting in fields(Experiment)}
+    chosen: dict[str, Any] = {}
+    for word in text.split():
+        name, separator, value = word.partition("=")
+        name = ALIASES.get(name, name)
+        if not separator:
+            raise InputError(f"{word!r} is not a setting: write name=value, such as dataset=cifar10.")
+        if name not in known:
+            raise unknown_name_error("setting", name, [*known, *ALIASES])
+        default = known[name].default
+        try:
+            chosen[name] = _as(name, default, value)
+        except ValueError:
+            raise InputError(f"{word!r} is not valid: {name} is {_expected(name, default)}.") from None
+    return chosen
+
+
+def _as(name: str, default: Any, text: str) -> Any:
+    """The value that a text stands for, of the type of the setting's default."""
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false"):
+            raise ValueError(text)
+        return text.lower() == "true"
+    if isinstance(default, tuple):
+        parts = [part for part in text.split(",") if part]
+        return tuple(map(int, parts)) if name == "milestones" else tuple(parts)
+    return type(default)(text) if isinstance(default, (int, float)) else text
+
+
+def _expected(name: str, default: Any) -> str:
+    return "a list of numbers, such as 700,800" if name == "milestones" else "true or false" if isinstance(default, bool) else "a number"
+
+
+# ---- finished runs ----------------------------------------------------------------------------------------------------
+
+
+def identity(config: Mapping[str, Any]) -> str:
+    """A key that equal experiments share: everything but the precision, which depends on the device."""
+    return json.dumps({key: value for key, value in config.items() if key not in ("precision", "experiment")}, sort_keys=True)
+
+
+class Finished:
+    """The records of finished runs; `experiment in finished` tells whether an experiment is done, in its own edition.
+
+    Of several records of one experiment, the first one counts.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: dict[str, Record] = {}
+        for record in records:
+            self._records.setdefault(identity(record["config"]), record)
+
+    @classmethod
+    def under(cls, *folders: Path) -> Finished:
+        """Read the finished runs in folders of runs and in folders of committed results; runs in earlier folders count first."""
+        found = [
+            record
+            for folder in folders
+            for record in finished_runs(folder, skip_damaged=True)
+            if record["config"].get("experiment") == "images"
+        ]
+        return cls(found)
+
+    def __contains__(self, experiment: Experiment) -> bool:
+        return self.get(experiment) is not None
+
+    def get(self, experiment: Experiment) -> Record | None:
+        return self._records.get(identity(experiment.config()))
+
+    def newest(self, experiments: Sequence[Experiment]) -> list[Record]:
+        """The records of those experiments that are finished, all of the newest edition that has any: editions are never averaged."""
+        for edition in range(EDITION, FIRST_EDITION - 1, -1):
+            found = [self.get(replace(experiment, edition=edition)) for experiment in experiments]
+            if any(found):
+                return [record for record in found if record is not None]
+        return []
+
+    def all(self) -> list[Record]:
+        return list(self._records.values())

@@ -1,0 +1,135 @@
+"""Lays out compared cells as tables like the paper's: methods down, settings across."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import takewhile
+
+from ltpll.formatting import counted
+from ltpll_research.benchmark import Experiment
+from ltpll_research.paper.catalog import ITEMS, Item, Setting
+from ltpll_research.paper.compare import LARGE_DIFFERENCE, ComparedCell, compare, figure_text
+from ltpll_research.paper.grid import Finished
+from ltpll_research.summary import Comparison, ComparisonCell, ComparisonTable
+
+MOST_COLUMNS = 6  # a wider table is split
+NOTHING = "–"
+# What splits a table that is too wide: first the image set, then the finer settings.
+SPLITS: tuple[Callable[[Setting], Hashable], ...] = (
+    lambda setting: (setting["data"], setting.get("superclass")),
+    lambda setting: setting.get("imbalance"),
+    lambda setting: setting.get("ambiguity"),
+)
+
+
+def comparison_tables(finished: Finished, seeds: int) -> list[Comparison]:
+    """Every table of the paper that has runs, for a results page."""
+    tables = (item for item in ITEMS.values() if any(cell.published is not None for line in item.lines for cell in line.cells))
+    laid_out = (lay_out(item, compare(item, finished, seeds, {})) for item in tables)
+    return [comparison for comparison in laid_out if comparison is not None]
+
+
+def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Comparison | None:
+    """Lay out an item without its empty rows and columns; None if there are no runs at all.
+
+    The label of a row names its protocol. Cells that depart from it in another way than most say how, such as "(200 epochs)".
+    """
+    cells = [cell for line in compared for cell in line if cell.last is not None]
+    if not cells:
+        return None
+    usual = Counter(cell.manner for cell in cells).most_common(1)[0][0]
+    counts = {cell.last.n for cell in cells if cell.last is not None}
+    lines = [(line, row) for line, row in zip(item.lines, compared, strict=True) if any(cell.last is not None for cell in row)]
+    used = [number for number in range(len(item.columns)) if any(row[number].last is not None for _, row in lines)]
+
+    def texts(cell: ComparedCell) -> ComparisonCell:
+        words = [f"n = {cell.last.n}"] if cell.last is not None and len(counts) > 1 else []
+        words += [] if cell.manner == usual else cell.manner or ["as the row says"]
+        return _texts(cell, f"({', '.join(words)})" if words else "")
+
+    rows = [(line.label, [texts(cell) for cell in row]) for line, row in lines]
+    tables = [_table(item, rows, numbers) for numbers in _split(item, used, SPLITS)]
+    length = () if any(word.endswith(" epochs") for word in usual) else (f"{Experiment.epochs} epochs",)
+    differs = any(line.protocol.mark for line, _ in lines) or any(cell.manner != usual for cell in cells)
+    said = " unless a row or a cell says otherwise" if differs else ""
+    seeds = f"n = {counts.pop()}" if len(counts) == 1 else "n in each cell"
+    have = f"{len(cells)} of {counted(sum(map(len, compared)), 'cell')} {'has' if len(cells) == 1 else 'have'} runs"
+    marks = f"Differences of more than {LARGE_DIFFERENCE:g} points are marked."
+    note = f"{', '.join((*length, *usual))}{said}; {seeds}. {have}; empty rows and columns are left out. {marks}"
+    return Comparison(f"{item.where}: {item.title}", tables, note)
+
+
+def _split(item: Item, numbers: Sequence[int], splits: Sequence[Callable[[Setting], Hashable]]) -> list[Sequence[int]]:
+    """Divide column numbers into tables that are not too wide."""
+    if len(numbers) <= MOST_COLUMNS or not splits:
+        return [numbers]
+    groups: dict[Hashable, list[int]] = {}
+    for number in numbers:
+        groups.setdefault(splits[0](item.lines[0].cells[number].setting), []).append(number)
+    return [part for group in groups.values() for part in _split(item, group, splits[1:])]
+
+
+def _table(item: Item, rows: Iterable[tuple[str, list[ComparisonCell]]], numbers: Sequence[int]) -> ComparisonTable:
+    labels = [item.columns[number] for number in numbers]
+    caption, columns = shared_words(labels)
+    if not all(columns):  # such as a single column
+        caption, columns = "", labels
+    chosen = [(label, [row[number] for number in numbers]) for label, row in rows]
+    return ComparisonTable(caption, columns, [(label, cells) for label, cells in chosen if any(cell.ours for cell in cells)])
+
+
+def shared_words(labels: Sequence[str]) -> tuple[str, list[str]]:
+    """The words with which all labels begin, and the rest of each label."""
+    words = [label.split() for label in labels]
+    shared = sum(1 for _ in takewhile(lambda at: len(set(at)) == 1, zip(*words, strict=False)))
+    return " ".join(words[0][:shared]), [" ".join(one[shared:]) for one in words]
+
+
+def _texts(cell: ComparedCell, note: str) -> ComparisonCell:
+    published = "" if cell.published is None else f"{cell.published:.2f}"
+    if cell.last is None:
+        return ComparisonCell("", "", published, "")
+    best = "" if cell.best is None else f"{cell.best.mean:.2f}"
+    return ComparisonCell(figure_text(cell.last), best, published, signed(cell.difference), note, cell.is_far)
+
+
+def signed(difference: float | None) -> str:
+    """A difference with its sign, and a minus sign that does not break a line."""
+    return "" if difference is None else f"{difference:+.2f}".replace("-", "−")
+
+
+def markdown(comparison: Comparison) -> str:
+    """A comparison in Markdown; in a cell, ours is above the published number."""
+    parts = []
+    for table in comparison.tables:
+        if table.caption:
+            parts.append(f"**{table.caption}**")
+        head = ["last (best) epoch, %<br>paper, difference", *table.columns]
+        rows = [[label, *map(_markdown_cell, cells)] for label, cells in table.rows]
+        parts.append("\n".join([markdown_row(head), "|---|" + "---:|" * len(table.columns), *map(markdown_row, rows)]))
+    return "\n\n".join([*parts, f"*{comparison.note}*"])
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """A row of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_cell(cell: ComparisonCell) -> str:
+    ours = (cell.ours or NOTHING) + (f" ({cell.best})" if cell.best else "")
+    difference = f"**{cell.difference}**" if cell.marked else cell.difference
+    theirs = ", ".join(text for text in (cell.other, difference) if text)
+    below = " ".join(text for text in (theirs, cell.note) if text)
+    return f"{ours}<br>{below}" if below else ours
+
+
+def identities_with_runs(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> set[str]:
+    """What identifies each number of an item that has runs, to find items that only repeat others."""
+    return {
+        json.dumps([cell.setting, cell.row, cell.figure], sort_keys=True)
+        for line, cells in zip(item.lines, compared, strict=True)
+        for cell, found in zip(line.cells, cells, strict=True)
+        if found.last is not None
+    }

@@ -1,0 +1,127 @@
+"""Linear probes: how well a linear classifier does on the features of a finished run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from ltpll.errors import InputError
+from ltpll.evaluation.metrics import evaluate
+from ltpll.files import write_atomically
+from ltpll.runs.run import Run
+from ltpll.training.trainer import PartialLabelTrainer
+from ltpll_research.image_sets.prepared import ImageSet
+
+
+def image_features(trainer: PartialLabelTrainer, x: npt.NDArray[np.uint8]) -> Tensor:
+    """Compute the features of images, (N, dim), on the trainer's device."""
+    return trainer.outputs(torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2)).features[0]
+
+
+@dataclass(frozen=True)
+class ProbeRecipe:
+    """The paper's recipe for the linear classifier: SGD with a learning rate that decays exponentially from `lr` to `last_lr`."""
+
+    epochs: int = 500
+    batch_size: int = 1000
+    momentum: float = 0.7
+    weight_decay: float = 5e-4
+    lr: float = 1e-2
+    last_lr: float = 1e-6
+
+
+def balanced_rows(labels: npt.NDArray[np.int64], shots: int | None, seed: int) -> npt.NDArray[np.int64]:
+    """Draw `shots` rows of every class; None means as many as the smallest class has."""
+    sizes = np.bincount(labels)
+    n = int(sizes.min()) if shots is None else shots
+    if n > sizes.min():
+        raise InputError(f"The probe needs {n} examples of every class, but class {int(sizes.argmin())} has {int(sizes.min())}.")
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.choice(np.flatnonzero(labels == c), n, replace=False) for c in range(len(sizes))])
+
+
+def fit_probe(
+    x: Tensor, y: Tensor, n_classes: int, seed: int, recipe: ProbeRecipe | None = None, on_epoch: Callable[[], None] = lambda: None
+) -> nn.Linear:
+    """Train a linear classifier on fixed features."""
+    recipe = recipe or ProbeRecipe()
+    generator = torch.Generator(x.device).manual_seed(seed)
+    # The default initialisation would draw from torch's global random state.
+    head: nn.Linear = nn.utils.skip_init(nn.Linear, x.shape[1], n_classes, device=x.device)
+    with torch.no_grad():
+        head.weight.normal_(0, 0.01, generator=generator)
+        head.bias.zero_()
+    optimizer = torch.optim.SGD(head.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    for epoch in range(recipe.epochs):
+        optimizer.param_groups[0]["lr"] = recipe.lr * (recipe.last_lr / recipe.lr) ** (epoch / max(recipe.epochs - 1, 1))
+        for rows in torch.randperm(len(x), generator=generator, device=x.device).split(recipe.batch_size):
+            optimizer.zero_grad(set_to_none=True)
+            nn.functional.cross_entropy(head(x[rows]), y[rows]).backward()
+            optimizer.step()
+        on_epoch()
+    return head
+
+
+@torch.no_grad()
+def top_accuracies(head: nn.Linear, x: Tensor, y: Tensor) -> dict[str, float]:
+    """Compute the top-1 and top-5 accuracy of a linear classifier; with five classes or fewer, the latter is 1."""
+    found = evaluate(head(x), y)
+    return {"top1": found.accuracy, "top5": 1.0 if found.top5 is None else found.top5}
+
+
+def probe(
+    trainer: PartialLabelTrainer,
+    images: ImageSet,
+    shots: Sequence[int | None],
+    *,
+    seed: int = 0,
+    recipe: ProbeRecipe | None = None,
+    on_epoch: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Train linear classifiers on a run's features with balanced labels, and test them.
+
+    Args:
+        trainer: The trainer of a finished run, see `reopen_trainer`.
+        images: The image set that the run was trained on.
+        shots: The number of training examples per class, one entry per classifier; None uses as many as the smallest class has.
+        seed: Draws the examples, the initial weights and the order of the batches.
+        recipe: How the classifiers are trained; the paper's recipe by default.
+        on_epoch: Called after every epoch of every classifier.
+
+    Returns:
+        One dictionary per entry of `shots`, with the keys `shots`, `examples`, `top1` and `top5`.
+
+    Raises:
+        InputError: If a class has fewer examples than asked for.
+
+    Examples:
+        images = load_image_set("cifar100")
+        probe(reopen_trainer(run, images, "cuda"), images, [None, 100, 50])
+    """
+    n_classes = len(images.classes)
+    x_test = image_features(trainer, images.x_test)
+    y_test = torch.from_numpy(images.y_test).to(trainer.device)
+    results = []
+    for n in shots:
+        rows = balanced_rows(images.y_train, n, seed)
+        x = image_features(trainer, images.x_train[rows])
+        y = torch.from_numpy(images.y_train[rows]).to(trainer.device)
+        head = fit_probe(x, y, n_classes, seed, recipe, on_epoch)
+        results.append({"shots": n, "examples": len(rows), **top_accuracies(head, x_test, y_test)})
+    return results
+
+
+def write_probe(run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int) -> Path:
+    """Write the results of `probe` to the run folder, and return their path."""
+    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed, "results": results}
+    path = run.folder / "probe.json"
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+    return path

@@ -1,0 +1,1 @@
+"""The page of studies and benchmark runs."""

@@ -1,0 +1,5 @@
+"""Studies: small experiments that run on any machine, behind `ltpll-research demo` and `ltpll-research toy`."""
+
+from pathlib import Path
+
+RESEARCH = Path(__file__).resolve().parents[1]  # whose code is part of what a study measures

@@ -1,0 +1,60 @@
+"""Whatever the options of `benchmark` are: the command succeeds, or fails with one sentence and writes nothing."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ltpll_research.cli import app
+from ltpll_research.cli.options import repeat_option
+from ltpll_research.image_sets.prepared import write_image_set
+from support.any_options import BOTH, NAME, NUMBER, WHOLE, check, flat, some
+from support.pictures import coloured_images
+
+BENCHMARK = {
+    "--imbalance": NUMBER,
+    "--ambiguity": NUMBER,
+    "--superclass": st.just(None),
+    "--width": st.sampled_from(["-1", "0", "1", "2", "x"]),
+    "--engine": NAME | st.sampled_from(["eager", "captured", "compiled"]),
+    "--sync-batch-norm": st.just(None),
+    "--measure-every": WHOLE,
+    "--schedule": NAME | st.sampled_from(["cosine", "step"]),
+    "--milestones": WHOLE,
+    "--draw": NAME | st.sampled_from(["seeded", "authors"]),
+    "--data-root": st.sampled_from(["nowhere"]),
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a small image set."""
+    folder = tmp_path_factory.mktemp("options")
+    images = coloured_images(n_classes=3, per_class=4, per_test_class=2, side=8)
+    write_image_set(images, folder / "data")
+    return folder
+
+
+@settings(max_examples=12)
+@given(drawn=some(BOTH | BENCHMARK), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]))
+def test_training_a_benchmark_succeeds_or_fails_without_writing(place, drawn, epochs):
+    root = [] if any(name == "--data-root" for name, _ in drawn) else ["--data-root", place / "data"]
+    width = [] if any(name == "--width" for name, _ in drawn) else ["--width", "2"]
+    check(app, place, ["benchmark", "cifar10", "--epochs", epochs, *root, *width, *flat(drawn)])
+
+
+@pytest.mark.parametrize(
+    ("given_as", "passed_on"),
+    [
+        ("--milestones 7 80", "--milestones 7 --milestones 80"),
+        ("--milestones 7,80", "--milestones 7 --milestones 80"),
+        ("--milestones=7,80 --lr 1", "--milestones 7 --milestones 80 --lr 1"),
+        ("--milestones 7, 80, 9 cifar10 5", "--milestones 7 --milestones 80 --milestones 9 cifar10 5"),
+        ("--milestones=7 80 --milestones 9", "--milestones 7 --milestones 80 --milestones 9"),
+        ("--epochs 9 --milestones", "--epochs 9 --milestones"),
+        ("--milestones many 7", "--milestones many 7"),
+        ("--milestones=many --milestones , --milestones=", "--milestones=many --milestones , --milestones="),
+        ("--epochs 7 8", "--epochs 7 8"),
+    ],
+)
+def test_an_option_takes_several_numbers_in_every_usual_spelling(given_as, passed_on):
+    assert repeat_option(given_as.split(), "--milestones") == passed_on.split()

@@ -1,0 +1,148 @@
+"""VOC 2007 becomes crops whose candidates are the classes of their image; the crops are compared with an independent computation."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ltpll_research.image_sets.voc import CLASSES, read_annotation, read_voc2007
+from support.image_archives import HEAD, TEST, TRAIN, annotation, jpeg, tar_bytes, voc_files
+from support.refusals import refusal
+
+# The test images show three objects of every class except sheep: two, which are alone in their image.
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(archives):
+        paths = []
+        for i, files in enumerate(archives):
+            paths.append(tmp_path / f"voc{i}.tar")
+            paths[-1].write_bytes(tar_bytes(files))
+        return paths
+
+    return write
+
+
+def expected_crop(image, box):
+    """The crop computed with numpy; only decoding and resizing use Pillow."""
+    x1, y1, x2, y2 = box
+    pixels = np.asarray(Image.open(io.BytesIO(jpeg(120, 90, int(image)))).convert("RGB"))[y1 - 1 : y2, x1 - 1 : x2]
+    height, width, _ = pixels.shape
+    side = max(height, width)
+    top, left = (side - height) // 2, (side - width) // 2
+    padded = np.pad(pixels, [(top, side - height - top), (left, side - width - left), (0, 0)])
+    return np.asarray(Image.fromarray(padded).resize((128, 128), Image.Resampling.BILINEAR))
+
+
+def test_training_crops_are_all_objects_of_images_with_two_classes_in_the_order_of_the_images(write):
+    image_set = read_voc2007(write(voc_files()))
+    expected = [(image, name, box) for image in ("000007", "000012") for name, box, _ in TRAIN[image]]
+    assert [image_set.classes[y] for y in image_set.y_train] == [name for _, name, _ in expected]
+    assert image_set.x_train.shape == (5, 128, 128, 3)
+    for crop, (image, _, box) in zip(image_set.x_train, expected, strict=True):
+        assert np.array_equal(crop, expected_crop(image, box))
+
+
+def test_candidates_are_the_classes_of_the_image(write):
+    image_set = read_voc2007(write(voc_files()))
+    names = [{CLASSES[label] for label in image_set.candidates.row(i)} for i in range(5)]
+    assert names == [{"car", "bus"}] * 2 + [{"person", "dog"}] * 3
+    assert image_set.candidates.classes == CLASSES
+
+
+def test_the_test_set_is_balanced_by_its_smallest_class_and_made_of_objects_of_the_test_images(write):
+    image_set = read_voc2007(write(voc_files()))
+    assert np.bincount(image_set.y_test, minlength=20).tolist() == [2] * 20
+    possible = {(CLASSES.index(name), expected_crop(image, box).tobytes()) for image, things in TEST.items() for name, box, _ in things}
+    crops = [(y, crop.tobytes()) for y, crop in zip(image_set.y_test.tolist(), image_set.x_test, strict=True)]
+    assert set(crops) <= possible
+    assert len(set(crops)) == 40
+
+
+def test_per_class_limits_the_test_set_and_must_be_positive(write):
+    paths = write(voc_files())
+    assert np.bincount(read_voc2007(paths, per_class=1).y_test).tolist() == [1] * 20
+    assert "per_class is 0" in refusal(lambda: read_voc2007(paths, per_class=0))
+
+
+def test_the_draw_depends_on_the_seed_alone_and_not_on_the_order_of_members_and_archives(write):
+    files = voc_files()
+    first = read_voc2007(write(files))
+    shuffled = [dict(random.Random(1).sample(list(part.items()), len(part))) for part in reversed(files)]
+    second = read_voc2007(write(shuffled))
+    for a, b in zip(first[1:5], second[1:5], strict=True):
+        assert np.array_equal(a, b)
+    assert [first.candidates.row(i) for i in range(5)] == [second.candidates.row(i) for i in range(5)]
+    other = read_voc2007(write(files), seed=1)
+    assert not np.array_equal(first.x_test, other.x_test)
+
+
+def test_one_archive_may_hold_both_parts(write):
+    train, test = voc_files()
+    assert len(read_voc2007(write([train | test])).y_train) == 5
+
+
+def test_a_box_that_reaches_beyond_the_image_is_cut_at_its_edge(write):
+    train = {"000007": [("car", (0, -3, 50, 90), False), ("bus", (100, 50, 130, 95), False)]}
+    image_set = read_voc2007(write(voc_files(train)))
+    assert np.array_equal(image_set.x_train[0], expected_crop("000007", (1, 1, 50, 90)))
+    assert np.array_equal(image_set.x_train[1], expected_crop("000007", (100, 50, 120, 90)))
+
+
+def test_boxes_with_fractions_are_rounded():
+    things = read_annotation(annotation([("dog", ("4.6", "1", "9.2", "7.0"), False)]), "000001")
+    assert things[0].box == (5, 1, 9, 7)
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        (b"<annotation>", "Annotations/000001.xml cannot be read"),
+        (b"\xff\xfe<\x00a\x00>\x00", "cannot be read"),
+        (b'<!DOCTYPE a [<!ENTITY b "c">]><annotation/>', "declares entities"),
+        (b'<?xml version="1.0" encoding="UTF-7"?><!DOCTYPE a><annotation/>', "declares entities"),
+        (annotation([("unicorn", (1, 1, 2, 2), False)]), "names the class 'unicorn'"),
+        (annotation([("dog", ("x", 1, 2, 2), False)]), "cannot be read"),
+        (annotation([("dog", ("x" * 5000, 1, 2, 2), False)]), "cannot be read"),
+        (annotation([("dog", ("inf", 1, 2, 2), False)]), "cannot be read"),
+        (b"<annotation><object><name>dog</name></object></annotation>", "cannot be read"),
+        (b"<annotation><object/></annotation>", "names the class ''"),
+    ],
+)
+def test_an_annotation_that_cannot_be_used_is_named(content, fragment):
+    message = refusal(lambda: read_annotation(content, "000001"))
+    assert fragment in message
+    assert "Annotations/000001.xml" in message
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "fragment"),
+    [
+        ("Annotations/000012.xml", None, "There is no Annotations/000012.xml"),
+        ("JPEGImages/000012.jpg", None, "There is no JPEGImages/000012.jpg"),
+        ("ImageSets/Main/trainval.txt", None, "There is no ImageSets/Main/trainval.txt"),
+        ("ImageSets/Main/trainval.txt", b"000003\n", "No training image in the archive shows two classes"),
+        ("Annotations/000012.xml", b" " * (1 << 18) + b"<annotation/>", "claims 262157 bytes"),
+        ("JPEGImages/000012.jpg", b"GIF89a", "JPEGImages/000012.jpg is not a complete JPEG image"),
+        ("JPEGImages/000012.jpg", jpeg(120, 90, 1)[:600], "JPEGImages/000012.jpg is not a complete JPEG image"),
+        ("JPEGImages/000012.jpg", jpeg(5000, 5000, 1, 1), "5000 × 5000 pixels"),
+        ("JPEGImages/000012.jpg", jpeg(10, 10, 1), "box in JPEGImages/000012.jpg lies outside the image"),
+    ],
+)
+def test_damage_to_the_archive_is_reported(write, member, content, fragment):
+    train, test = voc_files()
+    if content is None:
+        del train[f"{HEAD}/{member}"]
+    else:
+        train[f"{HEAD}/{member}"] = content
+    assert fragment in refusal(lambda: read_voc2007(write([train, test])))
+
+
+def test_a_test_set_without_one_of_the_classes_is_refused(write):
+    test = {image: things for image, things in TEST.items() if image != "000200"}
+    assert "No test image in the archive shows the class 'sheep'" in refusal(lambda: read_voc2007(write(voc_files(TRAIN, test))))

@@ -1,1 +1,0 @@
-"""Research: image benchmarks, small studies, the paper's tables and figures, and speed measurements."""
