@@ -66,7 +66,8 @@ def world(request, tmp_path_factory):
     how, cases = json.dumps({"device": device, "engine": engine}), json.dumps(CASES[size])
     arguments = [[str(folder), str(rank), str(size), how, cases] for rank in range(size)]
     found = in_forks(arguments, folder) if device == "cpu" else in_processes(arguments)
-    ends = [0] * (size - 1) + [-signal.SIGKILL if device == "cpu" else 0]  # the last thing that happens is that one is killed
+    last = -signal.SIGKILL if device == "cpu" else 0  # the last thing that happens is that one is killed
+    ends = [0] * (size - 1) + [last]
     assert [status for status, _ in found] == ends, "\n".join(said for _, said in found)
     return size, device, folder
 

@@ -130,9 +130,9 @@ def cell_holds_set(cell: str) -> bool:
 
 
 def _parsed(cell: str) -> dict[Any, Any] | list[Any] | None:
-    """A list or an object in JSON, or a list, dictionary or set as Python prints it, which is how pandas writes them to CSV.
+    """A list or an object in JSON, or what Python prints for a list, dictionary or set.
 
-    None if it is something else, such as a name.
+    pandas writes lists to CSV in the second way. None if it is something else, such as a name.
     """
     if cell[:1] + cell[-1:] not in ("[]", "{}"):
         return None

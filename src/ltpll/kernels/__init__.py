@@ -1,1 +1,1 @@
-"""Kernels: Triton versions of what torch's operations do elsewhere, imported only where they can run."""
+"""Kernels: Triton versions of torch's operations, imported only where they can run."""

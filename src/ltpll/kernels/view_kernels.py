@@ -255,7 +255,7 @@ def _operate(x, which, magnitude, table, matrix, y, batch, rows, columns, BLOCK:
 
 
 def operate_on_gpu(x: Tensor, operations: tuple[Tensor, Tensor], matrices: Tensor) -> Tensor:
-    """All rounds of operations; `matrices` are the affine maps of the geometric ones, (6, rounds, batch)."""
+    """All rounds of operations, with the affine maps of the geometric ones, (6, rounds, batch)."""
     batch, _, rows, columns = x.shape
     table = torch.empty(batch, 768, dtype=torch.uint8, device=x.device)
     which, magnitude = (each.contiguous() for each in operations)

@@ -15,7 +15,6 @@ from ltpll.errors import InputError
 from ltpll.interfaces import Place, Training, linear_head
 from ltpll.priors import PriorEstimate, estimate_prior, known_prior
 from ltpll.priors.estimate import How
-from ltpll.priors.joining import FadingEvidence
 from ltpll.rebalancers.records import RECORDS
 from ltpll.targets import floored
 
@@ -96,7 +95,6 @@ class Anchor(RECORDS):
             raise InputError(f"The anchor's width is {width}: it is a number of standard deviations, at least 0.")
         self.prior, self.bounds, self.width, self.warmup, self.lift = checked_prior(prior), bounds, width, warmup, lift
         self._holds = False
-        self._evidence: FadingEvidence | None = None
 
     def attach(self, model: nn.Module) -> None:
         super().attach(model)
@@ -137,11 +135,6 @@ class Anchor(RECORDS):
         self._holds = epoch + 1 >= self.warmup * n_epochs
         lifts = self.lift == "records" or (self.lift == "warm-up" and epoch < self.warmup * n_epochs)
         self.strength.fill_(float(lifts))
-        if self._evidence is not None:
-            self._evidence.start_epoch(epoch, n_epochs)
-
-    def evidence(self, index: Tensor) -> Tensor | None:
-        return None if self._evidence is None else self._evidence[index]
 
     def end_epoch(self, training: Training) -> None:
         self.mean_target.copy_(floored(training.targets.mean(), len(training.targets)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ltpll.candidates import Candidates
 from ltpll.interfaces import Training
@@ -69,6 +70,7 @@ class Auto(Anchor):
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup)
+        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         super().start_training(training)
@@ -81,6 +83,14 @@ class Auto(Anchor):
         else:
             self.lift = "warm-up"
             self.hold(*choice.bounds, len(training.targets))
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        super().start_epoch(epoch, n_epochs)
+        if self._evidence is not None:
+            self._evidence.start_epoch(epoch, n_epochs)
+
+    def evidence(self, index: Tensor) -> Tensor | None:
+        return None if self._evidence is None else self._evidence[index]
 
     def is_undecided(self, candidates: Candidates) -> bool:
         """Whether the sets alone do not say how to hold the class shares."""

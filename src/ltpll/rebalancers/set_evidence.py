@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ltpll.errors import InputError
 from ltpll.interfaces import Training
@@ -53,9 +54,18 @@ class SetEvidence(Anchor):
         if not 0 <= until <= 1:
             raise InputError(f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1.")
         self.power, self.until = power, until
+        self._evidence: FadingEvidence | None = None
 
     def start_training(self, training: Training) -> None:
         n, candidates = len(training.targets), training.candidates
         self.mean_target.copy_(floored(training.targets.mean(), n))
         self.hold(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
         self._evidence = FadingEvidence(candidates, self.power, self.until) if can_weigh(candidates) else None
+
+    def start_epoch(self, epoch: int, n_epochs: int) -> None:
+        super().start_epoch(epoch, n_epochs)
+        if self._evidence is not None:
+            self._evidence.start_epoch(epoch, n_epochs)
+
+    def evidence(self, index: Tensor) -> Tensor | None:
+        return None if self._evidence is None else self._evidence[index]

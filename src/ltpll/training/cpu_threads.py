@@ -18,7 +18,7 @@ from ltpll.validation import whole_number
 AT_IMPORT = torch.get_num_threads()  # torch's default, unless the user has already changed it
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 START_GAIN = 1.25  # how much faster than one thread all of them must be when a training starts
-CHANGE_GAIN = 1.5  # the same when it resumes: sums round differently then, so a small gain is not worth it
+CHANGE_GAIN = 1.5  # the same when it resumes; more, since sums would round differently
 ROUNDS = 4  # rounds of measurements with alternating numbers
 ROUND_SECONDS, MAX_SECONDS = 0.005, 0.1
 

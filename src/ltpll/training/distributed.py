@@ -276,8 +276,9 @@ class _Gathered(Sequence[Tensor]):
 def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple[World, str]]:
     """Join the processes that `torchrun` started, and yield them with this process's device; without torchrun, a single process.
 
-    Inside the block, `current_world` returns these processes. If another process is lost, this one reports it with `say` and exits with
-    status 1. One that waits for its GPU cannot do that: torchrun, which ends all processes when one has failed, kills it after 30 seconds.
+    Inside the block, `current_world` returns these processes. If another process is lost, this one
+    reports it with `say` and exits with status 1. One that waits for its GPU cannot do that:
+    torchrun ends all processes when one has failed, and kills it after 30 seconds.
     """
     global _current
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
@@ -295,8 +296,8 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
     dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=STEP_TIMEOUT))
     try:
         # Decisions are exchanged between CPUs, so that nothing waits for a GPU.
-        control = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=CONTROL_TIMEOUT))
-        _current = World(rank, size, control)
+        timeout = datetime.timedelta(seconds=CONTROL_TIMEOUT)
+        _current = World(rank, size, dist.new_group(backend="gloo", timeout=timeout))
         yield _current, device
     except BaseException as error:
         if size > 1 and _comes_from_a_loss(error):
@@ -308,7 +309,10 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
 
 
 def _exit_after_loss(rank: int, size: int, say: Callable[[str], None]) -> NoReturn:
-    """Report that another process is lost, and exit without cleaning up, since work on the GPU may wait for the lost process forever."""
+    """Report that another process is lost, and exit.
+
+    Nothing is cleaned up, since work on the GPU may wait for the lost process forever.
+    """
     advice = "which died or hangs: look at its last message, and rerun the command to resume."
     with suppress(BaseException):  # torchrun may terminate it meanwhile
         time.sleep(MOMENT)
