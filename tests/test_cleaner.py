@@ -163,7 +163,7 @@ def test_a_random_state_without_a_seed_and_other_folds_give_other_labels(frame):
         ({"false_discoveries": 2}, {}, "false_discoveries is 2: it must be a number at least 0 and at most 1."),
         ({"workers": "two"}, {}, "workers is 'two': it must be a whole number of at least 1."),
         ({}, {"y": None}, "give the candidate sets."),
-        ({}, {"y": ["1|2", "3"]}, "X has 300 rows, but y has 2 candidate sets: give one per row."),
+        ({}, {"y": ["1|2", "3"]}, "The data have 300 rows of features but 2 candidate sets: they must be the same rows."),
         ({}, {"groups": ["a"]}, "There is 1 group"),
         ({}, {"groups": ["a"] * N}, "which cannot be divided into 2 folds: use folds=0."),
     ],

@@ -23,7 +23,6 @@ from ltpll.data.readers.tables import LabelTable
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
-from ltpll.formatting import counted
 from ltpll.missing_share import NEVER
 from ltpll.report.cleaning_page import contents_of, write_cleaning_page
 from ltpll.runs.environment import environment
@@ -117,8 +116,6 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = getattr(classifier, "feature_names_in_", None)
         labels = read_labels(y)
         candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups := list(groups))
-        if len(x) != len(candidates):
-            raise InputError(f"X has {counted(len(x), 'row')}, but y has {counted(len(candidates), 'candidate set')}: give one per row.")
         index = X.index if hasattr(X, "iloc") else pd.RangeIndex(len(x))
         given = candidates.groups.tolist() if groups is None and candidates.groups is not None else groups
         table = LabelTable(

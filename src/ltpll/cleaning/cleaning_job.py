@@ -14,10 +14,9 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
+from ltpll.cleaning.cross_validation import GOAL, fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.held_out import HeldOutEvaluation
-from ltpll.cleaning.judgement import Judgement
 from ltpll.cleaning.labelling import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.comparison import WAYS, can_compare, comparison_parts
@@ -46,7 +45,6 @@ class Cleaned(NamedTuple):
     """What a cleaning job has found."""
 
     labels: CleanedLabels
-    judgement: Judgement | None  # None if no row was predicted by a classifier that was not trained on it
     predictions: SetPredictions
     facts: Record  # entries of the record of a `CleanedTable`
 
@@ -150,9 +148,8 @@ class CleaningJob:
             )
         if not trainer.world.first:
             return None
-        # As in the folds, every row counts the same.
         goal = classifier.goal
-        classifier.set_params(goal="accuracy")
+        classifier.set_params(goal=GOAL)
         predictions, own = predict_sets(classifier.predict_proba, examples.x, examples.candidates), None
         classifier.set_params(goal=goal)
         if from_folds is not None:
@@ -161,20 +158,19 @@ class CleaningJob:
         labels, judgement = label_rows(predictions, examples, trained, own, truth_missing=bool(np.any(trainer.truth_missing)))
         if judgement is not None:
             classifier.temperature_ = judgement.temperature
-        rows = {"all": len(examples), "trained": len(trained), "held_out": len(examples) - len(trained)}
         facts: Record = {
             "classes": [str(name) for name in examples.candidates.classes],
             "class_prior": round_floats(classifier.class_prior_.tolist()),
             "prior": _prior_record(trainer),
             "choice": trainer.rebalancer.because or None,
             "truth_missing": round_floats(classifier.truth_missing_),
-            "rows": rows,
+            "rows": {"all": len(examples), "trained": len(trained), "held_out": len(examples) - len(trained)},
             "judgement": judgement_record(judgement, labels, examples),
             "recovered": round_floats(_recovered(labels, examples, trained)),
             "last": round_floats(trainer.history[-1]),
             "curves": _curves(trainer.history),
         }
-        return Cleaned(labels, judgement, predictions, facts)
+        return Cleaned(labels, predictions, facts)
 
     def _found(self, folder: Path, on_choice: Callable[[str], None], name: str, estimate: Callable[..., Any]) -> Any:
         """What cross-validation decides before the training, unless the folder has stored it."""
