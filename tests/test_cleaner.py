@@ -34,7 +34,11 @@ def digits():
     rows = rng.permutation(len(data.target))[:N]
     true = data.target[rows]
     sets = [{int(c) for c in rng.integers(0, 10, 2)} | ({int(label)} if rng.random() > 0.08 else set()) for label in true]
-    return data.data[rows].astype(np.float32), true, ["|".join(map(str, sorted(one))) for one in sets]
+    return (
+        data.data[rows].astype(np.float32),
+        true,
+        ["|".join(map(str, sorted(one))) for one in sets],
+    )
 
 
 def quick(**options):
@@ -58,7 +62,10 @@ def test_labels_are_those_of_the_commands_for_the_same_table(tmp_path, frame, re
     _, _, sets = digits()
     table = frame.assign(candidates=sets, scene=SCENES)
     table.to_csv(tmp_path / "t.csv", index=False)
-    source = TableSource(tmp_path / "t.csv", Reading(group="scene" if scenes else None, features=tuple(frame.columns)))
+    source = TableSource(
+        tmp_path / "t.csv",
+        Reading(group="scene" if scenes else None, features=tuple(frame.columns)),
+    )
     how = {"method": "proden", "rebalancer": rebalancer, "epochs": 30, "truth_missing": missing}
     settings, examples = TrainingSettings(**how, folds=2), read_examples(source)
     run = table_run(tmp_path / "run", settings, examples)
@@ -73,7 +80,16 @@ def test_labels_are_those_of_the_commands_for_the_same_table(tmp_path, frame, re
             assert list(values) == list(cleaned_columns(fitted.table_)[name]), name
     for name in ("confidence", "suspicion", "margin", "label", "issue"):
         assert np.array_equal(getattr(stored.labels, name), getattr(fitted.table_.labels, name)), name
-    for name in ("classes", "class_prior", "choice", "truth_missing", "rows", "judgement", "last", "curves"):
+    for name in (
+        "classes",
+        "class_prior",
+        "choice",
+        "truth_missing",
+        "rows",
+        "judgement",
+        "last",
+        "curves",
+    ):
         assert stored.record[name] == fitted.table_.record[name], name
     assert fitted.labels_["lacks_label"].tolist() == stored.labels.issue.tolist()
     queue = review_columns(stored, review_rows(stored, 20))
@@ -84,7 +100,17 @@ def test_labels_have_the_rows_the_index_and_the_classes_that_were_given(cleaner,
     _, true, sets = digits()
     labels = cleaner.labels_
     assert labels.index.equals(frame.index)
-    columns = ["label", "confidence", "runner_up", "margin", "set_size", "suspicion", "lacks_label", "suggestion", "judged"]
+    columns = [
+        "label",
+        "confidence",
+        "runner_up",
+        "margin",
+        "set_size",
+        "suspicion",
+        "lacks_label",
+        "suggestion",
+        "judged",
+    ]
     assert labels.columns.tolist() == columns
     assert (labels["label"].astype(int) == true).mean() > 0.8
     assert all(label in names.split("|") for label, names in zip(labels["label"], sets, strict=True))
@@ -95,7 +121,9 @@ def test_labels_have_the_rows_the_index_and_the_classes_that_were_given(cleaner,
     numbers = quick().fit(frame.to_numpy(), matrix)
     assert numbers.labels_.index.tolist() == list(range(N))
     assert numbers.labels_["label"].tolist() == labels["label"].astype(int).tolist()
-    assert np.isin(numbers.labels_["suggestion"].dropna(), np.arange(10)).all()
+    assert numbers.labels_["label"].dtype == int
+    assert {type(name) for name in numbers.labels_["suggestion"]} <= {int, type(None)}
+    assert {type(name) for name in numbers.labels_["runner_up"]} == {int, type(None)}
 
 
 def test_it_predicts_as_its_classifier_with_calibrated_probabilities(cleaner, frame):
@@ -158,12 +186,24 @@ def test_a_random_state_without_a_seed_and_other_folds_give_other_labels(frame):
 @pytest.mark.parametrize(
     ("options", "data", "said"),
     [
-        ({"estimator": LogisticRegression()}, {}, "The estimator is LogisticRegression(): give a PartialLabelClassifier."),
+        (
+            {"estimator": LogisticRegression()},
+            {},
+            "The estimator is LogisticRegression(): give a PartialLabelClassifier.",
+        ),
         ({"folds": -1}, {}, "folds is -1: it must be a whole number of at least 0."),
-        ({"false_discoveries": 2}, {}, "false_discoveries is 2: it must be a number at least 0 and at most 1."),
+        (
+            {"false_discoveries": 2},
+            {},
+            "false_discoveries is 2: it must be a number at least 0 and at most 1.",
+        ),
         ({"workers": "two"}, {}, "workers is 'two': it must be a whole number of at least 1."),
         ({}, {"y": None}, "give the candidate sets."),
-        ({}, {"y": ["1|2", "3"]}, "X has 300 rows, but y has 2 candidate sets: give one per row."),
+        (
+            {},
+            {"y": ["1|2", "3"]},
+            "The data have 300 rows of features but 2 candidate sets: they must be the same rows.",
+        ),
         ({}, {"groups": ["a"]}, "There is 1 group"),
         ({}, {"groups": ["a"] * N}, "which cannot be divided into 2 folds: use folds=0."),
     ],
@@ -177,19 +217,39 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(frame, options, data, said
 def test_it_is_cloned_and_configured_as_an_estimator():
     one = LabelCleaner(PartialLabelClassifier("proden", lr=0.1), folds=3, false_discoveries=0.1)
     other = clone(one).set_params(estimator__lr=0.2, folds=4)
-    assert (one.get_params()["estimator__lr"], one.folds, other.get_params()["estimator__lr"], other.folds) == (0.1, 3, 0.2, 4)
+    assert (
+        one.get_params()["estimator__lr"],
+        one.folds,
+        other.get_params()["estimator__lr"],
+        other.folds,
+    ) == (0.1, 3, 0.2, 4)
     assert "folds=3" in repr(one)
-    for ask in (lambda: one.predict([[0.0]]), lambda: one.review_queue(), lambda: one.report("page.html"), lambda: one.score([[0]], [0])):
+    for ask in (
+        lambda: one.predict([[0.0]]),
+        lambda: one.review_queue(),
+        lambda: one.report("page.html"),
+        lambda: one.score([[0]], [0]),
+    ):
         with pytest.raises(NotFittedError):
             ask()
 
 
 CHECKED = LabelCleaner(PartialLabelClassifier("proden", "none", epochs=2, device="cpu"), folds=0)
-SLOW = ("check_classifiers_train", "check_supervised_y_2d", "check_methods", "check_fit2d_1feature", "check_array_api_input")
+SLOW = (
+    "check_classifiers_train",
+    "check_supervised_y_2d",
+    "check_methods",
+    "check_fit2d_1feature",
+    "check_array_api_input",
+)
 CHECKS = [check for _, check in estimator_checks_generator(CHECKED) if not check.func.__name__.startswith(SLOW)]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.func.__name__ + "".join(f"-{v}" for v in check.keywords.values()))
+@pytest.mark.parametrize(
+    "check",
+    CHECKS,
+    ids=lambda check: check.func.__name__ + "".join(f"-{v}" for v in check.keywords.values()),
+)
 def test_scikit_learns_own_checks_pass(check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

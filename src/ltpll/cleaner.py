@@ -1,4 +1,4 @@
-"""`LabelCleaner`, a scikit-learn estimator that chooses a label for every row and says how far it can be trusted."""
+"""`LabelCleaner`, a scikit-learn estimator that cleans labels and says how far to trust them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from sklearn.utils.validation import check_is_fitted
 from ltpll.candidates.labels import read_labels
 from ltpll.cleaning.cleaning_job import CleaningJob
 from ltpll.cleaning.dataset import Examples
-from ltpll.cleaning.results import FALSE_DISCOVERIES, CleanedLabels, CleanedTable, cleaned_columns, summary
+from ltpll.cleaning.results import (
+    FALSE_DISCOVERIES,
+    CleanedLabels,
+    CleanedTable,
+    cleaned_columns,
+    summary,
+)
 from ltpll.cleaning.review import QUEUE, review_columns, review_rows
 from ltpll.data.readers.tables import LabelTable
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
-from ltpll.formatting import counted
 from ltpll.missing_share import NEVER
 from ltpll.report.cleaning_page import contents_of, write_cleaning_page
 from ltpll.runs.environment import environment
@@ -34,31 +39,34 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 # Columns of `ltpll clean`, in this order, and their names here.
-COLUMNS = {name: name for name in ("label", "confidence", "runner_up", "margin", "set_size", "suspicion")}
-COLUMNS |= {"issue": "lacks_label", "suggestion": "suggestion", "judged": "judged"}
+SAME = ("label", "confidence", "runner_up", "margin", "set_size", "suspicion")
+COLUMNS = {**dict(zip(SAME, SAME, strict=True)), "issue": "lacks_label"}
+COLUMNS |= {"suggestion": "suggestion", "judged": "judged"}
 
 
 class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Cleans labels: for each row a label, its calibrated confidence, and whether its candidate set lacks the true label.
+    """Cleans labels: for each row a label, its confidence, and whether its set lacks the true label.
 
-    It trains a classifier on all rows, and one for each fold of a cross-validation, so that every row is also judged by a classifier
-    that was not trained on it. `ltpll train` and `ltpll clean` do the same for a table in a file.
+    It trains a classifier on all rows, and one for each fold of a cross-validation, so that every
+    row is also judged by a classifier that was not trained on it. `ltpll train` and `ltpll clean`
+    do the same for a table in a file.
 
     Args:
         estimator: The classifier, which is cloned; by default `PartialLabelClassifier()`.
-        folds: The number of folds. With 0, rows are judged by the classifier that was trained on them: no set is flagged, and
-            confidences are not calibrated.
+        folds: The number of folds. With 0, rows are judged by the classifier that was trained on
+            them: no set is flagged, and confidences are not calibrated.
         false_discoveries: The expected share of flagged sets that hold their true label after all.
-        workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine. A script that
-            uses several needs `if __name__ == "__main__":`.
+        workers: How many folds are trained in parallel on a CPU; None decides by the amount of
+            work and the machine. A script with several needs `if __name__ == "__main__":`.
         verbose: Whether to print the progress, with the time left, to standard error.
 
     Attributes:
-        labels_: A DataFrame with a row for each row of `X`, in its order and with its index: `label`, `confidence`, `runner_up`,
-            `margin`, `set_size`, `suspicion` (the probability that the set lacks the true label), `lacks_label` (whether it is
-            flagged), `suggestion` (the likelier label of a flagged set) and `judged` (whether the set could be judged).
+        labels_: A DataFrame with a row for each row of `X`, in its order and with its index:
+            `label`, `confidence`, `runner_up`, `margin`, `set_size`, `suspicion` (the probability
+            that the set lacks the true label), `lacks_label` (whether it is flagged), `suggestion`
+            (the likelier label of a flagged set) and `judged` (whether the set could be judged).
         expected_wrong_: The expected number of wrong labels.
-        summary_: What `ltpll clean` prints about the labels: how far they and the flags can be trusted.
+        summary_: What `ltpll clean` prints: how far labels and flags can be trusted.
         classifier_: The classifier that was trained on all rows, with a calibrated temperature.
         classes_: The class labels, (n_classes,).
         table_: The results as a `ltpll.cleaning.results.CleanedTable`.
@@ -94,7 +102,8 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: Features (2-D, a DataFrame) or images, as in `PartialLabelClassifier.fit`.
             y: Their candidate sets, in any form that `PartialLabelClassifier.fit` takes.
-            groups: The picture, scene or recording that each row belongs to. Rows of a group are in the same fold.
+            groups: The picture, scene or recording that each row belongs to. Rows of a group are
+                in the same fold.
 
         Returns:
             The fitted cleaner.
@@ -107,20 +116,26 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         estimator = PartialLabelClassifier() if self.estimator is None else self.estimator
         if not isinstance(estimator, PartialLabelClassifier):
             raise InputError(f"The estimator is {shown(estimator)}: give a PartialLabelClassifier.")
-        folds, workers = whole_number(self.folds, 0, "folds"), self.workers and whole_number(self.workers, 1, "workers")
+        folds, workers = (
+            whole_number(self.folds, 0, "folds"),
+            self.workers and whole_number(self.workers, 1, "workers"),
+        )
         in_range(self.false_discoveries, "false_discoveries", 0, 1)
         if y is None:
-            raise InputError("A cleaner requires y to be passed, but the target y is None: give the candidate sets.")
+            missing = "A cleaner requires y to be passed, but the target y is None"
+            raise InputError(f"{missing}: give the candidate sets.")
         seed = seed_of(estimator.random_state)
         classifier = clone(estimator).set_params(random_state=seed)
         x = classifier.checked_inputs(X, reset=True).numpy()
         names = getattr(classifier, "feature_names_in_", None)
         labels = read_labels(y)
-        candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups := list(groups))
-        if len(x) != len(candidates):
-            raise InputError(f"X has {counted(len(x), 'row')}, but y has {counted(len(candidates), 'candidate set')}: give one per row.")
+        candidates = labels.candidates
+        if groups is not None:
+            groups = list(groups)
+            candidates = candidates.with_groups(groups)
+        elif candidates.groups is not None:
+            groups = candidates.groups.tolist()
         index = X.index if hasattr(X, "iloc") else pd.RangeIndex(len(x))
-        given = candidates.groups.tolist() if groups is None and candidates.groups is not None else groups
         table = LabelTable(
             ids=_texts(index),
             candidates=candidates,
@@ -130,26 +145,41 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=None,
             feature_names=() if names is None else tuple(names),
             votes=None,
-            groups=None if given is None else _texts(given),
+            groups=None if groups is None else _texts(groups),
         )
         progress = Progress() if self.verbose else None
-        job = CleaningJob(classifier, Examples(table, x, []), folds=folds, seed=seed, workers=workers, progress=progress)
+        job = CleaningJob(
+            classifier,
+            Examples(table, x, []),
+            folds=folds,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
         with TemporaryDirectory(prefix="ltpll-") as folder:
-            found = job.run(Path(folder), callbacks=[OnEpoch(classifier.on_epoch)] if classifier.on_epoch else [])
+            found = job.run(
+                Path(folder),
+                callbacks=[OnEpoch(classifier.on_epoch)] if classifier.on_epoch else [],
+            )
         if found is None:
-            raise InputError("Under torchrun, only the first process has the results: start a single process.")
+            several = "Under torchrun, only the first process has the results"
+            raise InputError(f"{several}: start a single process.")
         if names is not None:
             classifier.feature_names_in_ = names
         self.classifier_, self.classes_ = classifier, labels.classes
         record = {**found.facts, **_described(classifier, folds)}
-        self.table_ = _as_table(table, replace(found.labels, false_discoveries=self.false_discoveries), record)
+        cleaned = replace(found.labels, false_discoveries=self.false_discoveries)
+        self.table_ = _as_table(table, cleaned, record)
         self.expected_wrong_ = float(self.table_.doubts.sum())
         self.summary_ = "\n".join(summary(self.table_))
         columns = cleaned_columns(self.table_)
-        self.labels_ = pd.DataFrame({name: columns[stored] for stored, name in COLUMNS.items()}, index=index)
+        chosen = {name: columns[stored] for stored, name in COLUMNS.items()}
+        self.labels_ = pd.DataFrame(chosen, index=index)
         own_names = dict(zip(record["classes"], labels.classes.tolist(), strict=True))
         for name in ("label", "runner_up", "suggestion"):
-            self.labels_[name] = self.labels_[name].map(own_names)
+            own = [own_names.get(text) for text in columns[name]]
+            # With None where there is no name, numbers would become floats.
+            self.labels_[name] = pd.Series(own, index=index, dtype=object if None in own else None)
         return self
 
     @property
@@ -175,15 +205,18 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return probabilities
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """As `PartialLabelClassifier.score`: accuracy for labels, the covering rate for candidate sets."""
+        """As `PartialLabelClassifier.score`: accuracy, or the covering rate of candidate sets."""
         check_is_fitted(self)
         return float(self.classifier_.score(X, y, sample_weight))
 
     def review_queue(self, n: int = QUEUE) -> DataFrame:
-        """The rows that a person should look at first, as `ltpll review` writes them, with the index of `X`.
+        """The rows that a person should look at first, as `ltpll review` writes them.
 
         Args:
             n: The number of rows, at most.
+
+        Returns:
+            The rows, the most urgent first, with the index of `X`.
         """
         import pandas as pd
 
@@ -192,7 +225,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame(review_columns(self.table_, rows), index=self.labels_.index[rows])
 
     def report(self, path: Path | str, title: str = "Cleaned labels") -> None:
-        """Write the page of `ltpll report`: how far labels can be trusted, examples, classes; it opens offline.
+        """Write the page of `ltpll report`, which opens offline.
 
         Raises:
             InputError: The path does not end in .html, or its folder does not exist.
@@ -210,10 +243,12 @@ def _described(classifier: PartialLabelClassifier, folds: int) -> dict[str, Any]
     """What reports say about the settings, in place of a run's config and source."""
 
     def named(value: Any) -> Any:
-        return [named(one) for one in value] if isinstance(value, (list, tuple)) else getattr(value, "name", value)
+        several = isinstance(value, (list, tuple))
+        return [named(one) for one in value] if several else getattr(value, "name", value)
 
     params: Mapping[str, Any] = classifier.get_params(deep=False)
-    config = {name: named(value) for name, value in params.items() if (name, value) != ("truth_missing", NEVER)}
+    left_out = ("truth_missing", NEVER)  # as in the config of a run
+    config = {name: named(value) for name, value in params.items() if (name, value) != left_out}
     config = json.loads(json.dumps({**config, "folds": folds}, default=str))
     facts = {"environment": environment(classifier.device_), "skipped": []}
     return {"config": config, "source": {"table": None, "images": None}, **facts}
@@ -221,6 +256,8 @@ def _described(classifier: PartialLabelClassifier, folds: int) -> dict[str, Any]
 
 def _as_table(table: LabelTable, labels: CleanedLabels, record: dict[str, Any]) -> CleanedTable:
     assert table.candidates is not None
-    offsets, flat = (part.numpy().astype(np.int64) for part in (table.candidates.offsets, table.candidates.labels))
+    sets = table.candidates
+    offsets, flat = (part.numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
     unknown = np.full(len(table), None, dtype=object)
-    return CleanedTable(record, table.ids, None, None, offsets, flat, unknown, labels, None, {}, table.groups)
+    found = (record, table.ids, None, None, offsets, flat, unknown, labels)
+    return CleanedTable(*found, votes=None, pictures={}, groups=table.groups)

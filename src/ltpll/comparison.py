@@ -17,7 +17,7 @@ from ltpll.rebalancers import Anchor, MeanTarget, SetEvidence
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto, rejects_independence
 from ltpll.training.checkpoint import Tensors
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import CallbacksOf, KeptFolds, train_folds
+from ltpll.training.fold_training import CallbacksOf, KeptFolds, fold_parts, train_folds
 from ltpll.training.job import Part
 
 FOLDS = 3
@@ -36,8 +36,7 @@ def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeG
 
 def comparison_parts(classifier: Any, candidates: Candidates) -> list[Part]:
     """The trainings of a comparison, as parts of a job."""
-    rows = [len(others) for others, _ in fold_splits(candidates, FOLDS, seed=0)] * len(WAYS)
-    return [Part.of_rows(f"comparison {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
+    return fold_parts("comparison", classifier, fold_splits(candidates, FOLDS, seed=0) * len(WAYS))
 
 
 def held_out_scores(

@@ -15,7 +15,7 @@ from ltpll.evaluation.set_predictions import SetPredictions, judged
 from ltpll.folds import fold_splits
 from ltpll.priors import estimate_prior
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import CallbacksOf, KeptFolds, train_folds
+from ltpll.training.fold_training import CallbacksOf, KeptFolds, fold_parts, train_folds
 from ltpll.training.job import Part
 
 NEVER, AUTO = "never", "auto"
@@ -44,10 +44,7 @@ def check_truth_missing(value: Any) -> None:
 
 def missing_parts(classifier: Any, candidates: Candidates) -> list[Part]:
     """The trainings of the estimate, as parts of a job; none if there are too few rows."""
-    if not _enough(candidates):
-        return []
-    rows = [len(others) for others, _ in fold_splits(candidates, FOLDS, seed=0)]
-    return [Part.of_rows(f"estimate {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
+    return fold_parts("estimate", classifier, fold_splits(candidates, FOLDS, seed=0)) if _enough(candidates) else []
 
 
 def estimate_missing(

@@ -183,7 +183,7 @@ def test_groups_and_weights_reach_the_processes_of_the_folds(tmp_path, monkeypat
     seen = []
     monkeypatch.setattr(module, "in_processes", lambda function, calls, workers, report: [function(*call) for call in calls])
     monkeypatch.setattr(
-        module, "_train", lambda kept, classifier, x, sets, *rest: seen.append((sets.groups.tolist(), sets.weights.tolist()))
+        module, "train_fold", lambda classifier, x, sets, *rest, **how: seen.append((sets.groups.tolist(), sets.weights.tolist()))
     )
     plan = {"scores": None, "splits": fold_splits(sets, 2, 0), "missing": [0, 1], "stage": fold_stage(MAKE(), x, sets, 2, 0, 2)}
     progress = Progress()

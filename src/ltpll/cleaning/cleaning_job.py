@@ -1,4 +1,4 @@
-"""Cleaning job: the training runs behind cleaned labels, from the choice of `auto` to the judgement, in a table's run or in memory."""
+"""Cleaning job: the training runs behind cleaned labels, from the choice of `auto` to the judgement."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
-from ltpll.cleaning.cross_validation import fold_stage, out_of_fold_predictions
+from ltpll.cleaning.cross_validation import GOAL, fold_stage, out_of_fold_predictions
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.held_out import HeldOutEvaluation
-from ltpll.cleaning.judgement import Judgement
 from ltpll.cleaning.labelling import judgement_record, label_rows
 from ltpll.cleaning.results import CleanedLabels
 from ltpll.comparison import WAYS, can_compare, comparison_parts
@@ -46,22 +45,24 @@ class Cleaned(NamedTuple):
     """What a cleaning job has found."""
 
     labels: CleanedLabels
-    judgement: Judgement | None  # None if no row was predicted by a classifier that was not trained on it
     predictions: SetPredictions
     facts: Record  # entries of the record of a `CleanedTable`
 
 
 class CleaningJob:
-    """All that is computed to clean labels: choices by cross-validation, a training, out-of-fold predictions, labels, a judgement.
+    """All that is computed to clean labels, for `ltpll train` and for `LabelCleaner`.
 
-    Everything is checked when the job is made, before a folder exists or a training starts.
+    It makes choices by cross-validation, trains on all rows, predicts every row out of fold, and
+    judges labels and sets. All is checked when the job is made, before a folder exists.
 
     Args:
         classifier: An untrained classifier, which `run` fits and calibrates.
         examples: The examples.
-        folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by the classifier that was trained on them.
+        folds: The number of folds for out-of-fold predictions; with 0 or 1, rows are judged by
+            the classifier that was trained on them.
         seed: Which rows are in which fold.
-        workers: How many folds are trained in parallel on a CPU; None decides by the amount of work and the machine.
+        workers: How many folds are trained in parallel on a CPU; None decides by the amount of
+            work and the machine.
         progress: Reports the progress of all training runs.
 
     Raises:
@@ -133,27 +134,48 @@ class CleaningJob:
         Returns:
             What was found; None in all processes but the first.
         """
-        classifier, trainer, examples, trained, progress = self.classifier, self.trainer, self.examples, self.trained, self._progress
+        classifier, trainer, examples, trained, progress = (
+            self.classifier,
+            self.trainer,
+            self.examples,
+            self.trained,
+            self._progress,
+        )
         progress.plan(list(self._stages.values()))
         scores = classifier.decide(trainer, self.x, self.fitting.candidates, partial(self._found, folder, on_choice))
         start = examples.start
-        ours: list[Callback] = [progress.start(self._stages["training"].parts[0]), _SayChoice(on_choice)]
+        ours: list[Callback] = [
+            progress.start(self._stages["training"].parts[0]),
+            _SayChoice(on_choice),
+        ]
         if start is not None:
             ours.append(_StartFrom(examples.candidates.with_weights(start).select(trained)))
         classifier.train(self.fitting, [self.evaluation, *log, *ours, *callbacks])
         from_folds = None
         if self.folds > 1:
             unfitted = clone(classifier).set_params(truth_missing=trainer.truth_missing, on_epoch=None)
-            how: dict[str, Any] = {"stage": self._stages["folds"], "progress": progress, "scores": scores}
+            how: dict[str, Any] = {
+                "stage": self._stages["folds"],
+                "progress": progress,
+                "scores": scores,
+            }
             from_folds = out_of_fold_predictions(
-                folder, partial(clone, unfitted), self.x, self.sets, folds=self.folds, seed=self.seed, **how
+                folder,
+                partial(clone, unfitted),
+                self.x,
+                self.sets,
+                folds=self.folds,
+                seed=self.seed,
+                **how,
             )
         if not trainer.world.first:
             return None
-        # As in the folds, every row counts the same.
         goal = classifier.goal
-        classifier.set_params(goal="accuracy")
-        predictions, own = predict_sets(classifier.predict_proba, examples.x, examples.candidates), None
+        classifier.set_params(goal=GOAL)
+        predictions, own = (
+            predict_sets(classifier.predict_proba, examples.x, examples.candidates),
+            None,
+        )
         classifier.set_params(goal=goal)
         if from_folds is not None:
             own = predictions.select(trained)
@@ -161,27 +183,41 @@ class CleaningJob:
         labels, judgement = label_rows(predictions, examples, trained, own, truth_missing=bool(np.any(trainer.truth_missing)))
         if judgement is not None:
             classifier.temperature_ = judgement.temperature
-        rows = {"all": len(examples), "trained": len(trained), "held_out": len(examples) - len(trained)}
         facts: Record = {
             "classes": [str(name) for name in examples.candidates.classes],
             "class_prior": round_floats(classifier.class_prior_.tolist()),
             "prior": _prior_record(trainer),
             "choice": trainer.rebalancer.because or None,
             "truth_missing": round_floats(classifier.truth_missing_),
-            "rows": rows,
+            "rows": {
+                "all": len(examples),
+                "trained": len(trained),
+                "held_out": len(examples) - len(trained),
+            },
             "judgement": judgement_record(judgement, labels, examples),
             "recovered": round_floats(_recovered(labels, examples, trained)),
             "last": round_floats(trainer.history[-1]),
             "curves": _curves(trainer.history),
         }
-        return Cleaned(labels, judgement, predictions, facts)
+        return Cleaned(labels, predictions, facts)
 
-    def _found(self, folder: Path, on_choice: Callable[[str], None], name: str, estimate: Callable[..., Any]) -> Any:
+    def _found(
+        self,
+        folder: Path,
+        on_choice: Callable[[str], None],
+        name: str,
+        estimate: Callable[..., Any],
+    ) -> Any:
         """What cross-validation decides before the training, unless the folder has stored it."""
         file, folds = CHOICES[name]
         candidates, world = self.fitting.candidates, self.trainer.world
         kept = KeptFolds(folder, folds, CHECKPOINT_SECONDS)
-        stored = world.agreed(_stored(folder / file, _valid_scores if name == "comparison" else partial(_valid_shares, candidates)))
+        stored = world.agreed(
+            _stored(
+                folder / file,
+                _valid_scores if name == "comparison" else partial(_valid_shares, candidates),
+            )
+        )
         found = stored or estimate(lambda number: [self._progress.start(self._stages[name].parts[number])], kept)
         if world.first:
             write_atomically(folder / file, json.dumps(found).encode())
@@ -191,7 +227,10 @@ class CleaningJob:
         return found
 
 
-CHOICES = {"missing": (RunFile.MISSING, RunFile.MISSING_FOLDS), "comparison": (RunFile.COMPARISON, RunFile.COMPARISON_FOLDS)}
+CHOICES = {
+    "missing": (RunFile.MISSING, RunFile.MISSING_FOLDS),
+    "comparison": (RunFile.COMPARISON, RunFile.COMPARISON_FOLDS),
+}
 
 
 def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> None:
@@ -264,7 +303,10 @@ def _prior_record(trainer: PartialLabelTrainer) -> Record | None:
 
 def _curves(history: list[Record]) -> Record:
     measured = [record for record in history if "test" in record or "target_recovery" in record]
-    columns: Record = {"epoch": [record["epoch"] for record in history], "loss": [record["loss"] for record in history]}
+    columns: Record = {
+        "epoch": [record["epoch"] for record in history],
+        "loss": [record["loss"] for record in history],
+    }
     if measured:
         columns["measured"] = [record["epoch"] for record in measured]
         for name in ("covering_rate", "accuracy", "balanced_accuracy"):

@@ -24,16 +24,16 @@ from ltpll.processes import in_processes
 from ltpll.runs.recording import CHECKPOINT_SECONDS
 from ltpll.runs.run_files import RunFile
 from ltpll.training.callbacks import Callback, Progress
-from ltpll.training.checkpoint import read_checkpoint
 from ltpll.training.distributed import current_world
-from ltpll.training.fold_training import KeptFolds, train_fold
-from ltpll.training.job import Part, Stage
+from ltpll.training.fold_training import KeptFolds, fold_parts, train_fold, train_folds
+from ltpll.training.job import Stage
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
 WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
 INPUT_BYTES = 4 << 30  # for the inputs in all processes together; each process briefly holds about four copies
 WRITE_SECONDS = 0.2  # between two reports of a process
+GOAL = "accuracy"  # rows of the table are labelled, in which rare classes are rare, so every row counts the same
 REPORT = struct.Struct("=dd")
 Scores = Mapping[str, float] | None
 Make = Callable[[], PartialLabelClassifier]
@@ -67,16 +67,11 @@ def out_of_fold_predictions(
         stage.parts[k].done = stage.parts[k].epochs
     if stage.workers > 1 and missing:
         _train_in_processes(kept, make, x, sets, scores, splits, missing, stage, progress)
-    else:
-        for k in missing:
-            _train(kept, make(), x, sets, scores, k, splits[k], progress.start(stage.parts[k]))
-    if not world.first:
-        return None
-    found = SetPredictions.empty(sets)
-    for k, (_, rows) in enumerate(splits):
-        found.put(rows, SetPredictions.from_tensors(read_checkpoint(kept.predictions(k))[0]))
-        kept.tidy(k)
-    return found
+    classifier, found = make().set_params(goal=GOAL), SetPredictions.empty(sets)
+    how: dict[str, Any] = {"callbacks_of": lambda k: [progress.start(stage.parts[k])], "kept": kept, "scores": scores}
+    for rows, predictions in train_folds(classifier, x, sets, splits, judged, **how, rows_of=rows_on_disk):
+        found.put(rows, SetPredictions.from_tensors(predictions))
+    return found if world.first else None
 
 
 def fold_stage(
@@ -94,9 +89,8 @@ def fold_stage(
         return Stage([])
     splits = fold_splits(sets, folds, seed)
     _check_learnable(x, sets, [others for others, _ in splits])
-    rows = [len(others) for others, _ in splits]
-    parts = [Part.of_rows(f"fold {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
-    return Stage(parts, _parallel_folds(classifier, x, len(rows), workers) if current_world().alone else 1, "folds")
+    parts = fold_parts("fold", classifier, splits)
+    return Stage(parts, _parallel_folds(classifier, x, len(parts), workers) if current_world().alone else 1, "folds")
 
 
 def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows]) -> None:
@@ -127,22 +121,6 @@ def _parallel_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], fol
     if classifier.schedule(len(x)).epochs * len(x) * folds < WORTHWHILE:
         return 1
     return int(min(folds, os.cpu_count() or 1, max(1, INPUT_BYTES // (4 * x.nbytes))))
-
-
-def _train(
-    kept: KeptFolds,
-    classifier: PartialLabelClassifier,
-    x: npt.NDArray[Any],
-    sets: Candidates,
-    scores: Scores,
-    k: int,
-    fold: tuple[Rows, Rows],
-    progress: Callback,
-) -> None:
-    """Train on the other rows of a fold, and store the predictions for its own."""
-    # Rows of the table are labelled, in which rare classes are rare, so every row counts the same whatever the goal is.
-    classifier.set_params(goal="accuracy")
-    train_fold(classifier, x, sets, fold, judged, k, callbacks=[progress], kept=kept, scores=scores, rows_of=rows_on_disk)
 
 
 # ---- in parallel ------------------------------------------------------------------------------------------------------
@@ -213,7 +191,8 @@ def _train_elsewhere(
 ) -> None:
     """Train one fold in a separate process."""
     with report.open("wb", buffering=0) as file:
-        _train(kept, make().set_params(threads=1), x, _from_arrays(flat), scores, k, fold, _Report(file))
+        classifier, sets = make().set_params(goal=GOAL, threads=1), _from_arrays(flat)
+        train_fold(classifier, x, sets, fold, judged, k, callbacks=[_Report(file)], kept=kept, scores=scores, rows_of=rows_on_disk)
 
 
 class _Report(Callback):

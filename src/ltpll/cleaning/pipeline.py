@@ -242,13 +242,12 @@ def train_table_run(
         found = job.run(folder, log=[log], callbacks=[*callbacks, checkpoint], on_choice=on_choice)
         if found is None:
             return
-        cleaned, judgement = found.labels, found.judgement
         classifier.save(folder / RunFile.CLASSIFIER)
-        store_tables(folder, examples.table, cleaned)
-        if judgement is not None and (cleaned.judged_by != "own").all():
-            store_probabilities(folder, found.predictions.probabilities(judgement.temperature))
+        store_tables(folder, examples.table, found.labels)
+        if (found.labels.judged_by != "own").all():
+            store_probabilities(folder, found.predictions.probabilities(classifier.temperature_))
         if source.images is not None:
-            store_pictures(folder, source.images, examples.table, cleaned)
+            store_pictures(folder, source.images, examples.table, found.labels)
         if source.backbone is not None:
             save_backbone(source.backbone, folder / RunFile.BACKBONE)  # so that prediction and export need nothing but the run
         run.finish(

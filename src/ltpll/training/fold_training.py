@@ -18,6 +18,7 @@ from ltpll.folds import Rows
 from ltpll.training.callbacks import Callback, Checkpoint
 from ltpll.training.checkpoint import Tensors, previous_checkpoint, read_checkpoint, write_checkpoint
 from ltpll.training.distributed import current_world
+from ltpll.training.job import Part
 
 CallbacksOf = Callable[[int], Sequence[Callback]]
 """Called with the number of each training, from 0."""
@@ -73,6 +74,12 @@ class KeptFolds:
         for pattern in (str(self.pattern), f"checkpoint-{self.pattern}"):
             for path in self.folder.glob(pattern):
                 path.unlink()
+
+
+def fold_parts(name: str, classifier: Any, folds: Sequence[tuple[Rows, Rows]]) -> list[Part]:
+    """The training runs of a cross-validation, as parts of a job."""
+    rows = [len(others) for others, _ in folds]
+    return [Part.of_rows(f"{name} {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
 
 
 def train_fold(
@@ -131,6 +138,8 @@ def train_folds(
     callbacks_of: CallbacksOf = lambda number: (),
     kept: KeptFolds | None = None,
     first: int = 0,
+    scores: Any = None,
+    rows_of: Callable[[Any, Rows], Any] = getitem,
 ) -> Iterator[tuple[Rows, Tensors]]:
     """Train a copy of a classifier for each fold that is not kept yet; the first training has the number `first`.
 
@@ -142,6 +151,9 @@ def train_folds(
         found = None if kept is None or not world.first else kept.read(number)
         if not world.agreed(found is not None):
             one = clone(classifier).set_params(on_epoch=None)
-            found = train_fold(one, x, sets, fold, predict, number, callbacks=callbacks_of(number), kept=kept)
+            how: dict[str, Any] = {"callbacks": callbacks_of(number), "kept": kept, "scores": scores, "rows_of": rows_of}
+            found = train_fold(one, x, sets, fold, predict, number, **how)
+        elif kept is not None and world.first:
+            kept.tidy(number)
         if found is not None:
             yield fold[1], found
