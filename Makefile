@@ -40,7 +40,7 @@ test: lint  ## Linter, type checker and all tests that need no GPU
 lint: $(DEV)  ## Linter, formatter and spelling, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell *.md docs src research tools benchmarks examples
+	$(BIN)/codespell *.md docs src research/src tools benchmarks examples
 
 types: $(DEV)  ## Type checker
 	$(BIN)/mypy

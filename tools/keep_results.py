@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import ltpll_research  # noqa: F401 - it knows what the record of a study must hold
 from ltpll.runs.run import read_result
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
