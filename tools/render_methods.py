@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ltpll import PartialLabelClassifier
+from ltpll.data import synthetic
 from ltpll.extras import EXTRAS
 from ltpll.formatting import format_names
 from ltpll.interfaces import Extra, Method, Rebalancer
@@ -177,6 +178,8 @@ def python_example(part: Documented) -> str:
     code, shown = part.example
     package = part.cls.__module__.rpartition(".")[0]
     imports = ["from ltpll import PartialLabelClassifier", f"from {package} import {part.cls.__name__}"]
+    if drawn := [name for name in synthetic.__all__ if f"{name}(" in " ".join(code)]:
+        imports.insert(1, f"from ltpll.data.synthetic import {', '.join(drawn)}")
     return "\n".join([*imports, "", *code, *(f"# {line}" for line in shown)])
 
 

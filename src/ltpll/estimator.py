@@ -137,13 +137,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         device_: The device that the classifier was trained on.
 
     Examples:
-        >>> from ltpll import PartialLabelClassifier
-        >>> from ltpll.methods import CORR
-        >>> from ltpll.rebalancers import RECORDS
-        >>> classifier = PartialLabelClassifier(CORR(), RECORDS(momentum=0.99)).fit(X, [{"cat", "fox"}, {"dog"}, ...])
-        >>> classifier.predict(X_new)
-        >>> labels, confidence, *_ = classifier.transduce()  # the cleaned labels of the training examples
-        >>> GridSearchCV(classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=covering_rate, cv=CandidateKFold(5))
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> classifier = PartialLabelClassifier(rebalancer=RECORDS(), epochs=20).fit(X, sets)
+        >>> classifier.predict([[-0.5, -0.5]])
+        array([0])
+        >>> labels, confidence, *_ = classifier.transduce()  # labels of the training examples
+        >>> labels.shape
+        (85,)
     """
 
     def __init__(

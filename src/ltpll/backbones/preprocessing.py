@@ -33,7 +33,10 @@ class Preprocessing:
         resample: The interpolation: "bilinear", "bicubic", "lanczos" or "nearest".
 
     Examples:
-        >>> Preprocessing(side=224, fit="crop", resize=256)
+        >>> preprocessing = Preprocessing(side=96, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+        >>> white = torch.full((1, 3, 96, 96), 255, dtype=torch.uint8)
+        >>> preprocessing.normalise(white).amax()
+        tensor(1.)
     """
 
     side: int = 224

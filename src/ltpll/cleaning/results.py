@@ -275,6 +275,8 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         `reviewed` if answers were given, and `in_set` if labels may lie outside their sets.
 
     Examples:
+        >>> from ltpll.cleaning.stored_tables import read_cleaned
+        >>> from ltpll.data.writers import write_table
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
     """
     names, cleaned = table.classes, table.labels

@@ -40,8 +40,13 @@ class Evaluate(Measurement):
             the epochs that are evaluated.
 
     Examples:
-        >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test, every=10)])
-        >>> trainer.history[-1]["test"]["balanced_accuracy"]
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> _ = trainer.fit(X, sets, callbacks=[Evaluate(X, y)])
+        >>> 0 <= trainer.history[-1]["test"]["balanced_accuracy"] <= 1
+        True
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class LW(Method):
         beta: β, the weight of the non-candidates; 1 or 2 in the authors' experiments.
 
     Examples:
-        >>> PartialLabelClassifier(method=LW(form="cross-entropy", beta=2))
+        >>> classifier = PartialLabelClassifier(method=LW(form="cross-entropy", beta=2))
     """
 
     name = "lw"

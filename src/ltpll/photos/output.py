@@ -88,8 +88,13 @@ def embed_pictures(
         InputError: A picture cannot be read, `out` belongs to other or changed pictures or another backbone, or cannot be written.
 
     Examples:
-        >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
-        >>> embed_pictures(Path("photos"), list_pictures(Path("photos")), backbone, Path("embeddings.npy"))
+        >>> from ltpll.backbones import Preprocessing
+        >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
+        >>> backbone = Backbone(network, Preprocessing(side=32))
+        >>> out = Path("features.npy")
+        >>> written = embed_pictures(Path("photos"), ["a.jpg", "b.jpg"], backbone, out)
+        >>> np.load(out).shape
+        (2, 8)
     """
     check_on_error(on_error)
     check_output(out, [".npy"], makes_folder=True)

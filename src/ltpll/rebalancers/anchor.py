@@ -65,7 +65,7 @@ class Anchor(RECORDS):
         momentum: RECORDS' momentum.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=Anchor(prior="average", bounds="point"))
+        >>> classifier = PartialLabelClassifier(rebalancer=Anchor(prior="average", bounds="point"))
     """
 
     name = "anchor"

@@ -59,7 +59,10 @@ class Auto(SetEvidence):
         warmup: As for `Anchor`.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=Auto(prior="average")).fit(X, sets).choice_
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> classifier = PartialLabelClassifier(rebalancer=Auto(prior="average"), epochs=1)
+        >>> classifier.fit(X, sets).choice_
         'Class shares are held at the average of the sets, as requested.'
     """
 
@@ -142,7 +145,12 @@ def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
         A lower and an upper bound for each class; None where the sets alone do not say enough, or leave targets alone.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=Auto(prior=shares_of(sets))).fit(X, prune_candidates(X, sets).candidates)
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> pruned = prune_candidates(X, sets).candidates
+        >>> rebalancer = Auto(prior=shares_of(sets) or "auto")
+        >>> classifier = PartialLabelClassifier(rebalancer=rebalancer, epochs=1)
+        >>> _ = classifier.fit(X, pruned)
     """
     auto = Auto()
     prior = auto.estimate(candidates)

@@ -76,7 +76,7 @@ class SetEvidence(Anchor):
             nearly all ambiguous rows may go to frequent classes, and costs labels elsewhere (docs/beyond.md).
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=SetEvidence())
+        >>> classifier = PartialLabelClassifier(rebalancer=SetEvidence())
     """
 
     name = "set-evidence"

@@ -65,7 +65,8 @@ class Run:
             InputError: It is not a run folder, its config is damaged, or it is a run of another kind.
 
         Examples:
-            >>> Run.open("ltpll-runs/birds").result()["last"]
+            >>> Run.open("ltpll-runs/birds").result()["classes"]
+            ['a', 'b', 'c']
         """
         folder = Path(folder)
         config = _read_config(folder)
@@ -285,7 +286,8 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
         InputError: The run cannot be opened or is not finished, or the record is damaged or of another kind.
 
     Examples:
-        >>> read_result("results/toy/0bf421276f79.json")["config"]["method"]
+        >>> read_result("ltpll-runs/birds")["config"]["method"]
+        'corr'
     """
     path = Path(path)
     is_file = path.is_file() or (path.suffix == ".json" and not path.is_dir())

@@ -38,9 +38,6 @@ def check_record(record: Record) -> None:
 
     Raises:
         InputError: The record lacks something that its schema requires, or is that of a run on a table.
-
-    Examples:
-        >>> check_record(Run.open("ltpll-runs/images/0fa6e60ccbdf").result())
     """
     config = record.get("config")
     if not isinstance(config, dict):

@@ -37,10 +37,16 @@ class Callback:
     All hooks get the trainer. With several processes, every process calls them.
 
     Examples:
-        >>> class PrintLoss(Callback):
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> class PrintEpoch(Callback):
         ...     def on_epoch_end(self, trainer, record):
-        ...         print(record["epoch"], record["loss"])
-        >>> trainer.fit(x, candidates, callbacks=[PrintLoss()])
+        ...         print(record["epoch"])
+        >>> _ = trainer.fit(X, sets, callbacks=[PrintEpoch()])
+        1
+        2
     """
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
@@ -112,7 +118,13 @@ class Checkpoint(Callback):
         min_seconds: Do not save again before this time has passed, except at the end.
 
     Examples:
-        >>> trainer.fit(x, candidates, callbacks=[Checkpoint("training.safetensors")])
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> _ = trainer.fit(X, sets, callbacks=[Checkpoint("training.safetensors")])
+        >>> Path("training.safetensors").exists()
+        True
     """
 
     def __init__(self, path: Path | str, every: int = 1, min_seconds: float = 0.0) -> None:
@@ -158,8 +170,11 @@ class Progress(Callback):
         write: A function that gets each line.
 
     Examples:
-        >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
-        12% · 40 s left · epoch 12.3/100 · loss 0.412 · accuracy 71.3% · balanced accuracy 64.0% · 51,200 views/s
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> _ = trainer.fit(X, sets, callbacks=[Evaluate(X, y), Progress()])
     """
 
     def __init__(self, every_seconds: float = 5.0, write: Callable[[str], None] | None = None) -> None:

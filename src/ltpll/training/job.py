@@ -114,13 +114,6 @@ class Job:
 
     Args:
         stages: The stages.
-
-    Examples:
-        >>> training = Part.of_rows("training", rows=1000, epochs=50, batch_size=32)
-        >>> folds = [Part.of_rows(f"fold {k}", rows=800, epochs=50, batch_size=32) for k in (1, 2, 3, 4, 5)]
-        >>> job = Job([Stage([training]), Stage(folds, workers=2, name="folds")])
-        >>> job.report({training: 0.1})  # several times per second
-        >>> job.share_done, job.seconds_left
     """
 
     def __init__(self, stages: Sequence[Stage]) -> None:

@@ -44,6 +44,7 @@ def json_items(path: Path, on_progress: ReadProgress | None = None) -> Generator
         InputError: The file is not JSON, is truncated, has a member twice, or one of its items is unreasonably long.
 
     Examples:
+        >>> _ = Path("tasks.json").write_text('[{"id": 1}, {"id": 2}]')
         >>> [item.value["id"] for item in json_items(Path("tasks.json"))]
         [1, 2]
     """
