@@ -301,7 +301,7 @@ def page_with(block: str) -> str:
 
 
 def measured_table(part: Documented, found: Sequence[Measured]) -> str:
-    """Every figure about a part; for a method, of trainings without extras."""
+    """Every figure about a part; for a method, of training runs without extras."""
     own = [one for one in found if part.info.name in one.parts]
     if part.info.kind == "method":
         own = [one for one in own if not EXTRAS.keys() & set(one.parts)]
@@ -387,7 +387,8 @@ def index(parts: Sequence[Documented]) -> str:
     blocks = [
         NOTE,
         "# Methods, rebalancers and extras",
-        "A training has one method, one rebalancer and any number of extras; `ltpll list` prints them. Every page states the formula, the "
+        "A training run has one method, one rebalancer and any number of extras; `ltpll list` prints them. "
+        "Every page states the formula, the "
         "options, and the figures that were measured.",
     ]
     for kind, what in (

@@ -94,7 +94,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
         rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by the candidate sets and says what it
             chose (`choice_`). Where the sets of a table leave it open, it first compares two ways by cross-validation, which takes six
-            trainings; "set-evidence" and "mean-target" avoid that.
+            training runs; "set-evidence" and "mean-target" avoid that.
         extras: Extras such as `Mixup()`, or their names.
         options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
         model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose
@@ -110,8 +110,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             backbone.
         weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
         truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets that do, such as 0.1; or "auto", which
-            estimates the share by cross-validation (three more trainings) and is "never" if it finds next to none. Labels of training
-            examples can then lie outside their sets. A list gives the share for each size of a set, from 0 to the number of classes.
+            estimates the share by cross-validation (three more training runs) and is "never" if it
+            finds next to none. Labels of training examples can then lie outside their sets. A list
+            gives the share for each size of a set, from 0 to the number of classes.
         goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced" (every class counts the same), which
             corrects for the class prior. It does not affect training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.

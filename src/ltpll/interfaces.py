@@ -272,7 +272,7 @@ class Rebalancer(Configurable, nn.Module, ABC):
     def evidence(self, index: Tensor) -> Tensor | None:
         """What the sets of some rows say about their candidates, (batch, classes), added to the logits that refine targets.
 
-        None if nothing is added; this must not change during a training.
+        None if nothing is added; this must not change during a training run.
         """
         return None
 

@@ -20,7 +20,7 @@ Options = Mapping[str, Mapping[str, Any]]
 
 
 class Parts(NamedTuple):
-    """The parts of a training, in the order in which `PartialLabelTrainer` takes them."""
+    """The parts of a training run, in the order in which `PartialLabelTrainer` takes them."""
 
     method: Method
     rebalancer: Rebalancer

@@ -1,4 +1,4 @@
-"""Judgement: which candidate sets seem to lack the true label, and which of them the classifiers know too little about to say so."""
+"""Judgement: which candidate sets seem to lack the true label, and which cannot be judged."""
 
 from __future__ import annotations
 

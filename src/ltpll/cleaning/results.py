@@ -245,7 +245,7 @@ def beats_guess(table: CleanedTable) -> bool | None:
 
 
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
-    """The classes that the classifiers know too little to judge sets that hold them: name, examples, and how many are recovered."""
+    """Classes with too few examples to judge their sets: name, examples, recovered examples."""
     judgement = table.record.get("judgement") or {}
     return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in judgement.get("not_judged", [])]
 

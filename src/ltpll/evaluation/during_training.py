@@ -34,7 +34,7 @@ class Evaluate(Measurement):
         y_train: The true class numbers of the training examples, if known.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
         details_every: The figures of single classes are kept for every so many epochs, for the last one and for those that are better than
-            all before them in some row. More than 1 keeps the records of long trainings small.
+            all before them in some row. More than 1 keeps the records of long runs small.
         shots: The bounds of many-, medium- and few-shot classes.
         posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded; they see the end of
             the epochs that are evaluated.
@@ -148,7 +148,7 @@ def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mappi
     It is selected on the test set and therefore optimistic; never report it as *the* result.
 
     Args:
-        history: The records of a training.
+        history: The records of a training run.
         row: "test", or the name of a post-hoc rebalancer or variant.
 
     Raises:

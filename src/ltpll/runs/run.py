@@ -121,7 +121,7 @@ class Run:
         """Delete the run; if the process dies halfway, the rest does not look finished.
 
         A folder named by its hash is deleted in one move. In a folder that a user has named, only the run's files are deleted, and with
-        `keep_parts` not those of trainings that need not be repeated.
+        `keep_parts` not those of training runs that need not be repeated.
         """
         if not self.name:
             old = self.root / f".{self.folder.name}.old"
@@ -181,7 +181,7 @@ class Run:
             return False
 
     def _untrained(self) -> bool:
-        """Whether the folder holds only the config of a run that failed before any of its trainings had stored something."""
+        """Whether the folder holds only a config: the run failed before it had stored anything."""
         kept = [file for file in RunFile if file.part or file in (RunFile.CHECKPOINT, RunFile.OTHER_CHECKPOINTS)]
         stored = any(path for file in kept for path in self.folder.glob(file.value))
         return not self.done and self.epochs_logged() == 0 and not stored

@@ -1,4 +1,4 @@
-"""Callbacks: what users hook into a training, with the two that come with it, `Checkpoint` and `Progress`."""
+"""Callbacks: hooks into a training run; `Checkpoint` and `Progress` are included."""
 
 from __future__ import annotations
 
@@ -159,14 +159,17 @@ class Checkpoint(Callback):
 
 
 class Progress(Callback):
-    """Reports the progress of a training, or of a job of several trainings, with the time left; by default as lines on standard error.
+    """Reports the progress of a training run or a job of several, with the time left.
+
+    By default, it prints lines on standard error.
 
     One object reports the whole job: give it to every training, and call `plan` first if there are several. Without a plan, every training
     is a job of its own. Subclasses override `show` to report in another way.
 
     Args:
         every_seconds: Print at most one line in this time during the first minute, and in six times this time after it. The first line
-            comes after a second; the end of a training with other figures than its loss, and the end of the job, are always printed.
+            comes after a second; the end of a training run with other figures than its loss, and
+            the end of the job, are always printed.
         write: A function that gets each line.
 
     Examples:
@@ -199,7 +202,7 @@ class Progress(Callback):
         return self._job
 
     def plan(self, stages: Sequence[Stage]) -> None:
-        """State all stages of a job before the first of its trainings starts."""
+        """State all stages of a job before the first of its training runs starts."""
         self._job, self._planned, self.part = Job(stages), True, None
         self._begin()
 

@@ -122,7 +122,8 @@ class _Text:
         """Skip one of the characters of JSON's syntax."""
         found = self.peek()
         if found != mark:
-            raise self.error(f"{shown(found)} stands where {shown(mark)} is expected" if found else "it is truncated")
+            wrong = f"expected {shown(mark)} but found {shown(found)}"
+            raise self.error(wrong if found else "it is truncated")
         self.position += 1
 
     def value(self) -> Any:
