@@ -55,7 +55,8 @@ class SetEvidence(Anchor):
     candidate that often shares its set with the others of the set is more probable than one that rarely does. The rates q_yj, with which
     label j joins a set whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out, because a network
     that fits the targets absorbs it, and a constant one would add up. If wrong labels join independently it is noise, so `auto` uses it
-    only where a test rejects that. Candidates that have weights of their own, such as votes, are left unchanged.
+    only where a test rejects that. Candidates that have weights of their own, such as votes, are
+    left unchanged.
 
     Formula:
         targets    from ẑ = z − s log(π̂ + 10⁻⁹) + f · a · log P(S | y)

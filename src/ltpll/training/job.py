@@ -91,7 +91,7 @@ class Stage:
             return (self._work + expected * weight) / (self._seconds + weight)
         return self._work / self._seconds if self._seconds >= LEAST_SECONDS and self._work > 0 else None
 
-    def gain(self, threads: int) -> float:
+    def parallel_speedup(self, threads: int) -> float:
         """The expected speed-up of all workers together over one run with `threads` threads."""
         return 1 + CORE_GAIN * max(0.0, min(self.workers, os.cpu_count() or 1) / threads - 1)
 
@@ -151,7 +151,7 @@ class Job:
         """The time left, or None as long as no speed was measured."""
         seconds, reference = 0.0, None  # the speed of a run that is not one of several
         for stage in self.stages:
-            scale = stage.gain(self.threads) / stage.workers
+            scale = stage.parallel_speedup(self.threads) / stage.workers
             speed = stage.speed(None if reference is None else reference * scale)
             if stage.longest > 0:
                 if not speed:
