@@ -67,7 +67,7 @@ def train(method, rebalancer, epochs=30):
 
 
 # %% With and without rebalancing
-# Both trainings start from the same weights. The test set is balanced, so that rare digits count as much as frequent ones.
+# Both training runs start from the same weights. The test set is balanced, so that rare digits count as much as frequent ones.
 curves = {}
 for rebalancer in (NoRebalancing(), RECORDS()):
     curves[rebalancer.name], accuracy = train(PRODEN(), rebalancer)

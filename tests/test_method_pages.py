@@ -77,7 +77,7 @@ def test_the_example_makes_a_classifier_with_the_part(name):
     *setup, last = code_block(name, "python").replace("\n# ", " # ").strip().splitlines()
     space = {"X": np.random.default_rng(0).normal(size=(20, 2)), "sets": Candidates.of(SETS)}
     exec("\n".join(setup), space)
-    made = eval(last, space)
+    made = eval(last.removeprefix("classifier = "), space)
     if not isinstance(made, PartialLabelClassifier):
         assert repr(made) == last.partition(" # ")[2]
         return

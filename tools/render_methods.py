@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ltpll import PartialLabelClassifier
+from ltpll.data import synthetic
 from ltpll.extras import EXTRAS
 from ltpll.formatting import format_names
 from ltpll.interfaces import Extra, Method, Rebalancer
@@ -177,6 +178,8 @@ def python_example(part: Documented) -> str:
     code, shown = part.example
     package = part.cls.__module__.rpartition(".")[0]
     imports = ["from ltpll import PartialLabelClassifier", f"from {package} import {part.cls.__name__}"]
+    if drawn := [name for name in synthetic.__all__ if f"{name}(" in " ".join(code)]:
+        imports.insert(1, f"from ltpll.data.synthetic import {', '.join(drawn)}")
     return "\n".join([*imports, "", *code, *(f"# {line}" for line in shown)])
 
 
@@ -298,7 +301,7 @@ def page_with(block: str) -> str:
 
 
 def measured_table(part: Documented, found: Sequence[Measured]) -> str:
-    """Every figure about a part; for a method, of trainings without extras."""
+    """Every figure about a part; for a method, of training runs without extras."""
     own = [one for one in found if part.info.name in one.parts]
     if part.info.kind == "method":
         own = [one for one in own if not EXTRAS.keys() & set(one.parts)]
@@ -384,7 +387,8 @@ def index(parts: Sequence[Documented]) -> str:
     blocks = [
         NOTE,
         "# Methods, rebalancers and extras",
-        "A training has one method, one rebalancer and any number of extras; `ltpll list` prints them. Every page states the formula, the "
+        "A training run has one method, one rebalancer and any number of extras; `ltpll list` prints them. "
+        "Every page states the formula, the "
         "options, and the figures that were measured.",
     ]
     for kind, what in (

@@ -95,7 +95,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         method: A method such as `CORR()`, or its name (`ltpll list` shows all names).
         rebalancer: A rebalancer such as `RECORDS(momentum=0.99)`, or its name; "auto" chooses by the candidate sets and says what it
             chose (`choice_`). Where the sets of a table leave it open, it first compares two ways by cross-validation, which takes six
-            trainings; "set-evidence" and "mean-target" avoid that.
+            training runs; "set-evidence" and "mean-target" avoid that.
         extras: Extras such as `Mixup()`, or their names.
         options: Options of parts that are given by name, for example `{"corr": {"form": "original"}}`.
         model: "auto" (a multi-layer perceptron for features, a convolutional network for images), a name in `ltpll.MODELS`, a network whose
@@ -111,8 +111,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             backbone.
         weight_decay: The weight decay, or "auto": 0.002, or 0.0001 for a backbone.
         truth_missing: Whether candidate sets may lack the true label: "never"; the share of sets that do, such as 0.1; or "auto", which
-            estimates the share by cross-validation (three more trainings) and is "never" if it finds next to none. Labels of training
-            examples can then lie outside their sets. A list gives the share for each size of a set, from 0 to the number of classes.
+            estimates the share by cross-validation (three more training runs) and is "never" if it
+            finds next to none. Labels of training examples can then lie outside their sets. A list
+            gives the share for each size of a set, from 0 to the number of classes.
         goal: What `predict` optimises: "accuracy" (every example counts the same) or "balanced" (every class counts the same), which
             corrects for the class prior. It does not affect training, so it may be changed with `set_params` after `fit`.
         random_state: An integer, a `RandomState` or None. An integer makes results reproducible.
@@ -138,13 +139,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         device_: The device that the classifier was trained on.
 
     Examples:
-        >>> from ltpll import PartialLabelClassifier
-        >>> from ltpll.methods import CORR
-        >>> from ltpll.rebalancers import RECORDS
-        >>> classifier = PartialLabelClassifier(CORR(), RECORDS(momentum=0.99)).fit(X, [{"cat", "fox"}, {"dog"}, ...])
-        >>> classifier.predict(X_new)
-        >>> labels, confidence, *_ = classifier.transduce()  # the cleaned labels of the training examples
-        >>> GridSearchCV(classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=covering_rate, cv=CandidateKFold(5))
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> classifier = PartialLabelClassifier(rebalancer=RECORDS(), epochs=20).fit(X, sets)
+        >>> classifier.predict([[-0.5, -0.5]])
+        array([0])
+        >>> labels, confidence, *_ = classifier.transduce()  # labels of the training examples
+        >>> labels.shape
+        (85,)
     """
 
     def __init__(

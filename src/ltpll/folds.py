@@ -34,7 +34,15 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
         random_state: An integer, a `RandomState` or None; rows are always shuffled. An integer makes folds reproducible.
 
     Examples:
-        >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=CandidateKFold(5)).fit(X, ["cat|fox", "dog", ...])
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> for train, test in CandidateKFold(5).split(X, sets):
+        ...     print(len(train), len(test))
+        68 17
+        68 17
+        68 17
+        68 17
+        68 17
     """
 
     __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}  # so that scikit-learn's metadata routing passes groups on

@@ -41,8 +41,11 @@ class Outputs(NamedTuple):
     """What the network returns for one batch, with one entry per view.
 
     Examples:
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> weak, strong = torch.zeros(8, 2), torch.ones(8, 2)
         >>> outputs = Outputs.from_views([model(weak), model(strong)])
-        >>> outputs.logits[0].shape, outputs.features[1].shape
+        >>> outputs.logits[0].shape
+        torch.Size([8, 4])
     """
 
     logits: tuple[Tensor, ...]  # each (batch, classes), float32
@@ -269,7 +272,7 @@ class Rebalancer(Configurable, nn.Module, ABC):
     def evidence(self, index: Tensor) -> Tensor | None:
         """What the sets of some rows say about their candidates, (batch, classes), added to the logits that refine targets.
 
-        None if nothing is added; this must not change during a training.
+        None if nothing is added; this must not change during a training run.
         """
         return None
 

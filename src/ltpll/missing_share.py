@@ -67,7 +67,10 @@ def estimate_missing(
         The share for sets of each size, from 0 to the number of classes; all zero if hardly any set seems to lack the true label.
 
     Examples:
-        >>> estimate_missing(PartialLabelClassifier(), X, Candidates.of(y))
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> classifier = PartialLabelClassifier(rebalancer="records", epochs=1)
+        >>> share = estimate_missing(classifier, X, sets)
     """
     nothing = [0.0] * (candidates.n_classes + 1)
     least = LEAST_SHARE[estimate_prior(candidates).regime] if _enough(candidates) else 1.0

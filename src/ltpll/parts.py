@@ -20,7 +20,7 @@ Options = Mapping[str, Mapping[str, Any]]
 
 
 class Parts(NamedTuple):
-    """The parts of a training, in the order in which `PartialLabelTrainer` takes them."""
+    """The parts of a training run, in the order in which `PartialLabelTrainer` takes them."""
 
     method: Method
     rebalancer: Rebalancer
@@ -51,7 +51,11 @@ def build_parts(
         InputError: If an option is unknown, or belongs to a part that is not among the given names.
 
     Examples:
-        >>> method, rebalancer, extras = build_parts("corr", RECORDS(momentum=0.99), ["mixup"], {"mixup": {"alpha": 2}})
+        >>> method, rebalancer, extras = build_parts(
+        ...     "corr", RECORDS(momentum=0.99), ["mixup"], {"mixup": {"alpha": 2}}
+        ... )
+        >>> extras[0].alpha
+        2
     """
     options = options or {}
     for name in options:

@@ -90,7 +90,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         group: The entry point group in which other distributions offer classes, loaded when the registry is first read.
 
     Examples:
-        >>> METHODS["corr"](form="original")
+        >>> METHODS["corr"](form="original").form
+        'original'
     """
 
     def __init__(self, kind: str, base: type[T], group: str | None = None) -> None:

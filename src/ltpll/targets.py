@@ -68,7 +68,7 @@ class CandidateTargets:
         known = candidates.weights
         self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes) if known is None else known.to(dtype, copy=True)
         if isinstance(candidates, OpenSets):
-            # The guests follow, so that this one tensor is the whole state: first their targets, then their class numbers.
+            # Added labels follow (targets, then class numbers): one tensor is the whole state.
             guests = candidates.guests.to(dtype)
             self.values = torch.cat([self.values, torch.zeros_like(guests), guests])
             candidates.guests = self.values[candidates.n_slots :]
@@ -81,7 +81,7 @@ class CandidateTargets:
 
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         where, labels = self.candidates.rows(index)
-        if isinstance(self.candidates, OpenSets):  # what belongs to an earlier guest is divided among the others
+        if isinstance(self.candidates, OpenSets):  # a replaced label gives up its share
             rows = rows / (rows * self.candidates[index]).sum(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
         self.candidates.write(self.values, where, rows.gather(1, labels).to(self.values.dtype))
 
@@ -110,7 +110,7 @@ class ClassTargets:
             rows = torch.arange(len(candidates), device=candidates.device).repeat_interleave(sizes)
             self.values[rows, candidates.labels.long()] = (candidates.weights * sizes[rows] * share).to(dtype)
         if isinstance(candidates, OpenSets):
-            # The class numbers of the guests are the last column, so that this one tensor is the whole state.
+            # The last column has the added labels, so that one tensor is the whole state.
             self.values = torch.cat([self.values, candidates.guests.to(dtype)[:, None]], dim=1)
             candidates.guests = self.values[:, -1]
 

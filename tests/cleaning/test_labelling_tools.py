@@ -91,7 +91,7 @@ def test_mistakes_are_refused_before_anything_is_written(trees, tmp_path):
         ((outside, *images), "leads out of"),
         ((other, *images), "none of the JSON files that are understood"),
         ((export, *images, "--control", "tree"), "name one with --control"),
-        ((export, *images, "--class-column", "is_*"), "for which class_columns means nothing"),
+        ((export, *images, "--class-column", "is_*"), "class_columns does not apply to "),
         ((export, "--out", tmp_path / "run"), "give --images DIR or --features FILE"),
         ((folder / "labels.csv", *images, "--control", "tree"), "omit it for tables"),
     ):

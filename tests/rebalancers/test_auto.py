@@ -32,7 +32,7 @@ def assert_holds_nothing(auto: Auto) -> None:
 def test_grouped_sets_are_held_at_their_average():
     candidates, _ = grouped_candidates(120, [5, 4, 3, 2, 1], seed=0)
     auto = started(candidates)
-    assert auto.because.startswith("Class shares are held at the average of the sets, because")
+    assert auto.because.startswith("Class shares are fixed at the average of the sets, because")
     np.testing.assert_allclose(auto.lower.numpy(), auto.prior_.centre, rtol=1e-5)
     np.testing.assert_array_equal(auto.lower.numpy(), auto.upper.numpy())
 
@@ -40,11 +40,11 @@ def test_grouped_sets_are_held_at_their_average():
 def test_independent_sets_are_held_exactly_if_the_estimate_is_precise_and_between_bounds_otherwise():
     precise = started(uniform_candidates(np.repeat(LONG_TAIL, 10), 5, 0.5, seed=0))
     assert precise.prior_.expected_error < PRECISE
-    assert precise.because.startswith("Class shares are held at the most likely ones, because")
+    assert precise.because.startswith("Class shares are fixed at the most likely ones, because")
     np.testing.assert_array_equal(precise.lower.numpy(), precise.upper.numpy())
     vague = started(uniform_candidates(LONG_TAIL[::4], 5, 0.6, seed=0))
     assert vague.prior_.expected_error > PRECISE
-    assert vague.because.startswith("Class shares are held between bounds around the most likely ones, because")
+    assert vague.because.startswith("Class shares are kept between bounds around the most likely ones, because")
     assert (vague.lower < vague.upper).any()
     assert vague.lift == "warm-up"
 
@@ -78,7 +78,7 @@ def test_what_the_user_says_is_held_whatever_the_sets_say():
     shares = started(candidates, Auto(prior=[4, 3, 2, 1]))
     np.testing.assert_allclose(shares.lower.numpy(), [0.4, 0.3, 0.2, 0.1], rtol=1e-6)
     average = started(candidates, Auto(prior="average"))
-    assert average.because == "Class shares are held at the average of the sets, as requested."
+    assert average.because == "Class shares are fixed at the average of the sets, as requested."
     assert "as requested" in started(candidates, Auto(prior="sets")).because
     assert not Auto(prior="average").is_undecided(candidates)
 

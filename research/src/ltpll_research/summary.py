@@ -90,10 +90,6 @@ def rows(records: Sequence[Record]) -> list[Row]:
 
     Raises:
         InputError: Two runs differ in nothing, not even in their seed.
-
-    Examples:
-        >>> for row in rows(finished_runs(Path("ltpll-runs/images"))):
-        ...     print(row.label, row.last("balanced_accuracy").percent())
     """
     groups: dict[tuple[str, str, tuple[str, ...], str], list[Record]] = {}
     for record in records:

@@ -31,9 +31,12 @@ class Backbone(nn.Module):
         n_features: The number of features.
 
     Examples:
-        >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
-        >>> features = backbone(backbone.preprocessing.normalise(pictures))
-        >>> own = Backbone(my_network, Preprocessing(side=96))
+        >>> from ltpll.backbones import Preprocessing
+        >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
+        >>> backbone = Backbone(network, Preprocessing(side=32))
+        >>> pictures = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
+        >>> backbone(backbone.preprocessing.normalise(pictures)).shape
+        torch.Size([4, 8])
     """
 
     def __init__(
@@ -105,7 +108,9 @@ class Backbone(nn.Module):
             InputError: If there is no such network, it cannot be read, or it does not turn pictures into features.
 
         Examples:
-            >>> Backbone.from_pretrained("facebook/dinov2-small")
+            >>> Backbone.from_pretrained("efficientnet-lite0").n_features
+            1280
+            >>> Backbone.from_pretrained("facebook/dinov2-small")  # downloads it  # doctest: +SKIP
         """
         if str(source) == efficientnet.NAME:
             return _efficientnet()

@@ -53,8 +53,11 @@ class Embedder:
         batch_size: The number of pictures that keeps all threads or the GPU busy; a call may have any number.
 
     Examples:
-        >>> embedder = Embedder(Backbone.from_pretrained("efficientnet-lite0"))
-        >>> features = embedder(pictures)  # from (n, 224, 224, 3), 8-bit, to (n, 1280), float32
+        >>> from ltpll.backbones import Preprocessing
+        >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
+        >>> embedder = Embedder(Backbone(network, Preprocessing(side=32)), device="cpu")
+        >>> embedder(np.zeros((5, 32, 32, 3), dtype=np.uint8)).shape
+        (5, 8)
     """
 
     def __init__(

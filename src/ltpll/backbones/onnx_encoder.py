@@ -158,7 +158,7 @@ def open_session(content: bytes, threads: int | None = None) -> Any:
     with required_by("An ONNX model", install=INSTALL):
         import onnxruntime
 
-    onnxruntime.disable_telemetry_events()  # for Windows, where the variable means nothing
+    onnxruntime.disable_telemetry_events()  # for Windows, which ignores the variable
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors arrive as exceptions
     if threads is not None:

@@ -33,7 +33,10 @@ class Preprocessing:
         resample: The interpolation: "bilinear", "bicubic", "lanczos" or "nearest".
 
     Examples:
-        >>> Preprocessing(side=224, fit="crop", resize=256)
+        >>> preprocessing = Preprocessing(side=96, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+        >>> white = torch.full((1, 3, 96, 96), 255, dtype=torch.uint8)
+        >>> preprocessing.normalise(white).amax()
+        tensor(1.)
     """
 
     side: int = 224
@@ -49,7 +52,9 @@ class Preprocessing:
         if not _are_three(self.mean, -math.inf) or not _are_three(self.std, 0):
             raise InputError(f"Pictures need three means and three positive deviations, not {shown(self.mean)} and {shown(self.std)}.")
         if self.fit not in get_args(Fit):
-            raise InputError(f"Pictures cannot be fitted by {shown(self.fit)}: choose {', '.join(get_args(Fit))}.")
+            *others, last = get_args(Fit)
+            choices = f"{', '.join(others)} or {last}"
+            raise InputError(f"Unknown fit mode {shown(self.fit)}: choose {choices}.")
         if self.resample not in get_args(Resample):
             raise InputError(f"There is no interpolation {shown(self.resample)}: choose {', '.join(get_args(Resample))}.")
         if self.resize is not None and whole_number(self.resize, 1, "resize") < self.side:

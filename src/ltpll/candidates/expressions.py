@@ -120,11 +120,6 @@ def class_sets(
 
     Raises:
         InputError: An entry cannot be understood, or a row is left without a candidate.
-
-    Examples:
-        >>> entries = Entries(np.array([0, 1, 2, 4]), np.array([0, 1, 2, 3]), ["!cat", "*", "cat", "dog"], n_marked=4)
-        >>> class_sets(entries, ["cat", "dog", "fox"]).sets.numbers
-        array([1, 2, 0, 1, 2, 0, 1])
     """
     rules.check()
     known = set(classes or ())

@@ -1,15 +1,17 @@
-"""Open sets: candidate sets that may lack the true label, so that each row can have one more class, its guest.
+"""Open sets: candidate sets that may lack the true label, and get one from outside the set.
 
 If a share ε of the sets of k among C classes lacks the true label, and wrong labels are drawn at random, then a class outside such a set
 is less probable than a candidate with the same logit by the factor
 
     λ = ε / (1 − ε) · k / (C − k),
 
-and targets are proportional to p ⊙ (S + λ (1 − S)) instead of p ⊙ S. Only the likeliest class outside the set, the guest, is stored.
+and targets are proportional to p ⊙ (S + λ (1 − S)) instead of p ⊙ S. Only the likeliest class
+outside the set is stored (`guests`), as one more candidate label.
 
-Candidate sets hold a network down: it can give a class to no more rows than have it as a candidate. Guests take that hold away, and a
-class that the network prefers a little would become the guest of most rows, and soon their label. So the odds of a class that a batch
-predicts more often than the sets allow are lowered.
+Candidate sets restrain a network: a class can become the label of at most the rows that have it as
+a candidate. Candidate labels from outside the sets remove this limit. A class that the network
+slightly prefers would be added to most rows, and soon become their label. Therefore, the odds of a
+class that a batch predicts more often than the sets allow are lowered.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from torch import Tensor
 
 from ltpll.candidates.storage import Candidates, Rows
 
-LEAST_ODDS = 1e-12  # of a guest
+LEAST_ODDS = 1e-12  # of a label from outside a set
 RESTRAINT = 2.0  # the odds of a class that is predicted r times as often as the sets allow are divided by r to this power
 
 
@@ -44,10 +46,11 @@ def outside_odds(shares: float | Sequence[float], sizes: npt.NDArray[Any], n_cla
 
 
 class OpenSets(Candidates):
-    """Candidate sets, each with room for a guest, which is a candidate with less weight than the others.
+    """Candidate sets that may lack the true label, each with one more candidate label from outside.
 
-    The sets themselves do not change: `labels`, `offsets`, `sizes` and `counts` are those of the given sets. `rows`, and so the masks and
-    targets of a batch, include the guests.
+    The added label has less weight than the others. The sets themselves do not change: `labels`,
+    `offsets`, `sizes` and `counts` are those of the given sets. `rows`, and so the masks and
+    targets of a batch, include the added labels.
 
     Args:
         sets: The candidate sets.
@@ -55,7 +58,7 @@ class OpenSets(Candidates):
             classes.
 
     Attributes:
-        guests: (N,) the guest of each row as a number of any type; −1 where there is none.
+        guests: (N,) the added label of each row, a number of any type; −1 where there is none.
         strength: By which λ is multiplied, a scalar tensor; it is changed in place, since recorded steps hold on to it.
 
     Examples:
@@ -89,18 +92,18 @@ class OpenSets(Candidates):
         return torch.cat([self.labels.long(), self.guests.long().clamp_min(0)])
 
     def limit(self, most: npt.ArrayLike) -> None:
-        """Set the largest share that each class can have, above which it is held back as a guest."""
+        """Set the largest share that each class can have, above which it is added to fewer sets."""
         self._log_most.copy_(torch.as_tensor(np.asarray(most), dtype=torch.float32).clamp_min(LEAST_ODDS).log())
 
     def invite(self, index: Tensor, logits: Tensor) -> Tensor:
-        """Make the likeliest class outside the set the guest of each row, and hold back classes that are predicted too often.
+        """Add the likeliest class outside the set to each row; damp classes predicted too often.
 
         Args:
             index: Row numbers, (batch,).
             logits: Their logits, (batch, classes).
 
         Returns:
-            The sets of these rows without guests, (batch, classes).
+            The sets of these rows without the added labels, (batch, classes).
         """
         predicted = torch.softmax(logits, dim=1).mean(0).clamp_min(LEAST_ODDS).log()
         self._held_back.copy_(RESTRAINT * (self._log_most - predicted).clamp_max(0.0))
@@ -111,7 +114,7 @@ class OpenSets(Candidates):
         return mask
 
     def rows(self, index: Tensor) -> Rows:
-        """The candidates of some rows, and their guests in the last column; rows without a guest repeat their last candidate."""
+        """The candidates of some rows; the last column has added labels or repeats a candidate."""
         index = index.to(self.device, torch.int64)
         index = torch.where(index < 0, index + len(self), index)
         where, labels = self.sets.slots(index), self.sets.rows(index).labels
@@ -127,7 +130,7 @@ class OpenSets(Candidates):
         return torch.cat([self.sets.filled(index), (self.guests[index] >= 0)[:, None]], dim=1)
 
     def log_weights(self, index: Tensor) -> Tensor:
-        """The evidence for each candidate of some rows, (batch, C); that of a guest is log λ, less what its class is held back."""
+        """The evidence for each candidate, (batch, C); added labels have a damped log λ."""
         known, guests = self.sets.log_weights(index), self.guests[index].long()
         dense = self._log_odds.new_zeros(len(index), self.n_classes) if known is None else known
         place = guests.clamp_min(0)

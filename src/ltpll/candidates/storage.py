@@ -246,9 +246,11 @@ class Candidates:
             InputError: A row is empty, a name is not a class, or the names seem to be separated by something else.
 
         Examples:
+            >>> import pandas as pd
             >>> Candidates.from_series(pd.Series(["cat; dog", "fox"]), separator=";").classes
             ('cat', 'dog', 'fox')
-            >>> Candidates.from_series(["Vulpes", "wolf"], taxonomy={"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}).row(0)
+            >>> taxonomy = {"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis"}
+            >>> Candidates.from_series(["Vulpes", "wolf"], taxonomy=taxonomy).row(0)
             [0, 1]
         """
         cells = series.tolist() if hasattr(series, "tolist") else list(series)

@@ -24,9 +24,6 @@ def cleanlab_columns(table: CleanedTable, probabilities: Shares, separator: str 
         Columns by name: `id`, `candidates`, `given_label` (the cleaned label), `predicted_label` (the likeliest of all classes, candidate
         or not), `is_label_issue` (the set seems to lack the true label), and `label_score` (the probability that the cleaned
         label is right).
-
-    Examples:
-        >>> cleanlab_columns(table, read_probabilities(folder, table))["given_label"]
     """
     names = names_as_read(table)
     return {

@@ -77,7 +77,7 @@ def out_of_fold_predictions(
 def fold_stage(
     classifier: PartialLabelClassifier, x: npt.NDArray[Any], sets: Candidates, folds: int, seed: int, workers: int | None = None
 ) -> Stage:
-    """The trainings of the folds, as a stage of a job.
+    """The training runs of the folds, as a stage of a job.
 
     On a CPU, `workers` folds are trained in parallel; None decides by the amount of work and the machine. On a GPU, and with several
     processes, folds are trained one after the other. Fewer than two folds are none.

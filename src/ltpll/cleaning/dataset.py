@@ -145,8 +145,9 @@ def read_examples(
         InputError: Something cannot be read, or the parts do not match.
 
     Examples:
-        >>> examples = read_examples(TableSource(Path("birds.csv"), images=Path("photos")))
+        >>> examples = read_examples(TableSource(Path("birds.csv")))
         >>> examples.x.shape, examples.candidates.n_classes
+        ((60, 2), 3)
     """
     if source.images is not None and source.features is not None:
         raise InputError("Examples are either pictures or features: give one of --images and --features.")

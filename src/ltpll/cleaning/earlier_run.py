@@ -45,9 +45,6 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
 
     Raises:
         InputError: The run has none of the examples, or other classes.
-
-    Examples:
-        >>> examples = starting_from(read_examples(source), read_cleaned("ltpll-runs/birds"))
     """
     sets = examples.candidates
     if [str(name) for name in sets.classes] != run.record["classes"]:

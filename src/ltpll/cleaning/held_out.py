@@ -1,4 +1,4 @@
-"""Held-out evaluation: measures a training on a user's table with held-out rows and true labels, where there are any."""
+"""Held-out evaluation: measures a run on a user's table with held-out rows and true labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judgement: which candidate sets seem to lack the true label, and which of them the classifiers know too little about to say so."""
+"""Judgement: which candidate sets seem to lack the true label, and which cannot be judged."""
 
 from __future__ import annotations
 
@@ -58,10 +58,6 @@ def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = 
 
     Returns:
         The judgement; `ltpll.cleaning.results.flagged_sets` says which sets to look at.
-
-    Examples:
-        >>> judgement = judge(predict_sets(classifier.predict_proba, x, sets), sets.n_classes)
-        >>> judgement.suspicion.argmax()
     """
     labels = predictions.inside
     strata = np.zeros(len(labels), dtype=np.int64) if strata is None else strata

@@ -59,7 +59,7 @@ class TrainingSettings:
         prune: Whether the candidate sets were pruned by neighbours before (`prune_examples`), which is recorded in the run's config.
 
     Examples:
-        >>> TrainingSettings(method="proden", rebalancer="records", folds=10)
+        >>> settings = TrainingSettings(method="proden", rebalancer="records", folds=10)
     """
 
     method: str = DEFAULTS["method"]
@@ -223,11 +223,14 @@ def train_table_run(
         BusyError: Another process is training the run.
 
     Examples:
-        >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings()
+        >>> from ltpll.cleaning.dataset import TableSource, read_examples
+        >>> from ltpll.cleaning.stored_tables import read_cleaned
+        >>> source, settings = TableSource(Path("birds.csv")), TrainingSettings(epochs=1, folds=2)
         >>> examples = read_examples(source)
-        >>> run = table_run("ltpll-runs/birds", settings, examples)
+        >>> run = table_run("my-run", settings, examples)
         >>> train_table_run(run, source, examples, settings)
-        >>> cleaned_columns(read_cleaned(run.folder))["label"]
+        >>> len(read_cleaned("my-run").labels.label)
+        60
     """
     classifier = settings.classifier(device, on_nan, threads)
     how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}

@@ -67,10 +67,6 @@ def prune_examples(
 
     Raises:
         InputError: The examples are pictures, or none of them is for training.
-
-    Examples:
-        >>> found = prune_examples(read_examples(TableSource(Path("birds.csv"))))
-        >>> found.examples.candidates, found.pruned.counts()
     """
     if examples.x.ndim != 2:
         raise InputError(f"{NEEDS_FEATURES}: give a pretrained network with --backbone.")

@@ -253,7 +253,7 @@ def beats_guess(table: CleanedTable) -> bool | None:
 
 
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
-    """The classes that the classifiers know too little to judge sets that hold them: name, examples, and how many are recovered."""
+    """Classes with too few examples to judge their sets: name, examples, recovered examples."""
     judgement = table.record.get("judgement") or {}
     return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in judgement.get("not_judged", [])]
 
@@ -316,6 +316,8 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         `reviewed` if answers were given, and `in_set` if labels may lie outside their sets.
 
     Examples:
+        >>> from ltpll.cleaning.stored_tables import read_cleaned
+        >>> from ltpll.data.writers import write_table
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
     """
     names, cleaned = table.classes, table.labels

@@ -32,8 +32,10 @@ def review_rows(table: CleanedTable, n: int = QUEUE) -> Numbers:
         Row numbers, the most urgent first.
 
     Examples:
+        >>> from ltpll.cleaning.stored_tables import read_cleaned
         >>> table = read_cleaned("ltpll-runs/birds")
-        >>> table.ids[review_rows(table, 20)]
+        >>> len(review_rows(table, 5))
+        5
     """
     return spread_out(table.doubts, table, n)
 
@@ -91,7 +93,9 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         likeliest class outside the set, if the set may lack the true label), `why`, and `answer`, which is empty.
 
     Examples:
+        >>> from ltpll.cleaning.stored_tables import read_cleaned
         >>> table = read_cleaned("ltpll-runs/birds")
+        >>> from ltpll.data.writers import write_table
         >>> write_table(Path("queue.csv"), review_columns(table, review_rows(table)))
     """
     names, cleaned = table.classes, table.labels

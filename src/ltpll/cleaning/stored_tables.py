@@ -101,7 +101,9 @@ def read_cleaned(folder: str | Path, false_discoveries: float | None = None) -> 
 
     Examples:
         >>> table = read_cleaned("ltpll-runs/birds")
-        >>> table.ids[table.labels.issue]  # rows whose candidate sets may lack the true label
+        >>> doubtful = table.ids[table.labels.issue]  # their sets may lack the true label
+        >>> len(table.ids)
+        60
     """
     folder, target = Path(folder), FALSE_DISCOVERIES if false_discoveries is None else false_discoveries
     record = Run.open(folder, Kind.TABLE).result()

@@ -18,7 +18,7 @@ training_option = partial(typer.Option, rich_help_panel="Training")
 output_option = partial(typer.Option, rich_help_panel="Output")
 hardware_option = partial(typer.Option, rich_help_panel="Hardware")
 
-# ---- settings of a training ------------------------------------------------------------------------------------------
+# ---- settings of a training run ------------------------------------------------------------------
 # None: not given, so that the config file or the library decides.
 
 Config = Annotated[Path | None, training_option(help="YAML file with settings; options on the command line override it.")]

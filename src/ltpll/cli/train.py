@@ -111,7 +111,7 @@ def train(
     truth_missing: Annotated[
         str | None,
         opt.part_option(
-            help="Whether sets may lack the true label: never, auto (their share is estimated, by three more trainings), or their share.",
+            help="Share of sets that lack the true label: never, auto (three more runs), or a number.",
             metavar="never|auto|SHARE",
         ),
     ] = None,

@@ -34,14 +34,19 @@ class Evaluate(Measurement):
         y_train: The true class numbers of the training examples, if known.
         every: The number of epochs between two evaluations; the last epoch is always evaluated.
         details_every: The figures of single classes are kept for every so many epochs, for the last one and for those that are better than
-            all before them in some row. More than 1 keeps the records of long trainings small.
+            all before them in some row. More than 1 keeps the records of long runs small.
         shots: The bounds of many-, medium- and few-shot classes.
         posthoc: Further rebalancers to apply to the same logits, by the name under which their figures are recorded; they see the end of
             the epochs that are evaluated.
 
     Examples:
-        >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test, every=10)])
-        >>> trainer.history[-1]["test"]["balanced_accuracy"]
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> _ = trainer.fit(X, sets, callbacks=[Evaluate(X, y)])
+        >>> 0 <= trainer.history[-1]["test"]["balanced_accuracy"] <= 1
+        True
     """
 
     def __init__(
@@ -143,7 +148,7 @@ def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mappi
     It is selected on the test set and therefore optimistic; never report it as *the* result.
 
     Args:
-        history: The records of a training.
+        history: The records of a training run.
         row: "test", or the name of a post-hoc rebalancer or variant.
 
     Raises:

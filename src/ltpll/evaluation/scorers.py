@@ -85,7 +85,15 @@ def covering_rate(estimator: Any, X: Any, y: Any) -> float:
     Classes that the classifier was not trained on cannot be predicted; `ltpll.CandidateKFold` keeps rare classes in training.
 
     Examples:
-        >>> GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=CandidateKFold(5))
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = [{label, (label + 1) % 4} for label in y]
+        >>> classifier = PartialLabelClassifier(rebalancer="records", epochs=1)
+        >>> search = GridSearchCV(
+        ...     classifier, {"lr": [0.01, 0.1]}, scoring=covering_rate, cv=CandidateKFold(2)
+        ... )
+        >>> list(search.fit(X, sets).best_params_)
+        ['lr']
     """
     number = {name: i for i, name in enumerate(estimator.classes_.tolist())}
     predicted = np.asarray([number[name] for name in np.asarray(estimator.predict(X)).tolist()])

@@ -31,7 +31,7 @@ class BalancedHead(Extra):
         weight: The weight of the term.
 
     Examples:
-        >>> PartialLabelClassifier(extras=[BalancedHead()])
+        >>> classifier = PartialLabelClassifier(extras=[BalancedHead()])
     """
 
     name = "balanced-head"

@@ -51,7 +51,7 @@ class BCL(Extra):
         first_epoch: The first epoch (from 0) in which the term is added.
 
     Examples:
-        >>> PartialLabelClassifier(extras=[BCL(weight=0.5)])
+        >>> classifier = PartialLabelClassifier(extras=[BCL(weight=0.5)])
     """
 
     name = "bcl"

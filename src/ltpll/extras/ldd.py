@@ -32,7 +32,7 @@ class LDD(Extra):
         epsilon: ε; with more classes than features, it decides how much linear dependence costs.
 
     Examples:
-        >>> PartialLabelClassifier(extras=[LDD(weight=0.1)])
+        >>> classifier = PartialLabelClassifier(extras=[LDD(weight=0.1)])
     """
 
     name = "ldd"

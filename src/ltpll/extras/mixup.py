@@ -30,7 +30,7 @@ class Mixup(Extra):
         first_epoch: The first epoch (from 0) in which the term is added.
 
     Examples:
-        >>> PartialLabelClassifier(extras=[Mixup(alpha=2)])
+        >>> classifier = PartialLabelClassifier(extras=[Mixup(alpha=2)])
     """
 
     name = "mixup"

@@ -39,7 +39,7 @@ class PaCO(Extra):
         first_epoch: The first epoch (from 0) in which the term is added.
 
     Examples:
-        >>> PartialLabelClassifier(extras=[PaCO(queue=4096)])
+        >>> classifier = PartialLabelClassifier(extras=[PaCO(queue=4096)])
     """
 
     name = "paco"

@@ -30,7 +30,7 @@ class SFN(Extra):
         weight: The weight of the term.
 
     Examples:
-        >>> PartialLabelClassifier(extras=[SFN(weight=0.1)])
+        >>> classifier = PartialLabelClassifier(extras=[SFN(weight=0.1)])
     """
 
     name = "sfn"

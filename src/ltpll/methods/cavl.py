@@ -24,7 +24,7 @@ class CAVL(Method):
         Partial-Label Learning, ICLR 2022. https://openreview.net/forum?id=qqdXHUGec9h
 
     Examples:
-        >>> PartialLabelClassifier(method=CAVL())
+        >>> classifier = PartialLabelClassifier(method=CAVL())
     """
 
     name = "cavl"

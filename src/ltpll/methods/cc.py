@@ -23,7 +23,7 @@ class CC(Method):
         NeurIPS 2020. https://proceedings.neurips.cc/paper/2020/hash/7bd28f15a49d5e5848d6ec70e584e625-Abstract.html
 
     Examples:
-        >>> PartialLabelClassifier(method=CC())
+        >>> classifier = PartialLabelClassifier(method=CC())
     """
 
     name = "cc"

@@ -41,7 +41,7 @@ class CORR(Method):
         ramp_epochs: The number of epochs in which λ grows from 0 to `weight`; used by the original form only.
 
     Examples:
-        >>> PartialLabelClassifier(method=CORR(form="original", ramp_epochs=50))
+        >>> classifier = PartialLabelClassifier(method=CORR(form="original", ramp_epochs=50))
     """
 
     name = "corr"

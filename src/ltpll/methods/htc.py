@@ -64,7 +64,7 @@ class HTC(Method):
         ramp_epochs: The number of epochs in which `strength` and `quota` reach their final values.
 
     Examples:
-        >>> PartialLabelClassifier(method=HTC(tau=1.0), rebalancer="none")
+        >>> classifier = PartialLabelClassifier(method=HTC(tau=1.0), rebalancer="none")
     """
 
     name = "htc"

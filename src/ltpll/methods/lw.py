@@ -33,12 +33,12 @@ class LW(Method):
         beta: β, the weight of the non-candidates; 1 or 2 in the authors' experiments.
 
     Examples:
-        >>> PartialLabelClassifier(method=LW(form="cross-entropy", beta=2))
+        >>> classifier = PartialLabelClassifier(method=LW(form="cross-entropy", beta=2))
     """
 
     name = "lw"
     targets_on = "classes"
-    open_after = 0.4  # classes do not compete in this loss, so a guest that comes too early becomes the label of every row
+    open_after = 0.4  # classes do not compete here: a label added earlier would win in every row
 
     def __init__(self, form: Literal["sigmoid", "cross-entropy"] = "sigmoid", beta: float = 1.0) -> None:
         super().__init__()

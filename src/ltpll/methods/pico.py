@@ -50,7 +50,7 @@ class PiCO(Method):
             example is its other view.
 
     Examples:
-        >>> PartialLabelClassifier(method=PiCO(queue=4096))
+        >>> classifier = PartialLabelClassifier(method=PiCO(queue=4096))
     """
 
     name = "pico"

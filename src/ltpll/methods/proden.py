@@ -21,7 +21,7 @@ class PRODEN(Method):
         Learning, ICML 2020. https://proceedings.mlr.press/v119/lv20a.html
 
     Examples:
-        >>> PartialLabelClassifier(method=PRODEN())
+        >>> classifier = PartialLabelClassifier(method=PRODEN())
     """
 
     name = "proden"

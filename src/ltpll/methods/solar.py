@@ -58,7 +58,7 @@ class SoLar(Method):
         rates: How fast the prior moves, before and after the restart.
 
     Examples:
-        >>> PartialLabelClassifier(method=SoLar(la=True), rebalancer="none")
+        >>> classifier = PartialLabelClassifier(method=SoLar(la=True), rebalancer="none")
     """
 
     name = "solar"

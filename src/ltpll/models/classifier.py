@@ -17,6 +17,8 @@ class Classifier(nn.Module):
     Examples:
         >>> model = Classifier(nn.Sequential(nn.Linear(8, 32), nn.ReLU()), nn.Linear(32, 5))
         >>> logits, features = model(torch.randn(4, 8))
+        >>> logits.shape, features.shape
+        (torch.Size([4, 5]), torch.Size([4, 32]))
     """
 
     def __init__(self, encoder: nn.Module, head: nn.Linear) -> None:
@@ -43,7 +45,9 @@ def split_head(network: nn.Module, head: str) -> Classifier:
         InputError: If the network has no linear layer of that name.
 
     Examples:
-        >>> model = split_head(torchvision.models.resnet18(num_classes=10), "fc")
+        >>> network = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5))
+        >>> split_head(network, "2").head
+        Linear(in_features=32, out_features=5, bias=True)
     """
     *path, last = head.split(".")
     parent = network

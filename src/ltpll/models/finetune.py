@@ -44,7 +44,7 @@ class FineTune(Configurable):
 
     Examples:
         >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
-        >>> PartialLabelClassifier(model=FineTune(backbone, layers="last")).fit(pictures, candidates)
+        >>> classifier = PartialLabelClassifier(model=FineTune(backbone, layers="last"))
     """
 
     def __init__(

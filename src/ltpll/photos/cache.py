@@ -36,10 +36,6 @@ class EmbeddingCache:
 
     Raises:
         InputError: The folder cannot be written.
-
-    Examples:
-        >>> cache = EmbeddingCache(cache_root() / "embeddings" / backbone.fingerprint(), backbone.n_features)
-        >>> rows = cache.rows([hashlib.sha256(content).digest()])
     """
 
     def __init__(self, folder: Path, n_features: int) -> None:

@@ -95,9 +95,11 @@ def embedded_pictures(
         InputError: A picture cannot be read, a path leads out of the folder (even with "skip"), or no picture can be read.
 
     Examples:
-        >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
-        >>> embedded_pictures(Path("photos"), ["a.jpg", "b.jpg"], backbone, on_error="skip").features.shape
-        (2, 1280)
+        >>> from ltpll.backbones import Preprocessing
+        >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
+        >>> backbone = Backbone(network, Preprocessing(side=32))
+        >>> embedded_pictures(Path("photos"), ["a.jpg", "b.jpg"], backbone).features.shape
+        (2, 8)
     """
     check_on_error(on_error)
     files = picture_files(folder, paths)

@@ -172,7 +172,7 @@ def _decode(
                     on_progress(block.first + len(block.outcomes), len(files))
         images.flush()
         write_atomically(path.with_suffix(".json"), json.dumps(problems).encode())
-        Path(name).replace(path)  # last: without it, the file of problems means nothing
+        Path(name).replace(path)  # last: without it, the file of problems is ignored
     finally:
         Path(name).unlink(missing_ok=True)
     return problems

@@ -88,8 +88,13 @@ def embed_pictures(
         InputError: A picture cannot be read, `out` belongs to other or changed pictures or another backbone, or cannot be written.
 
     Examples:
-        >>> backbone = Backbone.from_pretrained("efficientnet-lite0")
-        >>> embed_pictures(Path("photos"), list_pictures(Path("photos")), backbone, Path("embeddings.npy"))
+        >>> from ltpll.backbones import Preprocessing
+        >>> network = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.AdaptiveAvgPool2d(1))
+        >>> backbone = Backbone(network, Preprocessing(side=32))
+        >>> out = Path("features.npy")
+        >>> written = embed_pictures(Path("photos"), ["a.jpg", "b.jpg"], backbone, out)
+        >>> np.load(out).shape
+        (2, 8)
     """
     check_on_error(on_error)
     check_output(out, [".npy"], makes_folder=True)
@@ -112,7 +117,7 @@ def embed_pictures(
             about = {"backbone": backbone.name, "precision": precision, "folder": str(folder), "ltpll": __version__}
             with output.opened(about), closing(checked(stream(files[output.done :]), folder, paths, on_error, output.done)) as blocks:
                 for block in blocks:
-                    output.add(block)
+                    output.append_block(block)
                     if on_progress is not None:
                         on_progress(output.done, len(paths))
             if not output.n_kept:
@@ -120,7 +125,7 @@ def embed_pictures(
         kept = [row for row in range(len(paths)) if row not in output.problems]
         if not earlier:
             _write_rows(rows_file(out), paths, ids, kept, output.problems)
-            output.finish()
+            output.complete_file()
     return Written(backbone.n_features, kept, [(str(paths[row]), reason) for row, reason in output.problems.items()], earlier)
 
 
@@ -196,7 +201,7 @@ class _Output:
         except OSError as error:
             raise cannot_write_error(self.out, error) from error
 
-    def add(self, block: EmbeddedBlock) -> None:
+    def append_block(self, block: EmbeddedBlock) -> None:
         self._file.write(np.ascontiguousarray(block.features, dtype="<f4").data)
         self.done, self.n_kept = block.stop, self.n_kept + len(block.kept)
         self.problems |= block.problems
@@ -211,7 +216,7 @@ class _Output:
         write_atomically(self.record, json.dumps({**record, "problems": list(self.problems.items())}).encode())
         self._saved = time.monotonic()
 
-    def finish(self) -> None:
+    def complete_file(self) -> None:
         header = io.BytesIO()
         shape = {"descr": "<f4", "fortran_order": False, "shape": (self.n_kept, self.n_features)}
         np.lib.format.write_array_header_1_0(header, shape)

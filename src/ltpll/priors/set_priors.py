@@ -34,6 +34,7 @@ def em_prior(sets: DistinctSets, tolerance: float | None = None, odds: Array | f
         The prior, (C,), and the bound on the distance to the maximum, which is above `tolerance` if EM did not converge.
 
     Examples:
+        >>> from ltpll.priors.distinct_sets import distinct_sets
         >>> prior, gap = em_prior(distinct_sets(Candidates.of([[0], [0], [0, 1], [1]])))
         >>> prior.round(2)
         array([0.67, 0.33])

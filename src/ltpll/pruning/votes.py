@@ -113,10 +113,13 @@ def prune_candidates(
         InputError: The features are not a table of numbers with one row per set, or a setting is out of range.
 
     Examples:
-        >>> pruned = prune_candidates(X, ["cat|fox", "cat", "dog", ...])
-        >>> pruned.candidates
-        Candidates(1,000 rows, 3 classes, 1.31 candidates per row)
-        >>> classifier.fit(X, pruned.candidates)
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> pruned = prune_candidates(X, sets)
+        >>> int(sets.sizes.sum()), int(pruned.candidates.sizes.sum())
+        (149, 110)
+        >>> classifier = PartialLabelClassifier(epochs=1, rebalancer="records")
+        >>> _ = classifier.fit(X, pruned.candidates)
     """
     neighbours = whole_number(neighbours, 1, "neighbours")
     threshold = in_range(threshold, "threshold", 0, 1)

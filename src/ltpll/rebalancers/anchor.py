@@ -1,4 +1,4 @@
-"""Anchor (ours): RECORDS lifts the rare classes, and then the class shares of the targets are held where the candidate sets put them."""
+"""Anchor (ours): RECORDS lifts the rare classes, then class shares follow the candidate sets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Anchor(RECORDS):
         momentum: RECORDS' momentum.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=Anchor(prior="average", bounds="point"))
+        >>> classifier = PartialLabelClassifier(rebalancer=Anchor(prior="average", bounds="point"))
     """
 
     name = "anchor"

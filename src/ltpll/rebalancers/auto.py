@@ -1,4 +1,4 @@
-"""Auto (ours): the default, which chooses by the candidate sets how the class shares of the targets are held."""
+"""Auto (ours): the default, which chooses by the candidate sets how class shares are fixed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN, AVERAGE = "plain", "average"
 
 
 class Choice(NamedTuple):
-    """What holds the class shares of the targets, whether targets weigh which labels share sets, and why, in one sentence."""
+    """What fixes class shares, whether targets weigh which labels share sets, and why."""
 
     bounds: tuple[Any, Any] | None
     because: str
@@ -30,11 +30,12 @@ class Choice(NamedTuple):
 
 
 class Auto(Anchor):
-    """Holds the class shares of the targets where the candidate sets say enough about them, and says what it chose (`because`).
+    """Fixes class shares where the candidate sets say enough, and explains its choice (`because`).
 
-    - Rows share their sets in groups (the objects of a picture): the shares are held at the average uniform target.
-    - Wrong labels join independently and most rows are ambiguous: the shares are held at the most likely estimate, or between bounds
-      around it if it is uncertain.
+    - Rows share their sets in groups (the objects of a picture): the shares are fixed at the
+      average uniform target.
+    - Wrong labels join independently and most rows are ambiguous: the shares are fixed at the most
+      likely estimate, or between bounds around it if it is uncertain.
     - Wrong labels do not join independently, and nothing shows how the sets arose: class shares are left alone, unless a comparison on
       held-out rows (`scores`) favours the average; then targets weigh which labels share sets, as in `set-evidence`.
     - Otherwise targets are left alone.
@@ -56,17 +57,20 @@ class Auto(Anchor):
         ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Args:
-        prior: As for `Anchor`; shares that are given are held whatever the sets say.
+        prior: As for `Anchor`; given shares are used whatever the sets say.
         warmup: As for `Anchor`.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=Auto(prior="average")).fit(X, sets).choice_
-        'Class shares are held at the average of the sets, as requested.'
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> classifier = PartialLabelClassifier(rebalancer=Auto(prior="average"), epochs=1)
+        >>> classifier.fit(X, sets).choice_
+        'Class shares are fixed at the average of the sets, as requested.'
     """
 
     name = "auto"
     scores: Mapping[str, float] | None = None
-    """How well shares left alone and shares held at the average predict held-out rows, for both goals; see `ltpll.comparison`."""
+    """How well free and fixed shares predict held-out rows, for both goals (`ltpll.comparison`)."""
 
     def __init__(self, prior: Any = "auto", warmup: float = 0.1) -> None:
         super().__init__(prior, warmup=warmup)
@@ -103,23 +107,26 @@ def rejects_independence(prior: PriorEstimate) -> bool:
 
 
 def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str, float] | None = None, weighable: bool = False) -> Choice:
-    """Choose what holds the class shares of the targets.
+    """Choose what fixes the class shares of the targets.
 
     Args:
         prior: What the candidate sets say, or the user.
         interval: The bounds of an anchor around it.
-        scores: How well shares left alone and shares held at the average predict held-out rows, if that was measured.
+        scores: How well shares left alone and shares fixed at the average predict held-out rows, if
+            that was measured.
         weighable: Whether targets can weigh which labels share sets.
     """
     centre = (prior.centre, prior.centre)
+    at_average = "Class shares are fixed at the average of the sets"
     weighs = weighable and rejects_independence(prior)
     alone = "Class shares are left alone, and labels that often share sets support each other" if weighs else "Targets are not rebalanced"
     if prior.how == "given":
-        return Choice(interval, "Class shares are held at the ones that were given.")
+        return Choice(interval, "Class shares are fixed at the ones that were given.")
     if prior.how == "average":
-        return Choice(centre, "Class shares are held at the average of the sets, as requested.")
+        return Choice(centre, f"{at_average}, as requested.")
     if prior.how == "sets":
-        return Choice(interval, "Class shares are held between the bounds that the sets' likelihood gives, as requested.")
+        bounds = "the bounds that the sets' likelihood gives"
+        return Choice(interval, f"Class shares are kept between {bounds}, as requested.")
     if prior.regime == "known":
         return Choice(None, "Every row has a single label, so targets need no rebalancing.")
     if prior.regime == "unclear" and scores is not None:
@@ -128,17 +135,20 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str,
         figures = f"an expected accuracy of {scores[AVERAGE]:.1%} on held-out rows, and {other} one of {scores[PLAIN]:.1%}"
         if better == AVERAGE:
             # Not the estimate, which lies between the average and EM where the regime is unclear.
-            return Choice((prior.average, prior.average), f"Class shares are held at the average of the sets, because that gave {figures}.")
-        return Choice(None, f"{alone}: holding shares at the average of the sets gave {figures}.", weighs)
+            return Choice((prior.average,) * 2, f"{at_average}, because that gave {figures}.")
+        found = f"fixing shares at the average of the sets gave {figures}"
+        return Choice(None, f"{alone}: {found}.", weighs)
     if prior.regime == "unclear":
         return Choice(None, f"{alone}, because it is unclear how the sets arose: {prior.because}.", weighs)
     if prior.regime == "co-occurrence":
-        return Choice(centre, f"Class shares are held at the average of the sets, because {prior.because}.")
+        return Choice(centre, f"{at_average}, because {prior.because}.")
     if prior.singletons >= MANY_SINGLETONS:
         return Choice(None, f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single label.")
     if prior.expected_error < PRECISE:
-        return Choice(centre, f"Class shares are held at the most likely ones, because {prior.because}.")
-    return Choice(interval, f"Class shares are held between bounds around the most likely ones, because {prior.because}.")
+        where = "fixed at the most likely ones"
+        return Choice(centre, f"Class shares are {where}, because {prior.because}.")
+    where = "kept between bounds around the most likely ones"
+    return Choice(interval, f"Class shares are {where}, because {prior.because}.")
 
 
 def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
@@ -151,7 +161,12 @@ def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
         A lower and an upper bound for each class; None where the sets alone do not say enough, or leave targets alone.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=Auto(prior=shares_of(sets))).fit(X, prune_candidates(X, sets).candidates)
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> pruned = prune_candidates(X, sets).candidates
+        >>> rebalancer = Auto(prior=shares_of(sets) or "auto")
+        >>> classifier = PartialLabelClassifier(rebalancer=rebalancer, epochs=1)
+        >>> _ = classifier.fit(X, pruned)
     """
     auto = Auto()
     prior = auto.estimate(candidates)

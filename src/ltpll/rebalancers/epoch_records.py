@@ -25,7 +25,7 @@ class EpochRECORDS(Rebalancer):
         ICLR 2023. https://openreview.net/forum?id=sXfWoK4KvSW
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=EpochRECORDS())
+        >>> classifier = PartialLabelClassifier(rebalancer=EpochRECORDS())
     """
 
     name = "epoch-records"

@@ -25,7 +25,7 @@ class MeanTarget(Rebalancer):
         Logit Adjustment, ICLR 2021. https://openreview.net/forum?id=37nvvqkCo5
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=MeanTarget())
+        >>> classifier = PartialLabelClassifier(rebalancer=MeanTarget())
     """
 
     name = "mean-target"

@@ -16,7 +16,7 @@ class NoRebalancing(Rebalancer):
         prediction = z
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=NoRebalancing())
+        >>> classifier = PartialLabelClassifier(rebalancer=NoRebalancing())
     """
 
     name = "none"

@@ -59,7 +59,8 @@ class OracleLA(Rebalancer):
         class_frequencies: The number or the share of training examples of each class.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=OracleLA(class_frequencies=[600, 300, 10]))
+        >>> rebalancer = OracleLA(class_frequencies=[600, 300, 10])
+        >>> classifier = PartialLabelClassifier(rebalancer=rebalancer)
     """
 
     name = "oracle-la"

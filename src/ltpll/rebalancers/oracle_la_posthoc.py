@@ -23,7 +23,8 @@ class OracleLAPosthoc(OracleLA):
         class_frequencies: The number or the share of training examples of each class.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=OracleLAPosthoc(class_frequencies=[600, 300, 10]))
+        >>> rebalancer = OracleLAPosthoc(class_frequencies=[600, 300, 10])
+        >>> classifier = PartialLabelClassifier(rebalancer=rebalancer)
     """
 
     name = "oracle-la-posthoc"

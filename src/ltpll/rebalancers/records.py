@@ -30,7 +30,7 @@ class RECORDS(Rebalancer):
         momentum: How slowly F moves, from 0 (the last batch only) to 1 (F never changes).
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=RECORDS(momentum=0.99))
+        >>> classifier = PartialLabelClassifier(rebalancer=RECORDS(momentum=0.99))
     """
 
     name = "records"

@@ -13,13 +13,16 @@ from ltpll.targets import floored
 
 
 class SetEvidence(Anchor):
-    """Targets that also weigh, in the first half of the training, which labels share sets; no class shares are held.
+    """Targets that also weigh which labels share sets, in the first half of training.
+
+    Class shares are not fixed.
 
     If similar classes join each other's sets, if annotators confuse some classes, or if sets are the top answers of a model, then a
     candidate that often shares its set with the others of the set is more probable than one that rarely does. The rates q_yj, with which
     label j joins a set whose true label is y, are read off the sets (`ltpll.priors.joining`). The evidence fades out, because a network
     that fits the targets absorbs it, and a constant one would add up. If wrong labels join independently it is noise, so `auto` uses it
-    only where a test rejects that. Candidates that have weights of their own, such as votes, are left as they are.
+    only where a test rejects that. Candidates that have weights of their own, such as votes, are
+    left unchanged.
 
     Formula:
         targets    from ẑ = z − s log(π̂ + 10⁻⁹) + f · a · log P(S | y)
@@ -42,7 +45,7 @@ class SetEvidence(Anchor):
             nearly all ambiguous rows may go to frequent classes, and costs labels elsewhere (docs/beyond.md).
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=SetEvidence())
+        >>> classifier = PartialLabelClassifier(rebalancer=SetEvidence())
     """
 
     name = "set-evidence"

@@ -28,7 +28,8 @@ class TempOracleLA(OracleLA):
         class_frequencies: The number or the share of training examples of each class.
 
     Examples:
-        >>> PartialLabelClassifier(rebalancer=TempOracleLA(class_frequencies=[600, 300, 10]))
+        >>> rebalancer = TempOracleLA(class_frequencies=[600, 300, 10])
+        >>> classifier = PartialLabelClassifier(rebalancer=rebalancer)
     """
 
     name = "temp-oracle-la"

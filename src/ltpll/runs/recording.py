@@ -1,4 +1,4 @@
-"""Recording: a training in a run folder, with a log of every epoch, checkpoints and the final result."""
+"""Recording: training in a run folder, with a log of epochs, checkpoints and the final result."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class RunLog(Callback):
 
 
 def training_conditions(run: Run, trainer: PartialLabelTrainer) -> Record:
-    """The hardware, the software and the speed of a training."""
+    """The hardware, the software and the speed of a training run."""
     records = run.records()
     training = [record["seconds"] - record.get(EVALUATION, 0.0) for record in records]
     return {
@@ -152,7 +152,8 @@ def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
 def _thinned(measured: Sequence[Record], most: int) -> list[Record]:
     """The last record, and those of every second, fifth, tenth, … epoch: as many as possible, but at most about `most`.
 
-    The epochs depend only on how often a training was measured, so that the curves of several seeds can be averaged.
+    The epochs depend only on how often a training run was measured, so that the curves of several
+    seeds can be averaged.
     """
     steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
     step = next(step for step in steps if sum(record["epoch"] % step == 0 for record in measured) <= most)

@@ -63,7 +63,8 @@ class Run:
             InputError: It is not a run folder, its config is damaged, or it is a run of another kind.
 
         Examples:
-            >>> Run.open("ltpll-runs/birds").result()["last"]
+            >>> Run.open("ltpll-runs/birds").result()["classes"]
+            ['a', 'b', 'c']
         """
         folder = Path(folder)
         config = _read_config(folder)
@@ -118,7 +119,7 @@ class Run:
         """Delete the run; if the process dies halfway, the rest does not look finished.
 
         A folder named by its hash is deleted in one move. In a folder that a user has named, only the run's files are deleted, and with
-        `keep_parts` not those of trainings that need not be repeated.
+        `keep_parts` not those of training runs that need not be repeated.
         """
         if not self.name:
             old = self.root / f".{self.folder.name}.old"
@@ -178,7 +179,7 @@ class Run:
             return False
 
     def _untrained(self) -> bool:
-        """Whether the folder holds only the config of a run that failed before any of its trainings had stored something."""
+        """Whether the folder holds only a config: the run failed before it had stored anything."""
         kept = [file for file in RunFile if file.part or file in (RunFile.CHECKPOINT, RunFile.OTHER_CHECKPOINTS)]
         stored = any(path for file in kept for path in self.folder.glob(file.value))
         return not self.done and self.epochs_logged() == 0 and not stored
@@ -283,7 +284,8 @@ def read_result(path: str | Path, kind: Kind | None = None) -> Record:
         InputError: The run cannot be opened or is not finished, or the record is damaged or of another kind.
 
     Examples:
-        >>> read_result("results/toy/0bf421276f79.json")["config"]["method"]
+        >>> read_result("ltpll-runs/birds")["config"]["method"]
+        'corr'
     """
     path = Path(path)
     is_file = path.is_file() or (path.suffix == ".json" and not path.is_dir())

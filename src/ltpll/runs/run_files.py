@@ -14,7 +14,8 @@ class RunFile(StrEnum):
 
     Args:
         checked: Whether the file is read again once the run is finished; checkpoints and folds carry their own checksums.
-        part: Whether it comes from a training of its own, which another attempt at the same run need not repeat.
+        part: Whether it comes from a training run of its own, which another attempt at the same run
+            need not repeat.
     """
 
     checked: bool

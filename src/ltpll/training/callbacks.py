@@ -1,4 +1,4 @@
-"""Callbacks: what users hook into a training, with the two that come with it, `Checkpoint` and `Progress`."""
+"""Callbacks: hooks into a training run; `Checkpoint` and `Progress` are included."""
 
 from __future__ import annotations
 
@@ -37,10 +37,16 @@ class Callback:
     All hooks get the trainer. With several processes, every process calls them.
 
     Examples:
-        >>> class PrintLoss(Callback):
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> class PrintEpoch(Callback):
         ...     def on_epoch_end(self, trainer, record):
-        ...         print(record["epoch"], record["loss"])
-        >>> trainer.fit(x, candidates, callbacks=[PrintLoss()])
+        ...         print(record["epoch"])
+        >>> _ = trainer.fit(X, sets, callbacks=[PrintEpoch()])
+        1
+        2
     """
 
     def on_train_begin(self, trainer: PartialLabelTrainer) -> None:
@@ -112,7 +118,13 @@ class Checkpoint(Callback):
         min_seconds: Do not save again before this time has passed, except at the end.
 
     Examples:
-        >>> trainer.fit(x, candidates, callbacks=[Checkpoint("training.safetensors")])
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> _ = trainer.fit(X, sets, callbacks=[Checkpoint("training.safetensors")])
+        >>> Path("training.safetensors").exists()
+        True
     """
 
     def __init__(self, path: Path | str, every: int = 1, min_seconds: float = 0.0) -> None:
@@ -147,19 +159,25 @@ class Checkpoint(Callback):
 
 
 class Progress(Callback):
-    """Reports the progress of a training, or of a job of several trainings, with the time left; by default as lines on standard error.
+    """Reports the progress of a training run or a job of several, with the time left.
+
+    By default, it prints lines on standard error.
 
     One object reports the whole job: give it to every training, and call `plan` first if there are several. Without a plan, every training
     is a job of its own. Subclasses override `show` to report in another way.
 
     Args:
         every_seconds: Print at most one line in this time during the first minute, and in six times this time after it. The first line
-            comes after a second; the end of a training with other figures than its loss, and the end of the job, are always printed.
+            comes after a second; the end of a training run with other figures than its loss, and
+            the end of the job, are always printed.
         write: A function that gets each line.
 
     Examples:
-        >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
-        12% · 40 s left · epoch 12.3/100 · loss 0.412 · accuracy 71.3% · balanced accuracy 64.0% · 51,200 views/s
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), epochs=2)
+        >>> _ = trainer.fit(X, sets, callbacks=[Evaluate(X, y), Progress()])
     """
 
     def __init__(self, every_seconds: float = 5.0, write: Callable[[str], None] | None = None) -> None:
@@ -184,7 +202,7 @@ class Progress(Callback):
         return self._job
 
     def plan(self, stages: Sequence[Stage]) -> None:
-        """State all stages of a job before the first of its trainings starts."""
+        """State all stages of a job before the first of its training runs starts."""
         self._job, self._planned, self.part = Job(stages), True, None
         self._begin()
 

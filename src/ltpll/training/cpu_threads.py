@@ -1,4 +1,4 @@
-"""CPU threads: how many a training uses; while another job is running, all of them can be fifty times slower than one.
+"""CPU threads: beside another job, all of them can be fifty times slower than one.
 
 torch's threads wait for each other after every operation. If another job occupies a core, all of them wait for the thread without one.
 """
@@ -17,7 +17,7 @@ from ltpll.validation import whole_number
 
 AT_IMPORT = torch.get_num_threads()  # torch's default, unless the user has already changed it
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-START_GAIN = 1.25  # how much faster than one thread all of them must be when a training starts
+START_GAIN = 1.25  # how much faster than one thread all of them must be when a training run starts
 CHANGE_GAIN = 1.5  # the same when it resumes; more, since sums would round differently
 ROUNDS = 4  # rounds of measurements with alternating numbers
 ROUND_SECONDS, MAX_SECONDS = 0.005, 0.1
@@ -66,7 +66,7 @@ def seconds_per_pass(numbers: Sequence[int], timed_pass: TimedPass, max_rows: in
 
 
 class Threads:
-    """Chooses the number of threads of a training: the given number, or one or all of them, whichever is faster."""
+    """Chooses the number of threads: the given one, or the faster of one and all threads."""
 
     def __init__(self, wanted: int | Literal["auto"] = "auto") -> None:
         self._wanted = None if wanted == "auto" else whole_number(wanted, 1, "threads")

@@ -28,12 +28,12 @@ Predict = Callable[[Any, Any, Candidates], Tensors]
 
 @dataclass(frozen=True)
 class KeptFolds:
-    """Where the trainings of a cross-validation are kept, so that an interrupted one is resumed.
+    """Where the training runs of a cross-validation are kept, so that they can be resumed.
 
     Args:
         folder: A folder.
         pattern: The name of the file with the predictions of a finished training, with `*` for its number.
-        seconds: The minimum time between two checkpoints of a training.
+        seconds: The minimum time between two checkpoints of a training run.
     """
 
     folder: Path
@@ -45,7 +45,7 @@ class KeptFolds:
         return self.folder / self.pattern.replace("*", str(number + 1))
 
     def checkpoint(self, number: int) -> Path:
-        """The checkpoint of a training that has begun."""
+        """The checkpoint of a training run that has begun."""
         return self.folder / f"checkpoint-{self.predictions(number).name}"
 
     def read(self, number: int) -> Tensors | None:

@@ -1,4 +1,4 @@
-"""Inputs: the examples of a training, held on the device or, if they do not fit, read from the host chunk by chunk."""
+"""Inputs: training examples on the device, or read from the host in chunks if they do not fit."""
 
 from __future__ import annotations
 

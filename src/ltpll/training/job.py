@@ -1,4 +1,4 @@
-"""Job: trainings that follow one another or run in parallel, with their work, their speed and the time left."""
+"""Job: training runs, one after another or in parallel, with their speed and time left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Part:
 
     @classmethod
     def of_rows(cls, name: str, rows: int, epochs: int, batch_size: int) -> Part:
-        """A training on some rows, whose work is measured in rows."""
+        """A training run on some rows, whose work is measured in rows."""
         return cls(name, epochs, rows * (1 + STEP_ROWS / batch_size))
 
     @property
@@ -91,8 +91,8 @@ class Stage:
             return (self._work + expected * weight) / (self._seconds + weight)
         return self._work / self._seconds if self._seconds >= LEAST_SECONDS and self._work > 0 else None
 
-    def gain(self, threads: int) -> float:
-        """How many times as fast as one training with so many threads all workers together are expected to be."""
+    def parallel_speedup(self, threads: int) -> float:
+        """The expected speed-up of all workers together over one run with `threads` threads."""
         return 1 + CORE_GAIN * max(0.0, min(self.workers, os.cpu_count() or 1) / threads - 1)
 
     @property
@@ -114,19 +114,12 @@ class Job:
 
     Args:
         stages: The stages.
-
-    Examples:
-        >>> training = Part.of_rows("training", rows=1000, epochs=50, batch_size=32)
-        >>> folds = [Part.of_rows(f"fold {k}", rows=800, epochs=50, batch_size=32) for k in (1, 2, 3, 4, 5)]
-        >>> job = Job([Stage([training]), Stage(folds, workers=2, name="folds")])
-        >>> job.report({training: 0.1})  # several times per second
-        >>> job.share_done, job.seconds_left
     """
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = list(stages)
         self.threads = 1
-        """The number of threads of a training that is not one of several in parallel."""
+        """The number of threads of a training run that is not one of several in parallel."""
 
     @property
     def parts(self) -> list[Part]:
@@ -156,9 +149,9 @@ class Job:
     @property
     def seconds_left(self) -> float | None:
         """The time left, or None as long as no speed was measured."""
-        seconds, reference = 0.0, None  # the reference is the speed of a training that is not one of several in parallel
+        seconds, reference = 0.0, None  # the speed of a run that is not one of several
         for stage in self.stages:
-            scale = stage.gain(self.threads) / stage.workers
+            scale = stage.parallel_speedup(self.threads) / stage.workers
             speed = stage.speed(None if reference is None else reference * scale)
             if stage.longest > 0:
                 if not speed:

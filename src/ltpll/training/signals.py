@@ -77,7 +77,7 @@ def delayed_signals(enabled: bool = True) -> Iterator[DelayedSignals]:
 
 
 def leave_closed_terminal(descriptors: Iterable[int] = (1, 2)) -> None:
-    """Let what is still printed go nowhere: writing to a closed terminal is an error, which would keep a training from being saved."""
+    """Discard output: writing to a closed terminal fails, and the run would not be saved."""
     for descriptor in descriptors:
         if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
             nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""Training state: everything that decides the rest of a training, as one object that checkpoints are made of, after any step."""
+"""Training state: everything that decides the rest of a run, as checkpoints hold it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_LIST = 1000  # numbers
 
 
 class TrainingState:
-    """The changing state of a training: weights, optimizer, targets, random states, and how far the training has come.
+    """The changing state of a training run: weights, optimizer, targets, random states, progress.
 
     Args:
         modules: The trained modules by name: model, method, rebalancer and extras.
@@ -58,7 +58,7 @@ class TrainingState:
         """The model's first weights, for methods that restart, until they have done so."""
 
     def start(self, candidates: Candidates, targets: Targets, batches: BatchSampler) -> None:
-        """Begin a training on new data."""
+        """Begin a training run on new data."""
         self.targets, self.batches = targets, batches
         self.loss_sum = torch.zeros((), dtype=targets.values.dtype, device=self.device)  # over the steps of the epoch
         self.fingerprint = _fingerprint(candidates)
@@ -126,7 +126,7 @@ class TrainingState:
         self.initial = {name: tensor.to(self.device) for name, tensor in under_prefix("initial", tensors).items()} or self.initial
 
     def tensors(self) -> Tensors:
-        """The tensors that a checkpoint has at any point of a training."""
+        """The tensors that a checkpoint has at any point of a training run."""
         found = {"targets": self.targets.values, "total": self.loss_sum, "generator": self.generator.get_state(), "dropped": self.n_skipped}
         found |= with_prefix("random", self.random)
         for name, module in self.modules.items():

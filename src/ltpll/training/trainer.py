@@ -89,10 +89,13 @@ class PartialLabelTrainer:
         targets: The current targets.
 
     Examples:
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> sets = uniform_candidates(y, n_classes=4, ambiguity=0.3, seed=0)
         >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
-        >>> trainer = PartialLabelTrainer(model, PRODEN(), RECORDS(), epochs=50)
-        >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Progress()])
-        >>> trainer.predict(x_test)
+        >>> trainer = PartialLabelTrainer(model, PRODEN(), RECORDS(), epochs=2)
+        >>> _ = trainer.fit(X, sets)
+        >>> trainer.predict(X).shape
+        (85,)
     """
 
     def __init__(
@@ -337,9 +340,6 @@ class PartialLabelTrainer:
         Raises:
             InputError: If the data do not fit the model or each other, or this trainer was trained before.
             NotFiniteError: If numbers become infinite or NaN, unless `on_nan="skip"`.
-
-        Examples:
-            >>> trainer.fit(x, candidates, callbacks=[Evaluate(x_test, y_test), Checkpoint("run.safetensors"), Progress()])
         """
         callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoint))
         resumes = any(callback.exists(self) for callback in callbacks if isinstance(callback, Checkpoint))

@@ -91,8 +91,9 @@ class Views:
         strong: The functions that make a strong view.
 
     Examples:
+        >>> from ltpll.views import Cutout
         >>> views = Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3)))
-        >>> PartialLabelTrainer(model, CORR(), RECORDS(), views=views)
+        >>> classifier = PartialLabelClassifier("corr", views=views)
     """
 
     weak: Sequence[ViewPolicy] = field(default_factory=tuple)

@@ -28,7 +28,9 @@ class FeatureViews:
         dropout: The probability that a feature of the strong view is set to its mean.
 
     Examples:
-        >>> PartialLabelTrainer(model, CORR(), RECORDS(), views=FeatureViews.of(x))
+        >>> X, y = four_squares([50, 20, 10, 5], seed=0)
+        >>> model = build_model("mlp", seed=0, n_inputs=2, n_classes=4)
+        >>> trainer = PartialLabelTrainer(model, CORR(), views=FeatureViews.of(torch.tensor(X)))
     """
 
     mean: Tensor

@@ -70,8 +70,11 @@ class ImageViews:
         channels_last: Whether the views have the channels-last memory format, which is faster on a GPU.
 
     Examples:
+        >>> images = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
         >>> views = ImageViews("flip-crop", mean=(0.49, 0.48, 0.45), std=(0.25, 0.24, 0.26))
         >>> weak, strong = views.draw(images, ("weak", "strong"), torch.Generator().manual_seed(0))
+        >>> strong.shape
+        torch.Size([2, 3, 32, 32])
     """
 
     policy: str

@@ -65,7 +65,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         b'[{"a": 1}': "truncated",
         b'[{"a": "x': "truncated or damaged",
         b'{"a": 1': "truncated",
-        b"[1 2]": "stands where ',' is expected",
+        b"[1 2]": "expected ',' but found",
         b'{"a": 1} 2': "something follows its end",
         b'{"a": 1, "a": [2]}': "has the member 'a' twice",
         b"{1: 2}": "a key that is not text",

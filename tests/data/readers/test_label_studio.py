@@ -171,5 +171,5 @@ def test_options_of_tables_are_refused(tmp_path):
     path = export(tmp_path)
     for name, value in {"candidates": "x", "top_k": 2, "label": "y", "worker": "w"}.items():
         reading = Reading(**{name: value}, annotators="union" if name == "worker" else None)
-        assert f"for which {name} means nothing" in refusal(lambda reading=reading: read_table(path, reading))
+        assert f"{name} does not apply to " in refusal(lambda reading=reading: read_table(path, reading))
     assert "Label Studio project: omit it for tables" in refusal(lambda: read_table(table_of_annotations(tmp_path), Reading(control="c")))

@@ -18,7 +18,12 @@ from ltpll_research.summary import Figure, Row, difference
 
 Out = Annotated[Path, output_option(help="Folder for runs and results.")]
 Workers = Annotated[
-    int | None, hardware_option(min=0, help="Trainings in parallel; 0 trains in this process.", show_default="one per core")
+    int | None,
+    hardware_option(
+        min=0,
+        help="Training runs in parallel; 0 trains in this process.",
+        show_default="one per core",
+    ),
 ]
 Seeds = Annotated[int, training_option(min=1, help="Number of seeds; each has its own data and training.")]
 

@@ -46,8 +46,10 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
         InputError: The file cannot be read, or it is not clear which column holds the sets.
 
     Examples:
-        >>> read_candidates(Path("labels.csv")).candidates
-        >>> read_candidates(Path("crowd.csv"), reading=Reading(annotators="union", label="truth")).labels
+        >>> _ = Path("labels.csv").write_text("candidates,label\\ncat|dog,cat\\nfox,fox\\n")
+        >>> found = read_candidates(Path("labels.csv"))
+        >>> found.candidates.classes
+        ('cat', 'dog', 'fox')
     """
     kind = path.suffix.lower()
     if kind in (".npz", ".npy"):

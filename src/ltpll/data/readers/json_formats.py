@@ -78,7 +78,8 @@ def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on
     given = [name for name in reading.given() if getattr(reading, name) is not None]
     foreign = next((name for name in given if name not in (*OPTIONS[written_by], *ALWAYS)), None)
     if foreign is not None or reading.features:
-        raise InputError(f"{path} is a file of {written_by}, for which {foreign or 'features'} means nothing: omit it.")
+        option = foreign or "features"
+        raise InputError(f"{option} does not apply to {path} (of {written_by}): leave it out.")
     how: dict[str, Any] = {"classes": reading.classes, "needs_candidates": needs_candidates, "on_progress": on_progress}
     if written_by == "Label Studio":
         votes: dict[str, Any] = {"rule": reading.annotators or "union", "vote_weights": reading.vote_weights}

@@ -44,6 +44,7 @@ def json_items(path: Path, on_progress: ReadProgress | None = None) -> Generator
         InputError: The file is not JSON, is truncated, has a member twice, or one of its items is unreasonably long.
 
     Examples:
+        >>> _ = Path("tasks.json").write_text('[{"id": 1}, {"id": 2}]')
         >>> [item.value["id"] for item in json_items(Path("tasks.json"))]
         [1, 2]
     """
@@ -121,7 +122,8 @@ class _Text:
         """Skip one of the characters of JSON's syntax."""
         found = self.peek()
         if found != mark:
-            raise self.error(f"{shown(found)} stands where {shown(mark)} is expected" if found else "it is truncated")
+            wrong = f"expected {shown(mark)} but found {shown(found)}"
+            raise self.error(wrong if found else "it is truncated")
         self.position += 1
 
     def value(self) -> Any:

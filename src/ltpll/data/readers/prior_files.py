@@ -36,6 +36,8 @@ def read_prior(path: Path) -> Prior:
         InputError: The file cannot be read, or a number is missing or no number.
 
     Examples:
+        >>> text = "class,share,lower,upper\\ncat,0.7,,\\ndog,,0.1,0.3\\n"
+        >>> _ = Path("shares.csv").write_text(text)
         >>> read_prior(Path("shares.csv"))
         {'cat': 0.7, 'dog': [0.1, 0.3]}
     """

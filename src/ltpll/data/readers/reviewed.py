@@ -43,8 +43,11 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
             candidates in a row that was asked about.
 
     Examples:
+        >>> from ltpll.data.readers.tables import read_table
+        >>> table = read_table(Path("birds.csv"))
+        >>> _ = Path("queue.csv").write_text("id,answer\\nrow0,a\\nrow1,b|c\\n")
         >>> read_answers([Path("queue.csv")], table)
-        {'a.jpg': (2,), 'b.jpg': (0, 1)}
+        {'row0': (0,), 'row1': (1, 2)}
     """
     assert table.candidates is not None
     classes = [str(name) for name in table.candidates.classes]
@@ -145,7 +148,9 @@ def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> Lab
         A copy, whose `reviewed` marks the answered rows.
 
     Examples:
-        >>> with_answers(table, {"a.jpg": (2,)}).candidates.row(0)
+        >>> from ltpll.data.readers.tables import read_table
+        >>> table = read_table(Path("birds.csv"))
+        >>> with_answers(table, {"row0": (2,)}).candidates.row(0)
         [2]
     """
     assert table.candidates is not None

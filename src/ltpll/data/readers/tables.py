@@ -270,6 +270,7 @@ def read_table(
         InputError: The file cannot be read; the message names the row or column at fault.
 
     Examples:
+        >>> _ = Path("labels.csv").write_text("id,candidates\\na,cat;dog\\nb,fox\\n")
         >>> table = read_table(Path("labels.csv"), Reading(separator=";"))
         >>> table.candidates.classes
         ('cat', 'dog', 'fox')

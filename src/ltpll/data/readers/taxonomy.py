@@ -30,7 +30,8 @@ def read_taxonomy(path: Path) -> Taxonomy:
         InputError: The file cannot be read, a name has two parents, or names form a circle.
 
     Examples:
-        >>> read_taxonomy(Path("species.txt")).members("genus:Vulpes")
+        >>> _ = Path("groups.csv").write_text("class,parent\\nred fox,Vulpes\\nfennec,Vulpes\\n")
+        >>> read_taxonomy(Path("groups.csv")).members("Vulpes")
         ('red fox', 'fennec')
     """
     if path.suffix.lower() in TABLE_SUFFIXES:
