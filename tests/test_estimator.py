@@ -205,7 +205,7 @@ def test_rows_that_share_their_sets_in_groups_are_held_at_the_average():
     x = np.eye(4)[labels] + 0.3 * np.random.default_rng(1).normal(size=(len(labels), 4))
     shuffled = Candidates.from_sets([candidates.row(i) for i in order], n_classes=4)
     fitted = quick(epochs=2).fit(x[order], shuffled, groups=groups[order])
-    assert "held at the average" in fitted.choice_
+    assert "fixed at the average" in fitted.choice_
     with pytest.raises(InputError):
         quick(epochs=2).fit(x[order], shuffled, groups=groups[:5])
 
