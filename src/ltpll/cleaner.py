@@ -77,7 +77,7 @@ class LabelCleaner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> X, y = load_iris(return_X_y=True, as_frame=True)
         >>> candidates = [{label, (label + row) % 3} for row, label in enumerate(y)]
         >>> cleaner = LabelCleaner(PartialLabelClassifier(steps=200), folds=2).fit(X, candidates)
-        >>> cleaner.labels_["label"].eq(y).mean() > 0.9
+        >>> bool(cleaner.labels_["label"].eq(y).mean() > 0.9)
         True
     """
 
