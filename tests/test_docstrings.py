@@ -21,15 +21,6 @@ SRC = Path(ltpll.__file__).parents[1]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 MOST_SKIPPED = 5  # examples that need a file, a GPU or the network that no test has
 
-# The code of the paper's experiments: its examples need image sets and finished runs, and its own tests cover it.
-EXPERIMENTS = (
-    "ltpll/experiments/",
-    "ltpll/data/benchmarks/",
-    "ltpll/report/study_page.py",
-    "ltpll/report/plots.py",
-    *(f"ltpll/cli/{name}.py" for name in ("bench", "benchmark", "probe", "reproduce", "toy")),
-)
-
 # What a reader of an example is told to import first (docs/reference/index.md).
 ASSUMED = {name: getattr(package, name) for package in (ltpll, methods, rebalancers, extras, synthetic) for name in package.__all__}
 ASSUMED |= {"np": np, "torch": torch, "nn": torch.nn, "Path": Path}
@@ -37,8 +28,7 @@ ASSUMED |= {"np": np, "torch": torch, "nn": torch.nn, "Path": Path}
 
 def files_with_examples():
     found = {file.relative_to(SRC).as_posix(): file for file in sorted(SRC.rglob("*.py"))}
-    shown = [name for name, file in found.items() if ">>> " in file.read_text(encoding="utf-8")]
-    return [name for name in shown if not name.startswith(EXPERIMENTS)]
+    return [name for name, file in found.items() if ">>> " in file.read_text(encoding="utf-8")]
 
 
 FILES = files_with_examples()
@@ -88,7 +78,3 @@ def test_examples_run_and_print_what_they_show(file, reader, request):
 def test_hardly_any_example_is_skipped():
     text = "".join((SRC / file).read_text(encoding="utf-8") for file in FILES)
     assert text.count("+SKIP") <= MOST_SKIPPED
-
-
-def test_excluded_paths_exist_unless_the_experiments_have_left():
-    assert all((SRC / name).exists() for name in EXPERIMENTS) or not (SRC / EXPERIMENTS[0]).exists()

@@ -67,10 +67,6 @@ class CleaningJob:
 
     Raises:
         InputError: The examples cannot be trained on.
-
-    Examples:
-        >>> job = CleaningJob(PartialLabelClassifier(), examples, folds=5, seed=0)
-        >>> job.run(folder).labels.confidence
     """
 
     def __init__(
