@@ -274,7 +274,7 @@ def summary(table: CleanedTable) -> list[str]:
         )
     said = said_of_missing_labels(table)
     if said or not issues:
-        sentences.append(said or "No set seems to lack the true label.")
+        sentences.append(said or "No set is flagged: none is suspicious enough to say that it lacks the true label.")
     unknown = not_judged(table)
     if unknown:
         sentences.append(f"The model cannot judge sets that hold {_named(unknown)}: none of them is flagged.")
