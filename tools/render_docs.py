@@ -479,7 +479,7 @@ def confidence_table() -> str:
     """How well confidences tell right labels from wrong ones, from `benchmarks/cleaning.py`."""
     lines = []
     for found in bench_records("cleaning"):
-        lines += ["| in % | labels right | final targets: mean confidence, error, ranking | out of fold: mean confidence, error, ranking |"]
+        lines += ["| in % | labels right | trained on the rows: mean confidence, error, ranking | `confidence`: mean, error, ranking |"]
         lines += ["|---|---:|---:|---:|"]
         for (problem, missing), mine in cleaning_groups(found).items():
             cells = [f"{100 * statistics.mean(row['targets']['accuracy'] for row in mine):.1f}"]
