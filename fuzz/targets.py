@@ -317,13 +317,11 @@ def run_checkpoint(case: bytes, folder: Path) -> None:
 
 def run_record(case: bytes, folder: Path) -> None:
     """Read a result file and render its page."""
-    import plotly.offline
+    from unittest.mock import patch
 
     from ltpll.runs.run import read_result
     from ltpll_research.paper.grid import Finished
     from ltpll_research.report.study_page import render_page
-
-    plotly.offline.get_plotlyjs = str  # leaves out five megabytes that do not depend on the record
 
     path = folder / "result.json"
     path.write_bytes(case[1:])
@@ -331,7 +329,8 @@ def run_record(case: bytes, folder: Path) -> None:
     others = [seeds.record(7, "records"), seeds.record(8)]
     if case[:1] == b"\1":
         Finished.under(folder)
-    shown = render_page([found, *others] if case[:1] == b"\2" else [found], title="t", intro=[])
+    with patch("plotly.offline.get_plotlyjs", str):  # five megabytes that do not depend on the record
+        shown = render_page([found, *others] if case[:1] == b"\2" else [found], title="t", intro=[])
     assert shown.count("<script") == shown.count("</script>") == 2 + shown.count('type="application/json"')
     assert "<img" not in shown
 
