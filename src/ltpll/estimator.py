@@ -41,7 +41,7 @@ from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import Callback, OnEpoch
 from ltpll.training.checkpoint import check_state_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
-from ltpll.validation import as_inputs, chosen_device, in_range, rows_per_chunk, shared_tensor, whole_number
+from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, shared_tensor, whole_number
 from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
@@ -317,18 +317,16 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             model.to(device).calibrate(views.plain(x[rows].to(device)).float())
         context = {"warmup": IMAGE_WARMUP} if x.ndim == 4 else {}
         parts = build_parts(self.method, self.rebalancer, self.extras, self.options, **context)
-        lr: Any = self._lr(self.input_shape_) * parts.method.lr_factor if self.lr == "auto" else self.lr
-        in_range(lr, "lr", 0, above=True)
         return PartialLabelTrainer(
             model,
             *parts,
             views=views,
             epochs=epochs,
             batch_size=batch_size,
-            lr=lr,
+            lr=self._lr(self.input_shape_) * parts.method.lr_factor if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
             weight_decay=self._defaults.weight_decay if self.weight_decay == "auto" else self.weight_decay,  # type: ignore[arg-type]
             truth_missing=0.0 if isinstance(self.truth_missing, str) else self.truth_missing,  # `fit` resolves "auto"
-            max_gradient_norm=MAX_STEP / lr if x.ndim == 2 else None,
+            max_step=MAX_STEP if x.ndim == 2 else None,
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=device,

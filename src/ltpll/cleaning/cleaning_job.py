@@ -150,11 +150,6 @@ class CleaningJob:
         from_folds = None
         if self.folds > 1:
             unfitted = clone(classifier).set_params(truth_missing=trainer.truth_missing, on_epoch=None)
-            how: dict[str, Any] = {
-                "stage": self._stages["folds"],
-                "progress": progress,
-                "scores": scores,
-            }
             from_folds = out_of_fold_predictions(
                 folder,
                 partial(clone, unfitted),
@@ -162,17 +157,17 @@ class CleaningJob:
                 self.sets,
                 folds=self.folds,
                 seed=self.seed,
-                **how,
+                stage=self._stages["folds"],
+                progress=progress,
+                scores=scores,
             )
         if not trainer.world.first:
             return None
         goal = classifier.goal
         classifier.set_params(goal=GOAL)
-        predictions, own = (
-            predict_sets(classifier.predict_proba, examples.x, examples.candidates),
-            None,
-        )
+        predictions = predict_sets(classifier.predict_proba, examples.x, examples.candidates)
         classifier.set_params(goal=goal)
+        own = None
         if from_folds is not None:
             own = predictions.select(trained)
             predictions.put(trained, from_folds)

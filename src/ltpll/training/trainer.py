@@ -65,8 +65,8 @@ class PartialLabelTrainer:
             the method restarts.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of SGD.
-        max_gradient_norm: Gradients of a larger norm, over all parameters, are scaled down to it; None
-            leaves them alone.
+        max_step: Gradients are scaled down where `lr` times their norm, over all parameters, is larger;
+            None leaves them alone.
         warmup_epochs: Epochs before targets are refined; None for those of the method.
         truth_missing: The share of candidate sets that lack the true label, or that share for each size of a set, from 0 to the number of
             classes. If it is above zero, targets can leave their sets soon after the warm-up (`ltpll.candidates.open_sets`).
@@ -113,7 +113,7 @@ class PartialLabelTrainer:
         milestones: Sequence[int] = (),
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
-        max_gradient_norm: float | None = None,
+        max_step: float | None = None,
         warmup_epochs: int | None = None,
         truth_missing: float | Sequence[float] = 0.0,
         drop_last: bool = True,
@@ -138,9 +138,7 @@ class PartialLabelTrainer:
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
         self.lr = in_range(lr, "lr", 0, above=True)
         self.final_lr_factor = in_range(final_lr_factor, "final_lr_factor", 0, 1)
-        self.max_gradient_norm = max_gradient_norm
-        if max_gradient_norm is not None:
-            in_range(max_gradient_norm, "max_gradient_norm", 0, above=True)
+        self.max_step = None if max_step is None else in_range(max_step, "max_step", 0, above=True)
         self.chunk = whole_number(chunk, 1, "chunk")
         self.drop_last = drop_last
         self.seed = self.world.agreed(seed)
@@ -213,7 +211,8 @@ class PartialLabelTrainer:
         optimizer.register_step_pre_hook(lambda *_: self.forward_pass.finish_gradients())
         if self.engine != "eager":
             optimizer.register_step_pre_hook(lambda *_: self.world.average_gradients(self.model.parameters()))
-        if (most := self.max_gradient_norm) is not None:
+        if self.max_step is not None:
+            most = self.max_step / self.lr
             optimizer.register_step_pre_hook(lambda *_: _limit_norm(parameters, most))
         return optimizer
 
