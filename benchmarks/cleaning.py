@@ -37,11 +37,17 @@ from ltpll.runs.environment import environment
 
 MISSING = (0.0, 0.02, 0.1, 0.3)
 FOLDS = 5
-DIGITS = [f"digits, ρ={imbalance}, {sets}" for sets in ("q=0.3", "three annotators") for imbalance in (1, 10, 50)]
+DIGITS = [
+    f"digits, ρ={imbalance}, {sets}"
+    for sets in ("q=0.3", "three annotators")
+    for imbalance in (1, 10, 50)
+]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
@@ -49,20 +55,41 @@ def main() -> None:
     parser.add_argument("--only", default="", help="problems whose name starts so")
     options = parser.parse_args()
     with np.load(options.pack) as tables:
-        names = DIGITS + sorted(key.removesuffix("_X") for key in tables.files if key.endswith("_X"))
-    settings = [(name, missing) for name in names for missing in MISSING if name in DIGITS or missing in (0.0, 0.1)]
+        names = DIGITS + sorted(
+            key.removesuffix("_X") for key in tables.files if key.endswith("_X")
+        )
+    settings = [
+        (name, missing)
+        for name in names
+        for missing in MISSING
+        if name in DIGITS or missing in (0.0, 0.1)
+    ]
     # An interrupted benchmark leaves what it has, and goes on from there.
-    rows: list[dict[str, Any]] = json.loads(options.out.read_text())["rows"] if options.out and options.out.exists() else []
+    rows: list[dict[str, Any]] = (
+        json.loads(options.out.read_text())["rows"] if options.out and options.out.exists() else []
+    )
     done = {(row["problem"], row["missing"], row["seed"]) for row in rows}
-    jobs = [(*setting, seed) for seed in range(options.seeds) for setting in settings if setting[0].startswith(options.only)]
+    jobs = [
+        (*setting, seed)
+        for seed in range(options.seeds)
+        for setting in settings
+        if setting[0].startswith(options.only)
+    ]
     made = environment("cpu")
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        for finished in as_completed([pool.submit(measure, options.pack, *job) for job in jobs if job not in done]):
+        for finished in as_completed(
+            [pool.submit(measure, options.pack, *job) for job in jobs if job not in done]
+        ):
             rows.append(finished.result())
             print(f"{len(rows)} of {len(jobs)}", rows[-1], flush=True)
             rows.sort(key=lambda row: (names.index(row["problem"]), row["missing"], row["seed"]))
             if options.out:
-                found = {"environment": made, "folds": FOLDS, "false_discoveries": FALSE_DISCOVERIES, "rows": rows}
+                found = {
+                    "environment": made,
+                    "folds": FOLDS,
+                    "false_discoveries": FALSE_DISCOVERIES,
+                    "rows": rows,
+                }
                 options.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
@@ -70,13 +97,23 @@ def problem(pack: Path, name: str, seed: int) -> tuple[Any, Any, Any]:
     """Features, true labels, and sets that hold them."""
     if not name.startswith("digits"):
         with np.load(pack) as tables:
-            sets = np.unpackbits(tables[f"{name}_S"], axis=1)[:, : int(tables[f"{name}_C"])].astype(bool)
-            return tables[f"{name}_X"].astype(np.float32), tables[f"{name}_y"].astype(np.int64), sets
+            sets = np.unpackbits(tables[f"{name}_S"], axis=1)[:, : int(tables[f"{name}_C"])].astype(
+                bool
+            )
+            return (
+                tables[f"{name}_X"].astype(np.float32),
+                tables[f"{name}_y"].astype(np.int64),
+                sets,
+            )
     _, imbalance, how = name.split(", ")
     x, y = load_digits(return_X_y=True)
     kept = long_tail_subset(y, float(imbalance.removeprefix("ρ=")), seed=seed)
     x, y = x[kept].astype(np.float32), y[kept]
-    found = uniform_candidates(y, 10, 0.3, seed=seed) if how.startswith("q") else crowd_candidates(y, 10, seed=seed)
+    found = (
+        uniform_candidates(y, 10, 0.3, seed=seed)
+        if how.startswith("q")
+        else crowd_candidates(y, 10, seed=seed)
+    )
     return x, y, found[torch.arange(len(y))].numpy()
 
 
@@ -103,7 +140,11 @@ def measure(pack: Path, name: str, missing: float, seed: int) -> dict[str, Any]:
     transduced = fitted.transduce()
     predictions = out_of_fold(x, candidates, fitted, seed)
     judgement = judge(predictions, sets.shape[1])
-    flagged = flagged_sets(judgement.suspicion, judgement.judged_sets(predictions) & (predictions.outside >= 0), predictions.inside)
+    flagged = flagged_sets(
+        judgement.suspicion,
+        judgement.judged_sets(predictions) & (predictions.outside >= 0),
+        predictions.inside,
+    )
     own = predict_sets(fitted.predict_proba, x, candidates)
     shares = [found.candidate_shares(judgement.temperature) for found in (predictions, own)]
     inside = predictions.most_probable((shares[0] + shares[1]) / 2)
@@ -122,13 +163,21 @@ def measure(pack: Path, name: str, missing: float, seed: int) -> dict[str, Any]:
         "flagged": int(flagged.sum()),
         "flagged_right": int((flagged & lacks).sum()),
         "suggested_right": int((flagged & lacks & (predictions.outside == y)).sum()),
-        "contradicted": int((~predictions.supported).sum()),  # what was flagged before: the likeliest class is not a candidate
+        "contradicted": int(
+            (~predictions.supported).sum()
+        ),  # what was flagged before: the likeliest class is not a candidate
         "contradicted_right": int((~predictions.supported & lacks).sum()),
-        "ranking": float(roc_auc_score(lacks, judgement.suspicion)) if 0 < lacks.sum() < len(y) else None,
+        "ranking": float(roc_auc_score(lacks, judgement.suspicion))
+        if 0 < lacks.sum() < len(y)
+        else None,
         **{
             f"{which}_{what}": int((rows & np.isin(y, classes) & ~lacks).sum())
             for which, classes in (("largest", present[:third]), ("rarest", present[-third:]))
-            for what, rows in (("fine", np.ones(len(y), dtype=bool)), ("flagged", flagged), ("contradicted", ~predictions.supported))
+            for what, rows in (
+                ("fine", np.ones(len(y), dtype=bool)),
+                ("flagged", flagged),
+                ("contradicted", ~predictions.supported),
+            )
         },
         "judged_classes": int(judgement.judged[present].sum()),
         "classes": len(present),
@@ -137,7 +186,9 @@ def measure(pack: Path, name: str, missing: float, seed: int) -> dict[str, Any]:
     }
 
 
-def out_of_fold(x: Any, candidates: Candidates, fitted: PartialLabelClassifier, seed: int) -> SetPredictions:
+def out_of_fold(
+    x: Any, candidates: Candidates, fitted: PartialLabelClassifier, seed: int
+) -> SetPredictions:
     """Predictions by classifiers that hold class shares as the one on all rows does."""
     average = "average of the sets, because that gave" in fitted.choice_
     found = SetPredictions.empty(candidates)

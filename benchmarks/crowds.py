@@ -36,29 +36,54 @@ CROWDS: dict[str, dict[str, Any]] = {
     "with two who confuse pairs": {"annotators": [0.9, 0.7, "pairs", "pairs"]},
     "with one who always says the same": {"annotators": [0.8, 0.7, 0.5, "constant"]},
     "misleading examples": {"annotators": [0.9, 0.7, 0.5, 0.4], "misleading": 0.2},
-    "three of thirty": {"annotators": [0.95] * 6 + [0.8] * 8 + [0.6] * 8 + ["spammer"] * 4 + ["pairs"] * 4, "per_row": 3},
+    "three of thirty": {
+        "annotators": [0.95] * 6 + [0.8] * 8 + [0.6] * 8 + ["spammer"] * 4 + ["pairs"] * 4,
+        "per_row": 3,
+    },
 }
 ON_TABLES = ("with a spammer", "misleading examples")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pack", type=Path)
-    parser.add_argument("--tables", nargs="*", default=["msrcv2", "birdsong"], help="tables of PACK")
+    parser.add_argument(
+        "--tables", nargs="*", default=["msrcv2", "birdsong"], help="tables of PACK"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    problems = {"digits": tuple(CROWDS)} | (dict.fromkeys(options.tables, ON_TABLES) if options.pack else {})
-    draws = [(data, crowd, seed) for seed in range(options.seeds) for data, crowds in problems.items() for crowd in crowds]
-    missing = {draw: path for draw in draws if not (path := options.out / f"{'-'.join(map(str, draw)).replace(' ', '_')}.json").exists()}
+    problems = {"digits": tuple(CROWDS)} | (
+        dict.fromkeys(options.tables, ON_TABLES) if options.pack else {}
+    )
+    draws = [
+        (data, crowd, seed)
+        for seed in range(options.seeds)
+        for data, crowds in problems.items()
+        for crowd in crowds
+    ]
+    missing = {
+        draw: path
+        for draw in draws
+        if not (path := options.out / f"{'-'.join(map(str, draw)).replace(' ', '_')}.json").exists()
+    }
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measure, options.pack, *draw): draw for draw in missing}
         for done in as_completed(waiting):
             record = done.result()
             missing[waiting[done]].write_text(json.dumps(record, indent=1) + "\n")
-            print(*waiting[done], {name: f"{figures['ambiguous']:.3f}" for name, figures in record["figures"].items()}, flush=True)
+            print(
+                *waiting[done],
+                {
+                    name: f"{figures['ambiguous']:.3f}"
+                    for name, figures in record["figures"].items()
+                },
+                flush=True,
+            )
 
 
 def measure(pack: Path | None, data: str, crowd: str, seed: int) -> dict[str, Any]:
@@ -68,7 +93,9 @@ def measure(pack: Path | None, data: str, crowd: str, seed: int) -> dict[str, An
     x, y, n_classes = problem(pack, data, seed)
     kinds = [simulated_annotator(kind, n_classes) for kind in CROWDS[crowd]["annotators"]]
     votes = crowd_votes(y, n_classes, seed=seed, **{**CROWDS[crowd], "annotators": kinds})
-    sets = {how: candidates_from_votes(*votes, n_classes=n_classes, weights=how) for how in VOTE_WEIGHTS}
+    sets = {
+        how: candidates_from_votes(*votes, n_classes=n_classes, weights=how) for how in VOTE_WEIGHTS
+    }
     guesses = {
         "majority": shares_of(sets["counts"]),
         "dawid-skene": dawid_skene(*votes, len(y), n_classes),
@@ -77,7 +104,9 @@ def measure(pack: Path | None, data: str, crowd: str, seed: int) -> dict[str, An
     right = {f"{name} alone": share_of_best_guesses(shares, y) for name, shares in guesses.items()}
     choices = {}
     for how, candidates in sets.items():
-        model = PartialLabelClassifier(random_state=seed, device="cpu", threads=1).fit(x, candidates)
+        model = PartialLabelClassifier(random_state=seed, device="cpu", threads=1).fit(
+            x, candidates
+        )
         right[f"classifier, {how}"] = (model.transduce().labels == y).astype(np.float64)
         choices[how] = model.choice_
     ambiguous = (sets["none"].sizes > 1).numpy()
@@ -86,7 +115,9 @@ def measure(pack: Path | None, data: str, crowd: str, seed: int) -> dict[str, An
         name: {
             "all": round(float(found.mean()), 5),
             "ambiguous": round(float(found[ambiguous].mean()), 5),
-            "balanced": round(float(np.mean([found[y == label].mean() for label in np.unique(y)])), 5),
+            "balanced": round(
+                float(np.mean([found[y == label].mean() for label in np.unique(y)])), 5
+            ),
         }
         for name, found in right.items()
     }
@@ -96,7 +127,9 @@ def measure(pack: Path | None, data: str, crowd: str, seed: int) -> dict[str, An
         "seed": seed,
         "n": len(y),
         "classes": n_classes,
-        "ambiguous": round(float(ambiguous.mean()), 5),  # share of the rows on which annotators disagree
+        "ambiguous": round(
+            float(ambiguous.mean()), 5
+        ),  # share of the rows on which annotators disagree
         "covered": {
             "all": round(float(covered.mean()), 5),
             "ambiguous": round(float(covered[ambiguous].mean()), 5),
@@ -116,7 +149,11 @@ def problem(pack: Path | None, data: str, seed: int) -> tuple[Any, Any, int]:
         return x[kept].astype(np.float32), y[kept].astype(np.int64), 10
     assert pack is not None
     with np.load(pack) as tables:
-        return tables[f"{data}_X"].astype(np.float32), tables[f"{data}_y"].astype(np.int64), int(tables[f"{data}_C"])
+        return (
+            tables[f"{data}_X"].astype(np.float32),
+            tables[f"{data}_y"].astype(np.int64),
+            int(tables[f"{data}_C"]),
+        )
 
 
 def simulated_annotator(kind: float | str, n_classes: int) -> Any:
@@ -137,13 +174,19 @@ def shares_of(candidates: Candidates) -> Any:
     """The weights of candidates as a dense (N, C) array."""
     assert candidates.weights is not None
     dense = np.zeros((len(candidates), candidates.n_classes))
-    dense[np.repeat(np.arange(len(candidates)), candidates.sizes.numpy()), candidates.labels.numpy()] = candidates.weights.numpy()
+    dense[
+        np.repeat(np.arange(len(candidates)), candidates.sizes.numpy()), candidates.labels.numpy()
+    ] = candidates.weights.numpy()
     return dense
 
 
 def likelihoods(votes: tuple[Any, Any, Any], union: Candidates) -> Any:
     """The likelihoods of the votes that our weights are made of, as a dense (N, C) array."""
-    return shares_of(union.with_weights(vote_likelihoods(AnnotatorVotes(*votes, ()), len(union), union.n_classes) + 1e-12))
+    return shares_of(
+        union.with_weights(
+            vote_likelihoods(AnnotatorVotes(*votes, ()), len(union), union.n_classes) + 1e-12
+        )
+    )
 
 
 def with_class_prior(likelihoods: Any, rounds: int = 100) -> Any:
@@ -156,13 +199,17 @@ def with_class_prior(likelihoods: Any, rounds: int = 100) -> Any:
     return posterior
 
 
-def dawid_skene(rows: Any, annotators: Any, labels: Any, n_rows: int, n_classes: int, rounds: int = 100) -> Any:
+def dawid_skene(
+    rows: Any, annotators: Any, labels: Any, n_rows: int, n_classes: int, rounds: int = 100
+) -> Any:
     """Posteriors of the model of Dawid and Skene (1979): a full confusion matrix for each annotator, EM from the shares of the votes."""
     posterior = np.zeros((n_rows, n_classes))
     np.add.at(posterior, (rows, labels), 1.0)
     posterior /= posterior.sum(1, keepdims=True)
     for _ in range(rounds):
-        confusion = np.full((annotators.max() + 1, n_classes, n_classes), 0.01)  # annotator, given label, true label
+        confusion = np.full(
+            (annotators.max() + 1, n_classes, n_classes), 0.01
+        )  # annotator, given label, true label
         np.add.at(confusion, (annotators, labels), posterior[rows])
         confusion /= confusion.sum(1, keepdims=True)
         scores = np.tile(np.log(posterior.mean(0) + 1e-12), (n_rows, 1))

@@ -38,14 +38,20 @@ from ltpll.photos.embedding import embedded_blocks
 from ltpll.photos.output import embed_pictures
 from ltpll.runs.environment import environment
 
-SIZES = {(640, 480): 1200, (2048, 1536): 400, (128, 128): 1200}  # and the number of pictures: many more than are decoded ahead
+SIZES = {
+    (640, 480): 1200,
+    (2048, 1536): 400,
+    (128, 128): 1200,
+}  # and the number of pictures: many more than are decoded ahead
 BATCH = 32
 COUNTS = (1_000, 10_000, 100_000)
 FEATURES = 1280
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
@@ -55,7 +61,9 @@ def main() -> None:
     if options.child:
         print(json.dumps(peak(options.pack, int(options.child[0]), options.child[1] == "cache")))
         return
-    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    found: dict[str, Any] = (
+        json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    )
     measured = {"speed": speeds(options.pack, options.repeats), "memory": memory()}
     for what, rows in measured.items():
         if options.only not in (None, what):
@@ -78,7 +86,9 @@ def speeds(pack: Path, repeats: int) -> Iterator[dict[str, Any]]:
         ways = {
             "plain loop, torch": plain_loop(eager(backbone)),
             "plain loop, onnxruntime": plain_loop(plain_session(next(Path(folder).glob("*.onnx")))),
-            "embedder, decoding in this process": lambda files: stream(files, backbone, embedder, 0),
+            "embedder, decoding in this process": lambda files: stream(
+                files, backbone, embedder, 0
+            ),
             "embedder, one process decodes": lambda files: stream(files, backbone, embedder, 1),
             "embedder, two processes decode": lambda files: stream(files, backbone, embedder, 2),
         }
@@ -98,10 +108,24 @@ def speeds(pack: Path, repeats: int) -> Iterator[dict[str, Any]]:
                     cpu[how].append(round(1000 * (cpu_seconds() - before) / len(some), 1))
                     reference = features if reference is None else reference
                     difference = float(abs(features[: len(reference)] - reference).max())
-                    print(size, how, turns[how][-1], cpu[how][-1], f"difference {difference:.2g}", flush=True)
+                    print(
+                        size,
+                        how,
+                        turns[how][-1],
+                        cpu[how][-1],
+                        f"difference {difference:.2g}",
+                        flush=True,
+                    )
             for how, found in turns.items():
                 median = statistics.median(found)
-                row = {"width": size[0], "height": size[1], "how": how, "pictures": n, "per_second": median, "all": found}
+                row = {
+                    "width": size[0],
+                    "height": size[1],
+                    "how": how,
+                    "pictures": n,
+                    "per_second": median,
+                    "all": found,
+                }
                 yield {**row, "cpu_ms": statistics.median(cpu[how]), "load": os.getloadavg()[0]}
 
 
@@ -116,15 +140,26 @@ def write_photos(pack: Path, folder: Path, size: tuple[int, int], n: int) -> Non
     with np.load(pack) as crops:
         content, offsets = crops["train_buf"], crops["train_off"]
     for i in range(n):
-        crop = Image.open(io.BytesIO(content[offsets[i] : offsets[i + 1]].tobytes())).convert("RGB").resize(size, Image.Resampling.BICUBIC)
-        noisy = np.asarray(crop).astype(np.int16) + rng.integers(-8, 9, (size[1], size[0], 1), dtype=np.int16)
-        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / f"{i:05d}.jpg", quality=90)
+        crop = (
+            Image.open(io.BytesIO(content[offsets[i] : offsets[i + 1]].tobytes()))
+            .convert("RGB")
+            .resize(size, Image.Resampling.BICUBIC)
+        )
+        noisy = np.asarray(crop).astype(np.int16) + rng.integers(
+            -8, 9, (size[1], size[0], 1), dtype=np.int16
+        )
+        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(
+            folder / f"{i:05d}.jpg", quality=90
+        )
 
 
 def plain_loop(embed: Callable[[Any], Any]) -> Callable[[Sequence[str]], tuple[float, Any]]:
     def run(files: Sequence[str]) -> tuple[float, Any]:
         began = time.perf_counter()
-        features = [embed(np.stack([plain_decode(file) for file in files[i : i + BATCH]])) for i in range(0, len(files), BATCH)]
+        features = [
+            embed(np.stack([plain_decode(file) for file in files[i : i + BATCH]]))
+            for i in range(0, len(files), BATCH)
+        ]
         return time.perf_counter() - began, np.concatenate(features)
 
     return run
@@ -134,7 +169,9 @@ def plain_decode(file: str, side: int = 224) -> Any:
     """What a user would write: scale to fit, and pad."""
     picture = Image.open(file).convert("RGB")
     scale = side / max(picture.size)
-    picture = picture.resize([round(edge * scale) for edge in picture.size], Image.Resampling.BILINEAR)
+    picture = picture.resize(
+        [round(edge * scale) for edge in picture.size], Image.Resampling.BILINEAR
+    )
     square = Image.new("RGB", (side, side))
     square.paste(picture, ((side - picture.width) // 2, (side - picture.height) // 2))
     return np.asarray(square)
@@ -143,7 +180,9 @@ def plain_decode(file: str, side: int = 224) -> Any:
 def eager(backbone: Backbone) -> Callable[[Any], Any]:
     def embed(pictures: Any) -> Any:
         with torch.inference_mode():
-            return backbone(backbone.preprocessing.normalise(torch.from_numpy(pictures).permute(0, 3, 1, 2))).numpy()
+            return backbone(
+                backbone.preprocessing.normalise(torch.from_numpy(pictures).permute(0, 3, 1, 2))
+            ).numpy()
 
     return embed
 
@@ -155,7 +194,9 @@ def plain_session(model: Path) -> Callable[[Any], Any]:
     return lambda pictures: session.run(None, {"x": pictures})[0]
 
 
-def stream(files: Sequence[str], backbone: Backbone, embedder: Embedder, workers: int) -> tuple[float, Any]:
+def stream(
+    files: Sequence[str], backbone: Backbone, embedder: Embedder, workers: int
+) -> tuple[float, Any]:
     began = time.perf_counter()
     blocks = embedded_blocks(files, Geometry.of(backbone.preprocessing), embedder, workers=workers)
     features = [block.features for block in blocks]
@@ -171,14 +212,18 @@ class NoNetwork:
     n_features, batch_size = FEATURES, 16
 
     def __call__(self, pictures: Any) -> Any:
-        return np.repeat(pictures.reshape(len(pictures), -1).mean(1, dtype=np.float32)[:, None], FEATURES, axis=1)
+        return np.repeat(
+            pictures.reshape(len(pictures), -1).mean(1, dtype=np.float32)[:, None], FEATURES, axis=1
+        )
 
 
 def memory() -> Iterator[dict[str, Any]]:
     """Every measurement in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         picture = io.BytesIO()
-        Image.fromarray(np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(picture, "JPEG")
+        Image.fromarray(
+            np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+        ).save(picture, "JPEG")
         for i in range(COUNTS[-1]):
             inner = Path(folder) / str(i // 1000)
             if i % 1000 == 0:
@@ -188,7 +233,12 @@ def memory() -> Iterator[dict[str, Any]]:
         for n in COUNTS:
             for how in ("none", "cache"):
                 command = [sys.executable, __file__, folder, "--child", str(n), how]
-                yield {**json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout), "load": os.getloadavg()[0]}
+                yield {
+                    **json.loads(
+                        subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+                    ),
+                    "load": os.getloadavg()[0],
+                }
 
 
 def peak(folder: Path, n: int, cached: bool) -> dict[str, Any]:
@@ -199,8 +249,13 @@ def peak(folder: Path, n: int, cached: bool) -> dict[str, Any]:
 
     def watch(done: int, total: int) -> None:
         for process in (os.getpid(), *children()):
-            status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
-            found["main" if process == os.getpid() else str(process)] = int(status["VmHWM"].split()[0]) / 1024
+            status = dict(
+                line.split(":", 1)
+                for line in Path(f"/proc/{process}/status").read_text().splitlines()
+            )
+            found["main" if process == os.getpid() else str(process)] = (
+                int(status["VmHWM"].split()[0]) / 1024
+            )
 
     with tempfile.TemporaryDirectory() as out:
         cache = EmbeddingCache(Path(out) / "cache", FEATURES) if cached else None
@@ -211,13 +266,24 @@ def peak(folder: Path, n: int, cached: bool) -> dict[str, Any]:
             paths,
             backbone,
             Path(out) / "e.npy",
-            stream=lambda files: embedded_blocks(files, Geometry(32), NoNetwork(), workers=1, cache=cache),
+            stream=lambda files: embedded_blocks(
+                files, Geometry(32), NoNetwork(), workers=1, cache=cache
+            ),
             on_progress=watch,
         )
         seconds = time.perf_counter() - began
     others = sum(value for name, value in found.items() if name != "main")
-    row = {"pictures": n, "cache": cached, "before_mib": before, "main_mib": peak_of_this_process(), "workers_mib": others}
-    return {name: round(value, 1) if isinstance(value, float) else value for name, value in {**row, "per_second": n / seconds}.items()}
+    row = {
+        "pictures": n,
+        "cache": cached,
+        "before_mib": before,
+        "main_mib": peak_of_this_process(),
+        "workers_mib": others,
+    }
+    return {
+        name: round(value, 1) if isinstance(value, float) else value
+        for name, value in {**row, "per_second": n / seconds}.items()
+    }
 
 
 def peak_of_this_process() -> float:
@@ -226,7 +292,11 @@ def peak_of_this_process() -> float:
 
 
 def children() -> list[int]:
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    return [
+        int(pid)
+        for task in Path("/proc/self/task").iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
 
 
 if __name__ == "__main__":

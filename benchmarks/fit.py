@@ -31,7 +31,9 @@ ROWS, FEATURES, CLASSES, SET_SIZE, BATCH = 100_000, 512, 100, 5, 512
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
@@ -40,16 +42,33 @@ def main() -> None:
         for method in ("proden", "corr"):
             rows.append(alone(measure, how, method, options.epochs))
             print(rows[-1], flush=True)
-    rows.append({"how": "the network alone, on a single batch", "method": "proden", "seconds": alone(network_alone, options.epochs)})
+    rows.append(
+        {
+            "how": "the network alone, on a single batch",
+            "method": "proden",
+            "seconds": alone(network_alone, options.epochs),
+        }
+    )
     rows += [
-        {"how": f"{how}, without the network", "method": "corr", "seconds": alone(feeding, how, options.epochs)}
+        {
+            "how": f"{how}, without the network",
+            "method": "corr",
+            "seconds": alone(feeding, how, options.epochs),
+        }
         for how in ("ours", "loader of single rows")
     ]
     for row in rows[-3:]:
         print(row, flush=True)
     if options.out:
         made = environment("cpu") | {"threads": torch.get_num_threads()}
-        record = {"rows": rows, "n": ROWS, "features": FEATURES, "classes": CLASSES, "set_size": SET_SIZE, "batch": BATCH}
+        record = {
+            "rows": rows,
+            "n": ROWS,
+            "features": FEATURES,
+            "classes": CLASSES,
+            "set_size": SET_SIZE,
+            "batch": BATCH,
+        }
         options.out.write_text(json.dumps({"environment": made, **record}, indent=1) + "\n")
 
 
@@ -62,7 +81,9 @@ def alone(work: Any, *arguments: Any) -> Any:
 def problem() -> tuple[Any, Candidates]:
     rng = np.random.default_rng(0)
     x = np.empty((ROWS, FEATURES), dtype=np.float32)
-    for start in range(0, ROWS, 1000):  # in parts, since random numbers are drawn in double precision
+    for start in range(
+        0, ROWS, 1000
+    ):  # in parts, since random numbers are drawn in double precision
         x[start : start + 1000] = rng.standard_normal((1000, FEATURES))
     sizes = rng.integers(1, 2 * SET_SIZE, ROWS)
     indptr = np.concatenate([[0], np.cumsum(sizes)])
@@ -86,7 +107,9 @@ def measure(how: str, method: str, epochs: int) -> dict[str, Any]:
             times.append(now - last)
             last = now
 
-        PartialLabelClassifier(method, "none", epochs=epochs, batch_size=BATCH, device="cpu", on_epoch=tick).fit(x, candidates)
+        PartialLabelClassifier(
+            method, "none", epochs=epochs, batch_size=BATCH, device="cpu", on_epoch=tick
+        ).fit(x, candidates)
     else:
         times = loader_epochs(x, candidates, method, epochs, workers=2 if "workers" in how else 0)
     used = peak.stop() - before
@@ -116,14 +139,22 @@ class Rows(Dataset[tuple[Any, ...]]):
         return (*views, self.allowed[i], i)
 
 
-def loader_epochs(x: Any, candidates: Candidates, method: str, epochs: int, workers: int) -> list[float]:
+def loader_epochs(
+    x: Any, candidates: Candidates, method: str, epochs: int, workers: int
+) -> list[float]:
     """Train the same network with the same loss and targets, through a DataLoader that collates single rows."""
     torch.manual_seed(0)
     model = build_model("mlp", 0, n_inputs=FEATURES, n_classes=CLASSES)
     part = METHODS[method]()
     allowed = candidates.dense()
     targets = allowed.float() / allowed.sum(1, keepdim=True)
-    loader = DataLoader(Rows(x, allowed, part.n_views), batch_size=BATCH, shuffle=True, drop_last=True, num_workers=workers)
+    loader = DataLoader(
+        Rows(x, allowed, part.n_views),
+        batch_size=BATCH,
+        shuffle=True,
+        drop_last=True,
+        num_workers=workers,
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
     times = []
     for _ in range(epochs):

@@ -46,7 +46,9 @@ class Problem(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--data", nargs="*", default=["digits"])
     parser.add_argument("--how", nargs="*", default=["never", "auto"])
@@ -64,7 +66,13 @@ def main() -> None:
                         if not path.exists():
                             record = measure(data, problem, share, how, seed, options.threads)
                             path.write_text(json.dumps(record, indent=1) + "\n")
-                            print(path.stem, record["accuracy"], record["balanced_accuracy"], record["recovery"], flush=True)
+                            print(
+                                path.stem,
+                                record["accuracy"],
+                                record["balanced_accuracy"],
+                                record["recovery"],
+                                flush=True,
+                            )
 
 
 def problems(name: str, files: str, seed: int) -> Iterator[tuple[str, Problem]]:
@@ -74,13 +82,19 @@ def problems(name: str, files: str, seed: int) -> Iterator[tuple[str, Problem]]:
         stored = np.load(files)
         for table in ("lost", "msrcv2", "birdsong"):
             x, y = stored[f"{table}_X"].astype(np.float32), stored[f"{table}_y"].astype(np.int64)
-            sets = np.unpackbits(stored[f"{table}_S"], axis=1)[:, : int(stored[f"{table}_C"])].astype(bool)
+            sets = np.unpackbits(stored[f"{table}_S"], axis=1)[
+                :, : int(stored[f"{table}_C"])
+            ].astype(bool)
             test = rng.random(len(y)) < TEST_ROWS
             yield table, Problem(x[~test], y[~test], sets[~test], x[test], y[test])
         return
     if name.startswith("digits"):
         digits = load_digits()
-        x, y, train = digits.data.astype(np.float32), digits.target, rng.random(len(digits.target)) >= TEST_ROWS
+        x, y, train = (
+            digits.data.astype(np.float32),
+            digits.target,
+            rng.random(len(digits.target)) >= TEST_ROWS,
+        )
         if name == "digits-pixels":
             x = (x * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     else:
@@ -95,7 +109,12 @@ def problems(name: str, files: str, seed: int) -> Iterator[tuple[str, Problem]]:
         weak = LogisticRegression(max_iter=1000).fit(x[train][:WEAK_ROWS], y_train[:WEAK_ROWS])
         x_train, y_train = x[train][WEAK_ROWS:], y_train[WEAK_ROWS:]
         sets = np.zeros((len(y_train), 10), dtype=bool)
-        np.put_along_axis(sets, weak.classes_[np.argsort(-weak.predict_proba(x_train), axis=1)[:, :3]], True, axis=1)
+        np.put_along_axis(
+            sets,
+            weak.classes_[np.argsort(-weak.predict_proba(x_train), axis=1)[:, :3]],
+            True,
+            axis=1,
+        )
         yield name, Problem(x_train, y_train, sets, x[~train], y[~train])
         return
     sets = rng.random((len(y_train), y.max() + 1)) < AMBIGUITY[name]
@@ -103,13 +122,22 @@ def problems(name: str, files: str, seed: int) -> Iterator[tuple[str, Problem]]:
     yield name, Problem(x[train], y_train, sets, x[~train], y[~train])
 
 
-def measure(data: str, problem: Problem, share: float, how: str, seed: int, threads: int) -> dict[str, Any]:
+def measure(
+    data: str, problem: Problem, share: float, how: str, seed: int, threads: int
+) -> dict[str, Any]:
     """Train once, and return the record of the benchmark."""
-    sets, y = remove_labels(Candidates.from_matrix(problem.sets), problem.y, share, seed=1000 + seed).dense().numpy(), problem.y
+    sets, y = (
+        remove_labels(Candidates.from_matrix(problem.sets), problem.y, share, seed=1000 + seed)
+        .dense()
+        .numpy(),
+        problem.y,
+    )
     started = time.perf_counter()
     views = "crop" if problem.x.ndim == 4 else "auto"  # mirrored digits are others
     opening = share if how == "share" else how
-    classifier = PartialLabelClassifier(truth_missing=opening, views=views, random_state=seed, device="cpu", threads=threads)
+    classifier = PartialLabelClassifier(
+        truth_missing=opening, views=views, random_state=seed, device="cpu", threads=threads
+    )
     classifier.fit(problem.x, Candidates.from_matrix(sets))
     seconds = time.perf_counter() - started
     labels = classifier.transduced_.labels
@@ -117,7 +145,9 @@ def measure(data: str, problem: Problem, share: float, how: str, seed: int, thre
     left = ~sets[np.arange(len(y)), labels]
     figures = {
         "accuracy": (classifier.predict(problem.x_test) == problem.y_test).mean(),
-        "balanced_accuracy": balanced_accuracy_score(problem.y_test, classifier.set_params(goal="balanced").predict(problem.x_test)),
+        "balanced_accuracy": balanced_accuracy_score(
+            problem.y_test, classifier.set_params(goal="balanced").predict(problem.x_test)
+        ),
         "recovery": (labels == y).mean(),
         "recovery_of_lacking": (labels == y)[~holds].mean() if not holds.all() else None,
         "left": left.mean(),
@@ -131,7 +161,10 @@ def measure(data: str, problem: Problem, share: float, how: str, seed: int, thre
         "how": how,
         "seed": seed,
         "rows": len(y),
-        **{name: None if value is None else round(float(value), 5) for name, value in figures.items()},
+        **{
+            name: None if value is None else round(float(value), 5)
+            for name, value in figures.items()
+        },
         "seconds": round(seconds, 1),
         "environment": environment("cpu"),
     }

@@ -28,11 +28,17 @@ from ltpll.pruning.votes import NEIGHBOURS
 from ltpll.runs.environment import environment
 
 FEATURES = 512
-SCIKIT_LEARN, TOPK, OURS = "scikit-learn, `NearestNeighbors`", "blocks of products, `topk` of each", "ours"
+SCIKIT_LEARN, TOPK, OURS = (
+    "scikit-learn, `NearestNeighbors`",
+    "blocks of products, `topk` of each",
+    "ours",
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--compared", type=int, default=20_000)
@@ -46,7 +52,12 @@ def main() -> None:
                 found[turn].append(pool.submit(measure, *turn).result())
             print(*turn, found[turn][-1], flush=True)
         rows = [{"how": how, "rows": n, "turns": every} for (how, n), every in found.items()]
-        record = {"features": FEATURES, "neighbours": NEIGHBOURS, "rows": rows, "environment": environment("cpu")}
+        record = {
+            "features": FEATURES,
+            "neighbours": NEIGHBOURS,
+            "rows": rows,
+            "environment": environment("cpu"),
+        }
         options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
@@ -64,7 +75,12 @@ def measure(how: str, n: int) -> dict[str, float]:
         nearest_neighbours(x, NEIGHBOURS)
     seconds, cpu_seconds = time.perf_counter() - clock, time.process_time() - processor
     memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"seconds": round(seconds, 2), "cpu_seconds": round(cpu_seconds, 2), "mib": round(memory), "load": round(load, 1)}
+    return {
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu_seconds, 2),
+        "mib": round(memory),
+        "load": round(load, 1),
+    }
 
 
 def by_topk(x: Tensor) -> Any:

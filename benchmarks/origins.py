@@ -48,7 +48,15 @@ REBALANCERS = {
     "set-evidence": "set-evidence",
     "auto": "auto",
 }
-SIMULATED = ("independent 0.1", "independent 0.3", "crowd", "neighbours", "similar", "top 3", "weak model")
+SIMULATED = (
+    "independent 0.1",
+    "independent 0.3",
+    "crowd",
+    "neighbours",
+    "similar",
+    "top 3",
+    "weak model",
+)
 ORIGINS = {
     "digits": (*SIMULATED, "independent 0.5", "independent 0.7"),
     "lost": (*SIMULATED, "own", "own, shuffled"),
@@ -57,25 +65,41 @@ ORIGINS = {
 }
 SEEDS = (20, 21, 22)  # others than those on which choices were made
 SIMILAR = 3  # classes that are like each other
-WEAK_ROWS = 0.1  # of the rows, at least 60, which a weak model is trained on; they are not used otherwise
+WEAK_ROWS = (
+    0.1  # of the rows, at least 60, which a weak model is trained on; they are not used otherwise
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    draws = [(data, origin, seed) for seed in options.seeds for data, origins in ORIGINS.items() for origin in origins]
-    missing = {draw: path for draw in draws if not (path := options.out / f"{'-'.join(map(str, draw)).replace(' ', '_')}.json").exists()}
+    draws = [
+        (data, origin, seed)
+        for seed in options.seeds
+        for data, origins in ORIGINS.items()
+        for origin in origins
+    ]
+    missing = {
+        draw: path
+        for draw in draws
+        if not (path := options.out / f"{'-'.join(map(str, draw)).replace(' ', '_')}.json").exists()
+    }
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measure, options.pack, *draw): draw for draw in missing}
         for done in as_completed(waiting):
             record = done.result()
             missing[waiting[done]].write_text(json.dumps(record, indent=1) + "\n")
-            balanced = {name: f"{figures['balanced_accuracy']:.3f}" for name, figures in record["figures"].items()}
+            balanced = {
+                name: f"{figures['balanced_accuracy']:.3f}"
+                for name, figures in record["figures"].items()
+            }
             print(*waiting[done], record["regime"], record["scores"], balanced, flush=True)
 
 
@@ -86,22 +110,30 @@ def measure(pack: Path, data: str, origin: str, seed: int) -> dict[str, Any]:
     x, y, sets, x_test, y_test = problem(pack, data, origin, seed)
     figures, scores = {}, None
     for name, rebalancer in REBALANCERS.items():
-        model = PartialLabelClassifier(rebalancer=rebalancer, random_state=seed, device="cpu", threads=1)
+        model = PartialLabelClassifier(
+            rebalancer=rebalancer, random_state=seed, device="cpu", threads=1
+        )
         trainer, inputs, candidates = model.begin(x, sets)
         undecided = name == "auto" and can_compare(trainer.rebalancer, inputs, candidates)
         model.fit(x, sets)
-        predicted = {goal: model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")}
+        predicted = {
+            goal: model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")
+        }
         right = predicted["balanced"] == y_test
         figures[name] = {
             "accuracy": float((predicted["accuracy"] == y_test).mean()),
-            "balanced_accuracy": float(np.mean([right[y_test == label].mean() for label in np.unique(y_test)])),
+            "balanced_accuracy": float(
+                np.mean([right[y_test == label].mean() for label in np.unique(y_test)])
+            ),
             "recovery": float((model.transduce().labels == y).mean()),
         }
         if name == "auto":
             auto: Any = model._predictor.rebalancer
             regime, choice = auto.prior_.regime, model.choice_
             scores = dict(auto.scores) if undecided else None
-    rounded = {name: {key: round(value, 5) for key, value in row.items()} for name, row in figures.items()}
+    rounded = {
+        name: {key: round(value, 5) for key, value in row.items()} for name, row in figures.items()
+    }
     return {
         "data": data,
         "origin": origin,
@@ -122,14 +154,26 @@ def problem(pack: Path, data: str, origin: str, seed: int) -> tuple[Any, Any, Ca
     """Training features, labels and candidate sets, test features and labels."""
     if data == "digits":
         x, y = load_digits(return_X_y=True)
-        pool, test = train_test_split(np.arange(len(y)), test_size=500, stratify=y, random_state=seed)
-        train, n_classes, own = pool[long_tail_subset(y[pool], 20, seed=seed, largest=120)], 10, None
+        pool, test = train_test_split(
+            np.arange(len(y)), test_size=500, stratify=y, random_state=seed
+        )
+        train, n_classes, own = (
+            pool[long_tail_subset(y[pool], 20, seed=seed, largest=120)],
+            10,
+            None,
+        )
     else:
         with np.load(pack) as tables:
-            x, y, n_classes = tables[f"{data}_X"], tables[f"{data}_y"].astype(np.int64), int(tables[f"{data}_C"])
+            x, y, n_classes = (
+                tables[f"{data}_X"],
+                tables[f"{data}_y"].astype(np.int64),
+                int(tables[f"{data}_C"]),
+            )
             own = np.unpackbits(tables[f"{data}_S"], axis=1)[:, :n_classes]
         train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed)
-        train = train if origin == "own, shuffled" else np.sort(train)  # otherwise in the order of the file
+        train = (
+            train if origin == "own, shuffled" else np.sort(train)
+        )  # otherwise in the order of the file
     x, labels = x.astype(np.float32), y[train]
     rng = np.random.default_rng(seed)
     if origin == "weak model":
@@ -153,7 +197,9 @@ def problem(pack: Path, data: str, origin: str, seed: int) -> tuple[Any, Any, Ca
 
 def weak_model_candidates(x_few: Any, y_few: Any, x: Any, y: Any, n_classes: int) -> Candidates:
     """The three likeliest classes of a logistic regression; where the true label is not among them, it replaces the last one."""
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300)).fit(x_few, y_few)
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=300)).fit(
+        x_few, y_few
+    )
     scores = np.zeros((len(x), n_classes))
     scores[:, model[-1].classes_] = model.predict_proba(x)
     top = np.argsort(-scores, axis=1, kind="stable")[:, :3]

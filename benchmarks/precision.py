@@ -24,11 +24,16 @@ from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
 from ltpll_research.image_sets.prepared import load_image_set
 
 WAYS = {"float32, eager": ("float32", "eager"), "bfloat16, captured": ("bfloat16", "captured")}
-FIGURES = {"accuracy": lambda record: record["test"]["balanced_accuracy"], "target recovery": lambda record: record["target_recovery"]}
+FIGURES = {
+    "accuracy": lambda record: record["test"]["balanced_accuracy"],
+    "target recovery": lambda record: record["target_recovery"],
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data")
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
@@ -44,16 +49,28 @@ def main() -> None:
         for way, (precision, engine) in WAYS.items():
             if options.device == "cpu":
                 engine = "eager"
-            trainer = build_trainer(replace(experiment, precision=precision), problem, device=options.device, engine=engine)
+            trainer = build_trainer(
+                replace(experiment, precision=precision),
+                problem,
+                device=options.device,
+                engine=engine,
+            )
             truth = Evaluate(problem.x_test, problem.y_test, problem.y)
             trainer.fit(problem.x, problem.candidates, callbacks=[truth])
-            figures = {name: float(100 * read(trainer.history[-1])) for name, read in FIGURES.items()}
+            figures = {
+                name: float(100 * read(trainer.history[-1])) for name, read in FIGURES.items()
+            }
             runs.append({"seed": seed, "way": way, **figures})
             print(runs[-1], flush=True)
             del trainer
             torch.cuda.empty_cache()
         if options.out and seed > 0:
-            record = {"environment": environment(options.device), "experiment": experiment.config(), "runs": runs, **compare(runs)}
+            record = {
+                "environment": environment(options.device),
+                "experiment": experiment.config(),
+                "runs": runs,
+                **compare(runs),
+            }
             options.out.parent.mkdir(parents=True, exist_ok=True)
             options.out.write_text(json.dumps(record, indent=1) + "\n")
     print(compare(runs))
@@ -65,7 +82,9 @@ def compare(runs: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"n": len(fast)}
     for name in FIGURES:
         differences = [b[name] - a[name] for a, b in zip(exact, fast, strict=True)]
-        half = stats.t.ppf(0.975, len(fast) - 1) * statistics.stdev(differences) / math.sqrt(len(fast))
+        half = (
+            stats.t.ppf(0.975, len(fast) - 1) * statistics.stdev(differences) / math.sqrt(len(fast))
+        )
         found[name] = {
             "exact": statistics.mean(run[name] for run in exact),
             "exact_deviation": statistics.stdev(run[name] for run in exact),

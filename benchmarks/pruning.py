@@ -29,7 +29,15 @@ from ltpll.data.synthetic import crowd_candidates, long_tail_subset, uniform_can
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.pruning.neighbours import nearest_neighbours
-from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD, Pruned, directions, prune_candidates, relative_votes, without
+from ltpll.pruning.votes import (
+    NEIGHBOURS,
+    THRESHOLD,
+    Pruned,
+    directions,
+    prune_candidates,
+    relative_votes,
+    without,
+)
 from ltpll.rebalancers import Auto
 from ltpll.rebalancers.auto import shares_of
 from ltpll.runs.environment import environment
@@ -48,7 +56,9 @@ class Problem(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--photos", nargs="*", default=[], metavar="NAME=TABLE:FEATURES")
     parser.add_argument("--out", type=Path, required=True)
@@ -59,7 +69,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", InputWarning)  # about classes that no training row has
-    photos = {name: paths.split(":") for name, _, paths in (one.partition("=") for one in options.photos)}
+    photos = {
+        name: paths.split(":") for name, _, paths in (one.partition("=") for one in options.photos)
+    }
     every = [("digits", origin) for origin in DIGITS] + [(name, "own") for name in TABLES]
     every += [(name, "independent 0.5" if name.startswith("cifar") else "own") for name in photos]
     for seed in options.seeds:
@@ -70,9 +82,20 @@ def main() -> None:
             earlier = json.loads(path.read_text())["trained"] if path.exists() else {}
             if all(way in earlier for way in WAYS):
                 continue
-            record = measure(problem(options.pack, photos, data, origin, seed, options.photo_rows), seed, earlier)
-            path.write_text(json.dumps({"data": data, "origin": origin, "seed": seed, **record}, indent=1) + "\n")
-            print(path.stem, record["votes"], record["trained"], f"{record['seconds']:.0f} s", flush=True)
+            record = measure(
+                problem(options.pack, photos, data, origin, seed, options.photo_rows), seed, earlier
+            )
+            path.write_text(
+                json.dumps({"data": data, "origin": origin, "seed": seed, **record}, indent=1)
+                + "\n"
+            )
+            print(
+                path.stem,
+                record["votes"],
+                record["trained"],
+                f"{record['seconds']:.0f} s",
+                flush=True,
+            )
 
 
 def measure(given: Problem, seed: int, earlier: dict[str, Any]) -> dict[str, Any]:
@@ -82,10 +105,15 @@ def measure(given: Problem, seed: int, earlier: dict[str, Any]) -> dict[str, Any
     plain = relative_votes(index, given.sets, frequency_power=0)
     # Singletons have relative votes of 1, like the best candidates, so a threshold that removes as many labels always exists.
     limit = np.sort(plain)[int(pruned.removed.sum())]
-    votes = {"plain": shares(without(given.sets, plain < limit), given.y), "sqrt": shares(pruned, given.y)}
+    votes = {
+        "plain": shares(without(given.sets, plain < limit), given.y),
+        "sqrt": shares(pruned, given.y),
+    }
     shares_before = shares_of(given.sets)
     trained = dict(earlier)
-    for way, sets, prior in zip(WAYS, (given.sets, *(pruned.candidates,) * 2), (None, None, shares_before), strict=True):
+    for way, sets, prior in zip(
+        WAYS, (given.sets, *(pruned.candidates,) * 2), (None, None, shares_before), strict=True
+    ):
         if way == WAYS[-1] and prior is None:
             trained[way] = trained[WAYS[1]]  # it is the same
         elif way not in trained:
@@ -118,18 +146,26 @@ def shares(pruned: Pruned, y: Any) -> dict[str, float]:
 
 def figures(given: Problem, seed: int, prior: Any) -> dict[str, Any]:
     rebalancer = Auto() if prior is None else Auto(prior=prior)
-    model = PartialLabelClassifier(rebalancer=rebalancer, random_state=seed, device="cpu", threads=1).fit(given.x, given.sets)
-    predicted = {goal: model.set_params(goal=goal).predict(given.x_test) for goal in ("accuracy", "balanced")}
+    model = PartialLabelClassifier(
+        rebalancer=rebalancer, random_state=seed, device="cpu", threads=1
+    ).fit(given.x, given.sets)
+    predicted = {
+        goal: model.set_params(goal=goal).predict(given.x_test) for goal in ("accuracy", "balanced")
+    }
     right = predicted["balanced"] == given.y_test
     found = {
         "accuracy": float((predicted["accuracy"] == given.y_test).mean()),
-        "balanced_accuracy": float(np.mean([right[given.y_test == label].mean() for label in np.unique(given.y_test)])),
+        "balanced_accuracy": float(
+            np.mean([right[given.y_test == label].mean() for label in np.unique(given.y_test)])
+        ),
         "recovery": float((model.transduce().labels == given.y).mean()),
     }
     return {**{name: round(value, 5) for name, value in found.items()}, "choice": model.choice_}
 
 
-def problem(pack: Path, photos: dict[str, list[str]], data: str, origin: str, seed: int, photo_rows: int) -> Problem:
+def problem(
+    pack: Path, photos: dict[str, list[str]], data: str, origin: str, seed: int, photo_rows: int
+) -> Problem:
     if data in photos:
         x, y, matrix, training = read_photos(*map(Path, photos[data]))
         # Neighbouring rows with the same set are mostly of the same picture, and stay together.
@@ -139,14 +175,26 @@ def problem(pack: Path, photos: dict[str, list[str]], data: str, origin: str, se
         test = np.flatnonzero(~training)
     elif data == "digits":
         x, y = load_digits(return_X_y=True)
-        pool, test = train_test_split(np.arange(len(y)), test_size=500, stratify=y, random_state=seed)
-        train, matrix = pool[long_tail_subset(y[pool], 20, seed=seed, largest=120)], np.zeros((0, 10))
+        pool, test = train_test_split(
+            np.arange(len(y)), test_size=500, stratify=y, random_state=seed
+        )
+        train, matrix = (
+            pool[long_tail_subset(y[pool], 20, seed=seed, largest=120)],
+            np.zeros((0, 10)),
+        )
     else:
         with np.load(pack) as tables:
-            x, y, n_classes = tables[f"{data}_X"], tables[f"{data}_y"].astype(np.int64), int(tables[f"{data}_C"])
+            x, y, n_classes = (
+                tables[f"{data}_X"],
+                tables[f"{data}_y"].astype(np.int64),
+                int(tables[f"{data}_C"]),
+            )
             matrix = np.unpackbits(tables[f"{data}_S"], axis=1)[:, :n_classes]
         train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed)
-    train, n_classes = np.sort(train), matrix.shape[1]  # in the order of the file, from which "auto" tells how the sets arose
+    train, n_classes = (
+        np.sort(train),
+        matrix.shape[1],
+    )  # in the order of the file, from which "auto" tells how the sets arose
     if origin == "own":
         sets = Candidates.from_matrix(matrix[train])
     elif origin == "crowd":
@@ -161,7 +209,9 @@ def read_photos(table: Path, features: Path) -> tuple[Any, Any, Any, Any]:
     columns = csv.read_csv(table).to_pydict()
     named = [cell.split("|") for cell in columns["candidates"]]
     classes = sorted({name for names in named for name in names})
-    matrix = np.asarray([[name in names for name in classes] for names in map(set, named)], dtype=np.uint8)
+    matrix = np.asarray(
+        [[name in names for name in classes] for names in map(set, named)], dtype=np.uint8
+    )
     labels = np.asarray([classes.index(name) for name in columns["label"]])
     return np.load(features), labels, matrix, np.asarray(columns["split"]) == "train"
 

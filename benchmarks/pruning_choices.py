@@ -32,7 +32,9 @@ THRESHOLDS, NUMBERS = (0.1, 0.2, 0.3, 0.4, 0.5), (10, 20, 30)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--photos", nargs="*", default=[], metavar="NAME=TABLE:FEATURES")
     parser.add_argument("--out", type=Path, required=True)
@@ -42,22 +44,40 @@ def main() -> None:
     for name, (x, y, sets) in problems(options.pack, options.photos).items():
         found[name] = measure(torch.from_numpy(x), y, sets)
         print(name, json.dumps(found[name]), flush=True)
-    record = {"neighbours": NEIGHBOURS, "lost": LOST, "data": found, "environment": environment("cpu")}
+    record = {
+        "neighbours": NEIGHBOURS,
+        "lost": LOST,
+        "data": found,
+        "environment": environment("cpu"),
+    }
     options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def measure(x: Any, y: Any, sets: Candidates) -> dict[str, Any]:
-    ways = {"standardised": FeatureViews.of(x).plain(x), "angle, raw": normalize(x, dim=1), "angle, standardised": directions(x)}
+    ways = {
+        "standardised": FeatureViews.of(x).plain(x),
+        "angle, raw": normalize(x, dim=1),
+        "angle, standardised": directions(x),
+    }
     equal = distinct_sets(sets).of_row
     runs = np.concatenate([[0], np.cumsum(equal[1:] != equal[:-1])])
-    index = {way: nearest_neighbours(features, NEIGHBOURS).rows.numpy() for way, features in ways.items()}
+    index = {
+        way: nearest_neighbours(features, NEIGHBOURS).rows.numpy() for way, features in ways.items()
+    }
     for what, groups in (("without runs of equal sets", runs), ("without equal sets", equal)):
-        index[what] = nearest_neighbours(directions(x), NEIGHBOURS, groups=torch.from_numpy(groups)).rows.numpy()
-    compared = {way: at_equal_loss(relative_votes(rows, sets), sets, y) for way, rows in index.items()}
+        index[what] = nearest_neighbours(
+            directions(x), NEIGHBOURS, groups=torch.from_numpy(groups)
+        ).rows.numpy()
+    compared = {
+        way: at_equal_loss(relative_votes(rows, sets), sets, y) for way, rows in index.items()
+    }
     grid = []
     for k in NUMBERS:
         votes = relative_votes(nearest_neighbours(directions(x), k).rows.numpy(), sets)
-        grid += [{"neighbours": k, "threshold": t, **shares(without(sets, votes < t), y)} for t in THRESHOLDS]
+        grid += [
+            {"neighbours": k, "threshold": t, **shares(without(sets, votes < t), y)}
+            for t in THRESHOLDS
+        ]
     return {"rows": len(x), "compared": compared, "grid": grid}
 
 
@@ -73,11 +93,19 @@ def problems(pack: Path, photos: list[str]) -> dict[str, tuple[Any, Any, Candida
     found: dict[str, tuple[Any, Any, Candidates]] = {}
     for name, _, paths in (one.partition("=") for one in photos):
         x, y, matrix, training = read_photos(*map(Path, paths.split(":")))
-        found[name] = x[training].astype(np.float32), y[training], Candidates.from_matrix(matrix[training])
+        found[name] = (
+            x[training].astype(np.float32),
+            y[training],
+            Candidates.from_matrix(matrix[training]),
+        )
     for name in TABLES:
         with np.load(pack) as tables:
             matrix = np.unpackbits(tables[f"{name}_S"], axis=1)[:, : int(tables[f"{name}_C"])]
-            found[name] = tables[f"{name}_X"].astype(np.float32), tables[f"{name}_y"].astype(np.int64), Candidates.from_matrix(matrix)
+            found[name] = (
+                tables[f"{name}_X"].astype(np.float32),
+                tables[f"{name}_y"].astype(np.int64),
+                Candidates.from_matrix(matrix),
+            )
     x, y = load_digits(return_X_y=True)
     rows = long_tail_subset(y, 20, seed=0, largest=170)
     for origin in DIGITS:

@@ -43,12 +43,17 @@ DIGITS = {"digits": 0.0, "digits, 10 % lack it": 0.1}
 IMBALANCE, AMBIGUITY = 20.0, 0.5
 HELD_OUT = 0.3  # of the rows of other tables
 ANSWERED = 0.05  # of the training rows
-FRESH, FROM = (0.0,), (0.0, TRUST)  # trust in the first run's labels; with 0, training starts from scratch
+FRESH, FROM = (
+    (0.0,),
+    (0.0, TRUST),
+)  # trust in the first run's labels; with 0, training starts from scratch
 QUEUES = {"none": FROM, "random": FRESH, "least confident": FRESH, "queue": FROM, "rare": FRESH}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
@@ -56,7 +61,10 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with np.load(options.pack) as tables:
-        names = [*DIGITS, *sorted(key.removesuffix("_X") for key in tables.files if key.endswith("_X"))]
+        names = [
+            *DIGITS,
+            *sorted(key.removesuffix("_X") for key in tables.files if key.endswith("_X")),
+        ]
     names = sorted(names, key=lambda name: "lack" in name)
     draws = {
         (name, seed): options.out / f"{name.split(' %')[0].replace(', ', '-')}-{seed}.json"
@@ -64,7 +72,11 @@ def main() -> None:
         for seed in range(options.seeds)
     }
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(measure, options.pack, *draw): path for draw, path in draws.items() if not path.exists()}
+        waiting = {
+            pool.submit(measure, options.pack, *draw): path
+            for draw, path in draws.items()
+            if not path.exists()
+        }
         for done in as_completed(waiting):
             record = done.result()
             waiting[done].write_text(json.dumps(record, indent=1) + "\n")
@@ -85,12 +97,16 @@ def problem(pack: Path, name: str, seed: int) -> Examples:
         sets[~test] = remove_truth(sets[~test], y[~test], DIGITS[name], seed)
     else:
         with np.load(pack) as tables:
-            sets = np.unpackbits(tables[f"{name}_S"], axis=1)[:, : int(tables[f"{name}_C"])].astype(bool)
+            sets = np.unpackbits(tables[f"{name}_S"], axis=1)[:, : int(tables[f"{name}_C"])].astype(
+                bool
+            )
             x, y = tables[f"{name}_X"].astype(np.float32), tables[f"{name}_y"].astype(np.int64)
         test = np.random.default_rng(seed).random(len(y)) < HELD_OUT
     ids = np.asarray([str(i + 1) for i in range(len(y))], dtype=object)
     offsets, labels = np.append(0, np.cumsum(sets.sum(1))), np.nonzero(sets)[1]
-    candidates = Candidates.from_flat(offsets, labels, sets.shape[1], tuple(str(c) for c in range(sets.shape[1])))
+    candidates = Candidates.from_flat(
+        offsets, labels, sets.shape[1], tuple(str(c) for c in range(sets.shape[1]))
+    )
     splits = np.where(test, "test", "train").astype(object)
     return Examples(LabelTable(ids, candidates, y, splits, None, None, (), None), x, [])
 
@@ -109,16 +125,28 @@ def measure(pack: Path, name: str, seed: int) -> dict[str, Any]:
         chosen = queues(cleaned, n, seed)
         for queue, trusts in QUEUES.items():
             answers = {str(examples.table.ids[i]): (int(y[i]),) for i in chosen[queue]}
-            answered = replace(examples, table=with_answers(examples.table, answers)) if answers else examples
+            answered = (
+                replace(examples, table=with_answers(examples.table, answers))
+                if answers
+                else examples
+            )
             for trust in trusts:
                 again = answered if not trust else starting_from(answered, cleaned, trust)
-                record = first if again is examples else train(Path(folder) / f"{queue}-{trust}", again, name, seed, folds=0)
-                known = np.bincount(y[training & (cleaned.labels.label == y)], minlength=len(cleaned.classes))
+                record = (
+                    first
+                    if again is examples
+                    else train(Path(folder) / f"{queue}-{trust}", again, name, seed, folds=0)
+                )
+                known = np.bincount(
+                    y[training & (cleaned.labels.label == y)], minlength=len(cleaned.classes)
+                )
                 rows.append(
                     {
                         "queue": queue,
                         "trust": trust,
-                        "wrong": int((cleaned.labels.label[chosen[queue]] != y[chosen[queue]]).sum()),
+                        "wrong": int(
+                            (cleaned.labels.label[chosen[queue]] != y[chosen[queue]]).sum()
+                        ),
                         "classes": len(set(y[chosen[queue]].tolist())),
                         "rare": int((known[y[chosen[queue]]] < np.median(known)).sum()),
                         **figures(record),
@@ -138,9 +166,19 @@ def measure(pack: Path, name: str, seed: int) -> dict[str, Any]:
 
 def train(out: Path, examples: Examples, name: str, seed: int, folds: int) -> dict[str, Any]:
     # The file of Lost hides that rows share their sets (docs/own-data.md); a user would say so.
-    settings = TrainingSettings(folds=folds, seed=seed, prior="average" if name == "lost" else "auto")
+    settings = TrainingSettings(
+        folds=folds, seed=seed, prior="average" if name == "lost" else "auto"
+    )
     run = table_run(out, settings, examples)
-    train_table_run(run, TableSource(Path(f"{name}.csv")), examples, settings, device="cpu", threads=1, workers=1)
+    train_table_run(
+        run,
+        TableSource(Path(f"{name}.csv")),
+        examples,
+        settings,
+        device="cpu",
+        threads=1,
+        workers=1,
+    )
     return dict(run.result())
 
 

@@ -50,7 +50,9 @@ ROWS, COMPONENTS = 3000, 64  # of the array of features
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--features", type=Path, help="array of features, such as cifar10-lt.npy")
     parser.add_argument("--table", type=Path, help="its table, with a column `label`")
     parser.add_argument("--out", type=Path, required=True)
@@ -58,19 +60,36 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    problems = {"digits": tuple(MODELS)} | ({options.features.stem: ON_FEATURES} if options.features else {})
-    draws = [(data, model, seed) for seed in range(options.seeds) for data, models in problems.items() for model in models]
+    problems = {"digits": tuple(MODELS)} | (
+        {options.features.stem: ON_FEATURES} if options.features else {}
+    )
+    draws = [
+        (data, model, seed)
+        for seed in range(options.seeds)
+        for data, models in problems.items()
+        for model in models
+    ]
     names = {draw: "-".join(map(str, draw)).replace(", ", "-").replace(" ", "_") for draw in draws}
-    missing = {draw: path for draw in draws if not (path := options.out / f"{names[draw]}.json").exists()}
+    missing = {
+        draw: path for draw in draws if not (path := options.out / f"{names[draw]}.json").exists()
+    }
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(measure, options.features, options.table, *draw): draw for draw in missing}
+        waiting = {
+            pool.submit(measure, options.features, options.table, *draw): draw for draw in missing
+        }
         for done in as_completed(waiting):
             record = done.result()
             missing[waiting[done]].write_text(json.dumps(record, indent=1) + "\n")
-            print(*waiting[done], {name: f"{figures['all']:.3f}" for name, figures in record["figures"].items()}, flush=True)
+            print(
+                *waiting[done],
+                {name: f"{figures['all']:.3f}" for name, figures in record["figures"].items()},
+                flush=True,
+            )
 
 
-def measure(features: Path | None, table: Path | None, data: str, model: str, seed: int) -> dict[str, Any]:
+def measure(
+    features: Path | None, table: Path | None, data: str, model: str, seed: int
+) -> dict[str, Any]:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", InputWarning)  # about classes that no set has
     started = time.perf_counter()
@@ -81,7 +100,9 @@ def measure(features: Path | None, table: Path | None, data: str, model: str, se
     right = {"scores alone": scores.argmax(1) == y}
     for name, power in POWERS.items():
         weighted = candidates.with_weights(values**power if power else None)
-        classifier = PartialLabelClassifier(random_state=seed, device="cpu", threads=1).fit(x, weighted)
+        classifier = PartialLabelClassifier(random_state=seed, device="cpu", threads=1).fit(
+            x, weighted
+        )
         right[name] = classifier.transduce().labels == y
     return {
         "data": data,
@@ -96,7 +117,9 @@ def measure(features: Path | None, table: Path | None, data: str, model: str, se
         "figures": {
             name: {
                 "all": round(float(found.mean()), 5),
-                "balanced": round(float(np.mean([found[y == label].mean() for label in np.unique(y)])), 5),
+                "balanced": round(
+                    float(np.mean([found[y == label].mean() for label in np.unique(y)])), 5
+                ),
             }
             for name, found in right.items()
         },
@@ -106,7 +129,14 @@ def measure(features: Path | None, table: Path | None, data: str, model: str, se
 
 
 def problem(
-    features: Path | None, table: Path | None, data: str, seed: int, *, per_class: int, imbalance: float = 1, **_: Any
+    features: Path | None,
+    table: Path | None,
+    data: str,
+    seed: int,
+    *,
+    per_class: int,
+    imbalance: float = 1,
+    **_: Any,
 ) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Features and true labels of the rows that get sets, and of those that the weak model is trained on."""
     rng = np.random.default_rng(seed)
@@ -126,21 +156,43 @@ def problem(
         x = PCA(COMPONENTS, random_state=seed).fit_transform(x)
     n_classes = int(y.max()) + 1
     # The last class has the most rows if the model has a class prior of its own, while the first one has the most rows in the table.
-    wanted = [max(1, round(per_class * imbalance ** (-(n_classes - 1 - label) / (n_classes - 1)))) for label in range(n_classes)]
-    chosen = np.concatenate([rng.permutation(np.flatnonzero(y == label))[:n] for label, n in enumerate(wanted)])
+    wanted = [
+        max(1, round(per_class * imbalance ** (-(n_classes - 1 - label) / (n_classes - 1))))
+        for label in range(n_classes)
+    ]
+    chosen = np.concatenate(
+        [rng.permutation(np.flatnonzero(y == label))[:n] for label, n in enumerate(wanted)]
+    )
     rest = np.setdiff1d(np.arange(len(y)), chosen)
     if data == "digits":
         rest = rest[long_tail_subset(y[rest], 20, seed=seed)]
     rest = rest[:ROWS]
-    return (x[rest].astype(np.float32), y[rest].astype(np.int64)), (x[chosen].astype(np.float32), y[chosen])
+    return (x[rest].astype(np.float32), y[rest].astype(np.int64)), (
+        x[chosen].astype(np.float32),
+        y[chosen],
+    )
 
 
 def weak_scores(
-    x: Any, y: Any, x_new: Any, n_classes: int, seed: int, *, inverse_decay: float = 1.0, n_features: int | None = None, **_: Any
+    x: Any,
+    y: Any,
+    x_new: Any,
+    n_classes: int,
+    seed: int,
+    *,
+    inverse_decay: float = 1.0,
+    n_features: int | None = None,
+    **_: Any,
 ) -> Any:
     """Probabilities of a logistic regression, which may see only some of the features."""
-    columns = np.arange(x.shape[1]) if n_features is None else np.random.default_rng(seed).permutation(x.shape[1])[:n_features]
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=inverse_decay, max_iter=2000)).fit(x[:, columns], y)
+    columns = (
+        np.arange(x.shape[1])
+        if n_features is None
+        else np.random.default_rng(seed).permutation(x.shape[1])[:n_features]
+    )
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=inverse_decay, max_iter=2000)).fit(
+        x[:, columns], y
+    )
     scores = np.zeros((len(x_new), n_classes))
     scores[:, model.classes_] = model.predict_proba(x_new[:, columns])
     return scores

@@ -33,23 +33,42 @@ class SelfMessaging(World):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--rows", nargs="*", type=int, default=[256, 128, 64, 32], help="rows per process, each with two views")
+    parser.add_argument(
+        "--rows",
+        nargs="*",
+        type=int,
+        default=[256, 128, 64, 32],
+        help="rows per process, each with two views",
+    )
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("error: no CUDA device was found.")
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29577", "RANK": "0", "WORLD_SIZE": "1"}
+    os.environ |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29577",
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+    }
     dist.init_process_group("nccl")
     several = SelfMessaging(0, 1, dist.new_group(backend="gloo"))
-    experiment = Experiment("noise", method="corr", rebalancer="records", precision="bfloat16", epochs=100)
+    experiment = Experiment(
+        "noise", method="corr", rebalancer="records", precision="bfloat16", epochs=100
+    )
     problem = draw_problem(experiment, noise_images(500, 100, 10))
     rows: list[dict[str, Any]] = []
     for size in options.rows:
         for engine in ("captured", "eager"):
             for world in (None, several):
-                with patch("ltpll.training.trainer.current_world", lambda world=world: world or World()):
-                    trainer = build_trainer(replace(experiment, batch_size=size), problem, device="cuda", engine=engine)
+                with patch(
+                    "ltpll.training.trainer.current_world", lambda world=world: world or World()
+                ):
+                    trainer = build_trainer(
+                        replace(experiment, batch_size=size), problem, device="cuda", engine=engine
+                    )
                 trainer.prepare(problem.x, problem.candidates)
                 epochs = 2 if engine == "captured" else 1
                 for _ in range(epochs + 1):  # the first steps record CUDA graphs
@@ -60,13 +79,23 @@ def main() -> None:
                     trainer.train_epoch()
                 torch.cuda.synchronize()
                 step = (time.perf_counter() - began) / (epochs * trainer.views_per_epoch) * 2 * size
-                rows.append({"rows": size, "engine": engine, "messages": world is not None, "step_milliseconds": 1000 * step})
+                rows.append(
+                    {
+                        "rows": size,
+                        "engine": engine,
+                        "messages": world is not None,
+                        "step_milliseconds": 1000 * step,
+                    }
+                )
                 print(rows[-1], flush=True)
                 if engine == "captured":
                     trainer._runner.graphed_step.clear()  # NCCL cannot shut down while they exist
                 if options.out:
                     options.out.parent.mkdir(parents=True, exist_ok=True)
-                    options.out.write_text(json.dumps({"environment": environment("cuda"), "rows": rows}, indent=1) + "\n")
+                    options.out.write_text(
+                        json.dumps({"environment": environment("cuda"), "rows": rows}, indent=1)
+                        + "\n"
+                    )
     dist.destroy_process_group()
 
 

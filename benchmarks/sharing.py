@@ -30,9 +30,13 @@ MPS = "nvidia-cuda-mps-control"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--runs", nargs="*", type=int, default=[1, 2, 3], help="numbers of simultaneous runs")
+    parser.add_argument(
+        "--runs", nargs="*", type=int, default=[1, 2, 3], help="numbers of simultaneous runs"
+    )
     parser.add_argument("--epochs", type=int, default=20, help="timed epochs per run")
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -42,14 +46,20 @@ def main() -> None:
         for runs in options.runs:
             row: dict[str, Any] = {"how": how, "runs": runs, "views_per_second": None}
             try:
-                row["views_per_second"] = on_streams(runs) if how == "streams" else in_processes(runs, options.epochs, "MPS" in how)
+                row["views_per_second"] = (
+                    on_streams(runs)
+                    if how == "streams"
+                    else in_processes(runs, options.epochs, "MPS" in how)
+                )
             except Exception as error:  # one failure must not hide the other results
                 row["failed"] = f"{type(error).__name__}: {error}"
             rows.append(row)
             print(row, flush=True)
             if options.out:
                 options.out.parent.mkdir(parents=True, exist_ok=True)
-                options.out.write_text(json.dumps({"environment": environment("cuda"), "rows": rows}, indent=1) + "\n")
+                options.out.write_text(
+                    json.dumps({"environment": environment("cuda"), "rows": rows}, indent=1) + "\n"
+                )
 
 
 def trained() -> PartialLabelTrainer:
@@ -66,7 +76,9 @@ def trained() -> PartialLabelTrainer:
 def on_streams(runs: int, steps: int = 200) -> float:
     """Replay only the captured steps, one stream per run: the upper bound for several runs inside one process."""
     trainers = [trained() for _ in range(runs)]
-    graphs = [list(trainer._runner.graphed_step.recordings.values())[-1].graph for trainer in trainers]
+    graphs = [
+        list(trainer._runner.graphed_step.recordings.values())[-1].graph for trainer in trainers
+    ]
     streams = [torch.cuda.Stream() for _ in graphs]
     for timed in (False, True):
         torch.cuda.synchronize()
@@ -84,13 +96,17 @@ def in_processes(runs: int, epochs: int, with_mps: bool) -> float:
     with mps_server() if with_mps else no_server():
         context = multiprocessing.get_context("spawn")
         start, results = context.Barrier(runs), context.Queue()
-        processes = [context.Process(target=one_process, args=(epochs, start, results)) for _ in range(runs)]
+        processes = [
+            context.Process(target=one_process, args=(epochs, start, results)) for _ in range(runs)
+        ]
         for process in processes:
             process.start()
         times = [results.get(timeout=120) for _ in processes]
         for process in processes:
             process.join()
-    return sum(views for views, *_ in times) / (max(end for *_, end in times) - min(begin for _, begin, _ in times))
+    return sum(views for views, *_ in times) / (
+        max(end for *_, end in times) - min(begin for _, begin, _ in times)
+    )
 
 
 def one_process(epochs: int, start: Any, results: Any) -> None:

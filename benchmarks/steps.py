@@ -27,7 +27,11 @@ from ltpll.training.trainer import PartialLabelTrainer
 from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
 from ltpll_research.engine_speed import end_to_end_speed, noise_images, time_milliseconds
 
-KERNELS = {"batch norm": "ltpll.models.norm", "convolutions": "ltpll.models.resnet", "views": "ltpll.views.images"}
+KERNELS = {
+    "batch norm": "ltpll.models.norm",
+    "convolutions": "ltpll.models.resnet",
+    "views": "ltpll.views.images",
+}
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,22 @@ class Variant:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--epochs", type=int, default=10, help="epochs per timed pass; there are three passes, each with an evaluation")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=10,
+        help="epochs per timed pass; there are three passes, each with an evaluation",
+    )
     parser.add_argument("--only", nargs="*", type=int, help="numbers of the lines to measure")
-    parser.add_argument("--profile", type=Path, help="text file for a profile of the kernels in a replayed step of the last line")
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        help="text file for a profile of the kernels in a replayed step of the last line",
+    )
     options = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("error: no CUDA device was found.")
@@ -59,7 +74,12 @@ def main() -> None:
                   f"step {row['step_milliseconds'] or 0:.3f} ms", flush=True)  # fmt: skip
             if options.out:
                 options.out.parent.mkdir(parents=True, exist_ok=True)
-                record = {"environment": environment("cuda"), "epochs_timed": options.epochs, "passes": 3, "variants": rows}
+                record = {
+                    "environment": environment("cuda"),
+                    "epochs_timed": options.epochs,
+                    "passes": 3,
+                    "variants": rows,
+                }
                 options.out.write_text(json.dumps(record, indent=1) + "\n")
     if options.profile:
         profile(trainer, options.profile)
@@ -107,7 +127,12 @@ def profile(trainer: PartialLabelTrainer, path: Path, times: int = 5) -> None:
             held.graph.replay()
         torch.cuda.synchronize()
     events = sorted(watched.key_averages(), key=lambda event: -event.self_device_time_total)
-    path.write_text("\n".join(f"{e.self_device_time_total / times:9.1f} us {e.count / times:6.1f} x {e.key}" for e in events))
+    path.write_text(
+        "\n".join(
+            f"{e.self_device_time_total / times:9.1f} us {e.count / times:6.1f} x {e.key}"
+            for e in events
+        )
+    )
 
 
 class _ParallelWeightGradients(torch.autograd.Function):
@@ -144,7 +169,10 @@ def parallel_weight_gradients(trainer: PartialLabelTrainer) -> None:
     for module in trainer.model.modules():
         if type(module) is nn.Conv2d:
             module.forward = types.MethodType(  # type: ignore[method-assign]
-                lambda self, x: _ParallelWeightGradients.apply(x, self.weight, self.stride[0], self.padding[0]), module
+                lambda self, x: _ParallelWeightGradients.apply(
+                    x, self.weight, self.stride[0], self.padding[0]
+                ),
+                module,
             )
     transfer_gradients = trainer.forward_pass.network.transfer_gradients  # type: ignore[attr-defined]
 
@@ -158,18 +186,47 @@ def parallel_weight_gradients(trainer: PartialLabelTrainer) -> None:
 
 ALL = Variant("all weights cast to bfloat16 at once")
 VARIANTS = [
-    replace(ALL, what="torch, float32, one operation at a time", precision="float32", engine="eager", kernels=()),
+    replace(
+        ALL,
+        what="torch, float32, one operation at a time",
+        precision="float32",
+        engine="eager",
+        kernels=(),
+    ),
     replace(ALL, what="bfloat16", engine="eager", kernels=()),
     replace(ALL, what="the step replayed as a CUDA graph", kernels=(), low_weights=False),
     replace(ALL, what="views by our kernels", kernels=("views",), low_weights=False),
-    replace(ALL, what="batch norm, shortcut and ReLU by our kernels", kernels=("views", "batch norm"), low_weights=False),
+    replace(
+        ALL,
+        what="batch norm, shortcut and ReLU by our kernels",
+        kernels=("views", "batch norm"),
+        low_weights=False,
+    ),
     replace(ALL, what="first and 1×1 convolutions as matrix products", low_weights=False),
     ALL,
-    replace(ALL, what="instead: torch.compile of the network, torch's views", engine="compiled", kernels=(), low_weights=False),
-    replace(ALL, what="instead: torch.compile of the network, our views", engine="compiled", kernels=("views",), low_weights=False),
-    replace(ALL, what="also: weight gradients on a separate stream", change=parallel_weight_gradients),
+    replace(
+        ALL,
+        what="instead: torch.compile of the network, torch's views",
+        engine="compiled",
+        kernels=(),
+        low_weights=False,
+    ),
+    replace(
+        ALL,
+        what="instead: torch.compile of the network, our views",
+        engine="compiled",
+        kernels=("views",),
+        low_weights=False,
+    ),
+    replace(
+        ALL, what="also: weight gradients on a separate stream", change=parallel_weight_gradients
+    ),
     replace(ALL, what="also: cudnn.benchmark", cudnn={"benchmark": True}),
-    replace(ALL, what="also: cudnn.benchmark among all algorithms", cudnn={"benchmark": True, "benchmark_limit": 0}),
+    replace(
+        ALL,
+        what="also: cudnn.benchmark among all algorithms",
+        cudnn={"benchmark": True, "benchmark_limit": 0},
+    ),
     replace(ALL, what="also: cudnn.deterministic", cudnn={"deterministic": True}),
 ]
 

@@ -38,7 +38,9 @@ NEIGHBOURS = 10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pack", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
@@ -46,9 +48,16 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     with np.load(options.pack) as pack:
         names = sorted(key.removesuffix("_X") for key in pack.files if key.endswith("_X"))
-    missing = [(name, row) for row in ROWS for name in names if not (options.out / f"{name}-{row}.json").exists()]
+    missing = [
+        (name, row)
+        for row in ROWS
+        for name in names
+        if not (options.out / f"{name}-{row}.json").exists()
+    ]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(evaluate, options.pack, name, row): (name, row) for name, row in missing}
+        waiting = {
+            pool.submit(evaluate, options.pack, name, row): (name, row) for name, row in missing
+        }
         for done in as_completed(waiting):
             name, row = waiting[done]
             record = done.result()
@@ -61,20 +70,35 @@ def main() -> None:
 
 def evaluate(path: Path, name: str, row: str) -> dict[str, Any]:
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore", InputWarning)  # about classes that no training row of a fold has
+    warnings.simplefilter(
+        "ignore", InputWarning
+    )  # about classes that no training row of a fold has
     with np.load(path) as pack:
         x, y = pack[f"{name}_X"].astype(np.float32), pack[f"{name}_y"].astype(np.int64)
         sets = np.unpackbits(pack[f"{name}_S"], axis=1)[:, : int(pack[f"{name}_C"])]
-    known = ("accuracy", "balanced_accuracy", "accuracy_for_balanced", "balanced_accuracy_for_accuracy", "recovery")
+    known = (
+        "accuracy",
+        "balanced_accuracy",
+        "accuracy_for_balanced",
+        "balanced_accuracy_for_accuracy",
+        "recovery",
+    )
     figures: dict[str, list[float]] = {figure: [] for figure in known}
     choices: list[str] = []
     started = time.perf_counter()
     for train, test in KFold(FOLDS, shuffle=True, random_state=0).split(x):
-        predicted, balanced, identified, choice = fit_and_predict(row, x[train], sets[train], x[test])
+        predicted, balanced, identified, choice = fit_and_predict(
+            row, x[train], sets[train], x[test]
+        )
         figures["accuracy"].append(float((predicted == y[test]).mean()))
         # Averaged over the classes of the test rows; scikit-learn would warn about predicted classes that are not among them.
-        for figure, labels in (("balanced_accuracy", balanced), ("balanced_accuracy_for_accuracy", predicted)):
-            figures[figure].append(float(np.mean([(labels[y[test] == k] == k).mean() for k in np.unique(y[test])])))
+        for figure, labels in (
+            ("balanced_accuracy", balanced),
+            ("balanced_accuracy_for_accuracy", predicted),
+        ):
+            figures[figure].append(
+                float(np.mean([(labels[y[test] == k] == k).mean() for k in np.unique(y[test])]))
+            )
         figures["accuracy_for_balanced"].append(float((balanced == y[test]).mean()))
         figures["recovery"].append(float((identified == y[train]).mean()))
         choices.append(choice)
@@ -99,7 +123,9 @@ def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any,
         method, name = row.split("+")
         rebalancer = Auto(prior="average") if name == "average" else name
         model = PartialLabelClassifier(method, rebalancer, device="cpu").fit(x, sets)
-        predicted = [model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")]
+        predicted = [
+            model.set_params(goal=goal).predict(x_test) for goal in ("accuracy", "balanced")
+        ]
         return *predicted, model.transduce().labels, model.choice_
     scaler = StandardScaler().fit(x)
     x, x_test = scaler.transform(x), scaler.transform(x_test)
@@ -111,7 +137,9 @@ def fit_and_predict(row: str, x: Any, sets: Any, x_test: Any) -> tuple[Any, Any,
         predicted = votes[search.kneighbors(x_test, return_distance=False)].sum(1).argmax(1)
         return predicted, predicted, (votes[own].sum(1) * sets).argmax(1), ""
     rows, labels = np.nonzero(sets)
-    model = LogisticRegression(max_iter=1000).fit(x[rows], labels, sample_weight=1 / sets.sum(1)[rows])
+    model = LogisticRegression(max_iter=1000).fit(
+        x[rows], labels, sample_weight=1 / sets.sum(1)[rows]
+    )
     scores = np.full((len(x), sets.shape[1]), -np.inf)
     scores[:, model.classes_] = model.predict_log_proba(x)
     predicted = model.predict(x_test)

@@ -30,18 +30,33 @@ from ltpll.targets import CandidateTargets
 INATURALIST = (437_513, 8_142)  # examples and classes of iNaturalist 2018
 MOST_DENSE_BYTES = 10**9  # the largest dense form that is built for comparison
 MOST_BATCHES = 400  # drawn before timing
-OTHER_VALUES = 1 << 21  # changed between two timings, so that no rows stay in the cache, as during training
+OTHER_VALUES = (
+    1 << 21
+)  # changed between two timings, so that no rows stay in the cache, as during training
 
 
 def bench_targets(
-    examples: Sequence[int], classes: Sequence[int], *, size: int, batch: int, device: str, seconds: float, inaturalist: bool = True
+    examples: Sequence[int],
+    classes: Sequence[int],
+    *,
+    size: int,
+    batch: int,
+    device: str,
+    seconds: float,
+    inaturalist: bool = True,
 ) -> Record:
     """Measure a grid of sizes; each row takes about `seconds`."""
     also_n, also_classes = INATURALIST if inaturalist else (math.inf, math.inf)
     _check(min([*examples, also_n]), min([*classes, also_classes]), size, batch)
 
     def row(n: int, n_classes: int, *, uneven: bool = False) -> Record:
-        return _row(draw_sets(n, n_classes, size, uneven=uneven), n_classes, batch, torch.device(device), seconds)
+        return _row(
+            draw_sets(n, n_classes, size, uneven=uneven),
+            n_classes,
+            batch,
+            torch.device(device),
+            seconds,
+        )
 
     # First, since the growth of the process only shows what something takes while no freed memory is reused.
     large = row(*INATURALIST) if inaturalist else None
@@ -66,9 +81,13 @@ def bench_targets(
 
 def _check(fewest: float, fewest_classes: float, size: int, batch: int) -> None:
     if fewest < batch:
-        raise InputError(f"A batch of {batch} is more than {fewest} examples: choose a smaller batch.")
+        raise InputError(
+            f"A batch of {batch} is more than {fewest} examples: choose a smaller batch."
+        )
     if fewest_classes < 2 * size:
-        raise InputError(f"Sets of up to {2 * size - 1} candidates need {2 * size} classes or more, not {fewest_classes}.")
+        raise InputError(
+            f"Sets of up to {2 * size - 1} candidates need {2 * size} classes or more, not {fewest_classes}."
+        )
 
 
 def exponents(rows: Sequence[Record], value: Callable[[Record], float]) -> dict[str, float | None]:
@@ -92,11 +111,18 @@ class Times(NamedTuple):
 
     def milliseconds(self) -> dict[str, float]:
         """The median over batches, since other processes may use the machine."""
-        return {name: round(1000 * statistics.median(values), 5) for name, values in self._asdict().items()}
+        return {
+            name: round(1000 * statistics.median(values), 5)
+            for name, values in self._asdict().items()
+        }
 
 
-def _row(sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device, seconds: float) -> Record:
-    _built(draw_sets(batch, n_classes, 1, uneven=False), n_classes, device)  # loads libraries, which must not count
+def _row(
+    sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device, seconds: float
+) -> Record:
+    _built(
+        draw_sets(batch, n_classes, 1, uneven=False), n_classes, device
+    )  # loads libraries, which must not count
     before = _resident(device)
     candidates, targets = _built(sets, n_classes, device)
     after = _resident(device)
@@ -107,7 +133,9 @@ def _row(sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device
     def read(index: Tensor) -> None:
         candidates[index], targets[index]
 
-    forms: dict[str, tuple[Callable[[Tensor], Any], Callable[[Tensor, Tensor], Any]]] = {"ours": (read, targets.__setitem__)}
+    forms: dict[str, tuple[Callable[[Tensor], Any], Callable[[Tensor, Tensor], Any]]] = {
+        "ours": (read, targets.__setitem__)
+    }
     if dense is not None:
         mask, values = dense
         forms["dense"] = (lambda index: (mask[index], values[index]), values.__setitem__)
@@ -115,7 +143,10 @@ def _row(sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device
             lambda index: (mask.index_select(0, index), values.index_select(0, index)),
             lambda index, new: values.index_copy_(0, index, new),
         )
-    found = {name: times.milliseconds() for name, times in _timed(forms, n, n_classes, batch, device, seconds).items()}
+    found = {
+        name: times.milliseconds()
+        for name, times in _timed(forms, n, n_classes, batch, device, seconds).items()
+    }
     return {
         "examples": n,
         "classes": n_classes,
@@ -125,11 +156,15 @@ def _row(sets: tuple[Any, Any], n_classes: int, batch: int, device: torch.device
         "milliseconds": found["ours"],
         "dense_bytes": dense_bytes,
         "dense_milliseconds": found.get("dense"),  # matrix[index]
-        "selected_milliseconds": found.get("selected"),  # index_select and index_copy_, the fastest equivalent
+        "selected_milliseconds": found.get(
+            "selected"
+        ),  # index_select and index_copy_, the fastest equivalent
     }
 
 
-def _built(sets: tuple[Any, Any], n_classes: int, device: torch.device) -> tuple[Candidates, CandidateTargets]:
+def _built(
+    sets: tuple[Any, Any], n_classes: int, device: torch.device
+) -> tuple[Candidates, CandidateTargets]:
     candidates = Candidates.from_flat(*sets, n_classes).to(device)
     return candidates, CandidateTargets(candidates)
 
@@ -239,11 +274,16 @@ def cells(row: Record) -> str:
     line += f" (dense {row['dense_bytes'] / 1e6:,.0f} MB), read {ours['read']:.3f} ms, write {ours['write']:.3f} ms"
     if dense is None:
         return line
-    return line + f", {(ours['read'] + ours['write']) / (dense['read'] + dense['write']):.2f} times the dense form"
+    return (
+        line
+        + f", {(ours['read'] + ours['write']) / (dense['read'] + dense['write']):.2f} times the dense form"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--examples", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--classes", nargs="+", type=int, default=[100, 1_000, 10_000])
     parser.add_argument("--candidates", type=int, default=5, help="candidates per set")
@@ -252,7 +292,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
-    how: Record = {"size": options.candidates, "batch": options.batch, "device": options.device, "seconds": options.seconds}
+    how: Record = {
+        "size": options.candidates,
+        "batch": options.batch,
+        "device": options.device,
+        "seconds": options.seconds,
+    }
     found = bench_targets(options.examples, options.classes, **how)
     for row in (*found["grid"], *found["uneven"], found["inaturalist"]):
         print(cells(row))

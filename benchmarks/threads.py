@@ -30,7 +30,9 @@ BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -43,30 +45,52 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     for jobs in (0, cores // 2, cores):
         load = os.getloadavg()[0]
-        others = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(jobs)]
+        others = [
+            subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(jobs)
+        ]
         try:
             for waiting in ("spinning", "sleeping"):
                 for how, speeds in measured(waiting, options.repeats).items():
                     median = round(statistics.median(speeds))
-                    rows.append({"jobs": jobs, "waiting": waiting, "threads": how, "views_per_second": median, "all": speeds, "load": load})
+                    rows.append(
+                        {
+                            "jobs": jobs,
+                            "waiting": waiting,
+                            "threads": how,
+                            "views_per_second": median,
+                            "all": speeds,
+                            "load": load,
+                        }
+                    )
                     print(rows[-1], flush=True)
         finally:
             for other in others:
                 other.kill()
                 other.wait()
     made = environment("cpu") | {"threads": torch.get_num_threads()}
-    found = {"environment": made, "rows": rows, "repeats": options.repeats, "shape": [ROWS, FEATURES, CLASSES]}
+    found = {
+        "environment": made,
+        "rows": rows,
+        "repeats": options.repeats,
+        "shape": [ROWS, FEATURES, CLASSES],
+    }
     if options.out:
         options.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def measured(waiting: str, repeats: int) -> dict[str, list[int]]:
     """Run in a separate process, since the waiting policy is fixed when torch is imported."""
-    variables = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "OMP_WAIT_POLICY")}
+    variables = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (*VARIABLES, "OMP_WAIT_POLICY")
+    }
     if waiting == "sleeping":
         variables["OMP_WAIT_POLICY"] = "PASSIVE"
     command = [sys.executable, __file__, "--child", "--repeats", str(repeats)]
-    found: dict[str, list[int]] = json.loads(subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE).stdout)
+    found: dict[str, list[int]] = json.loads(
+        subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE).stdout
+    )
     return found
 
 
@@ -74,7 +98,9 @@ def speed(how: str) -> int:
     """Views per second of three epochs after the first, which loads libraries and chooses the number of threads."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, ROWS)
-    x = (rng.normal(size=(CLASSES, FEATURES))[labels] + rng.normal(size=(ROWS, FEATURES))).astype(np.float32)
+    x = (rng.normal(size=(CLASSES, FEATURES))[labels] + rng.normal(size=(ROWS, FEATURES))).astype(
+        np.float32
+    )
     sets = rng.random((ROWS, CLASSES)) < 0.2
     sets[np.arange(ROWS), labels] = True
     ends: list[float] = []

@@ -30,7 +30,9 @@ def images(pack: Mapping[str, npt.NDArray[Any]], split: str, side: int) -> npt.N
     encoded, offsets = pack[f"{split}_buf"], pack[f"{split}_off"]
     parts = []
     for start, stop in pairwise(offsets):
-        with Image.open(io.BytesIO(encoded[start:stop].tobytes()), formats=["WEBP", "JPEG", "PNG"]) as image:
+        with Image.open(
+            io.BytesIO(encoded[start:stop].tobytes()), formats=["WEBP", "JPEG", "PNG"]
+        ) as image:
             parts.append(np.asarray(image.convert("RGB")).reshape(-1, side, side, 3))
     return np.concatenate(parts)
 
@@ -46,7 +48,9 @@ def read_pack(path: Path) -> ImageSet:
         labels = [pack[f"y_{split}"].astype(np.int64) for split in ("train", "test")]
         arrays = [images(pack, split, side) for split in ("train", "test")]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a benchmark pack ({type(error).__name__}: {error}).") from None
+        raise InputError(
+            f"{path} is not a benchmark pack ({type(error).__name__}: {error})."
+        ) from None
     for split, x, y in zip(("train", "test"), arrays, labels, strict=True):
         if len(x) != len(y):
             raise InputError(f"{path} has {len(x)} {split} images for {len(y)} labels.")
@@ -59,7 +63,9 @@ def read_pack(path: Path) -> ImageSet:
         labels[1],
         classes,
         None if coarse is None else coarse.astype(np.int64),
-        Candidates.from_matrix(pack["candidates"], classes=classes) if "candidates" in pack else None,
+        Candidates.from_matrix(pack["candidates"], classes=classes)
+        if "candidates" in pack
+        else None,
         None if coarse_names is None else tuple(str(name) for name in coarse_names),
     )
 
@@ -67,13 +73,21 @@ def read_pack(path: Path) -> ImageSet:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("packs", nargs="+", type=Path, metavar="PACK")
-    parser.add_argument("--data-root", type=Path, help="folder of the image sets (default: $LTPLL_DATA, else the user's cache folder)")
+    parser.add_argument(
+        "--data-root",
+        type=Path,
+        help="folder of the image sets (default: $LTPLL_DATA, else the user's cache folder)",
+    )
     arguments = parser.parse_args()
     try:
         for path in arguments.packs:
             image_set = read_pack(path)
-            folder = write_image_set(image_set, arguments.data_root, [LocalArchive(path, md5_of_file(path))])
-            print(f"{image_set.name}: {len(image_set.y_train)} training and {len(image_set.y_test)} test images in {folder}")
+            folder = write_image_set(
+                image_set, arguments.data_root, [LocalArchive(path, md5_of_file(path))]
+            )
+            print(
+                f"{image_set.name}: {len(image_set.y_train)} training and {len(image_set.y_test)} test images in {folder}"
+            )
     except InputError as error:
         sys.exit(f"error: {error}")
 

@@ -52,7 +52,9 @@ def pillow_crop(image: Image.Image, policy: str) -> Image.Image:
 
 def pillow_hue(image: Image.Image, turns: float) -> Image.Image:
     hue, saturation, value = image.convert("HSV").split()
-    moved = Image.fromarray((np.asarray(hue, dtype=np.uint8).astype(np.int16) + int(turns * 255)).astype(np.uint8), "L")
+    moved = Image.fromarray(
+        (np.asarray(hue, dtype=np.uint8).astype(np.int16) + int(turns * 255)).astype(np.uint8), "L"
+    )
     return Image.merge("HSV", (moved, saturation, value)).convert("RGB")
 
 
@@ -77,7 +79,9 @@ def affine(*matrix: float) -> Callable[[Image.Image], Image.Image]:
     return lambda image: image.transform(image.size, Image.Transform.AFFINE, matrix)
 
 
-def enhance(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Callable[[Image.Image], Image.Image]:
+def enhance(
+    kind: Callable[[Image.Image], ImageEnhance._Enhance],
+) -> Callable[[Image.Image], Image.Image]:
     return lambda image: kind(image).enhance(random.uniform(0.05, 0.95))
 
 
@@ -113,7 +117,10 @@ def pillow_strong(image: Image.Image, policy: str) -> Image.Image:
 def pillow_views(images: np.ndarray, kind: str, policy: str) -> np.ndarray:
     view = pillow_weak if kind == "weak" else pillow_strong
     mean, std = np.array(MEAN, dtype=np.float32), np.array(STD, dtype=np.float32)
-    out = [(np.asarray(view(Image.fromarray(image), policy), dtype=np.float32) / 255 - mean) / std for image in images]
+    out = [
+        (np.asarray(view(Image.fromarray(image), policy), dtype=np.float32) / 255 - mean) / std
+        for image in images
+    ]
     return np.stack(out).transpose(0, 3, 1, 2)
 
 
@@ -138,7 +145,13 @@ def seconds(function: Callable[[], object], device: torch.device, at_least: floa
     return min(times)
 
 
-def draw(views: ImageViews, apply: Callable[..., Tensor], x: Tensor, kind: ViewKind, generator: torch.Generator) -> Tensor:
+def draw(
+    views: ImageViews,
+    apply: Callable[..., Tensor],
+    x: Tensor,
+    kind: ViewKind,
+    generator: torch.Generator,
+) -> Tensor:
     """Draw one view like `ImageViews.draw`; `apply` is its deterministic part, compiled or not."""
     return apply(x, views.parameters(kind, len(x), (x.shape[2], x.shape[3]), x.device, generator))
 
@@ -146,7 +159,9 @@ def draw(views: ImageViews, apply: Callable[..., Tensor], x: Tensor, kind: ViewK
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true", help="compile the deterministic part of drawing a view")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the deterministic part of drawing a view"
+    )
     parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--batch", type=int, nargs="+", default=[256, 4096])
     parser.add_argument("--policy", choices=POLICIES, nargs="+", default=POLICIES)
@@ -155,28 +170,58 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the figures to this JSON file")
     options = parser.parse_args()
     device = torch.device(options.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    print(f"{name}, torch {torch.__version__}, images of {options.size} × {options.size}{', compiled' if options.compile else ''}")
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"CPU, {torch.get_num_threads()} threads"
+    )
+    print(
+        f"{name}, torch {torch.__version__}, images of {options.size} × {options.size}{', compiled' if options.compile else ''}"
+    )
     generator = torch.Generator(device).manual_seed(0)
     rows = []
-    smooth = torch.nn.functional.interpolate(torch.rand(max(options.batch), 3, 8, 8), size=options.size, mode="bilinear")
+    smooth = torch.nn.functional.interpolate(
+        torch.rand(max(options.batch), 3, 8, 8), size=options.size, mode="bilinear"
+    )
     images = ((smooth * 230) + 25 * torch.rand(smooth.shape)).to(torch.uint8)
     for policy in options.policy:
         dtype = torch.bfloat16 if options.bfloat16 else torch.float32
         views = ImageViews(policy, MEAN, STD, dtype=dtype, channels_last=options.bfloat16)
-        apply = torch.compile(views.apply, fullgraph=True, dynamic=False) if options.compile else views.apply
+        apply = (
+            torch.compile(views.apply, fullgraph=True, dynamic=False)
+            if options.compile
+            else views.apply
+        )
         for kind in KINDS:
             loop = None
             if device.type == "cpu":
                 few = images[:256].permute(0, 2, 3, 1).contiguous().numpy()
-                loop = seconds(partial(pillow_views, few, kind, policy), device, options.seconds) / len(few)
-                print(f"{policy:9} {kind:6} Pillow, 1 thread  {loop * 1e6:8.2f} µs per view  {1 / loop:12,.0f} views/s")
+                loop = seconds(
+                    partial(pillow_views, few, kind, policy), device, options.seconds
+                ) / len(few)
+                print(
+                    f"{policy:9} {kind:6} Pillow, 1 thread  {loop * 1e6:8.2f} µs per view  {1 / loop:12,.0f} views/s"
+                )
             for batch in options.batch:
-                each = seconds(partial(draw, views, apply, images[:batch].to(device), kind, generator), device, options.seconds) / batch
+                each = (
+                    seconds(
+                        partial(draw, views, apply, images[:batch].to(device), kind, generator),
+                        device,
+                        options.seconds,
+                    )
+                    / batch
+                )
                 ratio = f"  {loop / each:5.1f} × Pillow" if loop else ""
-                print(f"{policy:9} {kind:6} batch {batch:5}       {each * 1e6:8.3f} µs per view  {1 / each:12,.0f} views/s{ratio}")
-                microseconds = {"batched": round(each * 1e6, 3), "pillow": None if loop is None else round(loop * 1e6, 2)}
-                rows.append({"policy": policy, "kind": kind, "batch": batch, "microseconds": microseconds})
+                print(
+                    f"{policy:9} {kind:6} batch {batch:5}       {each * 1e6:8.3f} µs per view  {1 / each:12,.0f} views/s{ratio}"
+                )
+                microseconds = {
+                    "batched": round(each * 1e6, 3),
+                    "pillow": None if loop is None else round(loop * 1e6, 2),
+                }
+                rows.append(
+                    {"policy": policy, "kind": kind, "batch": batch, "microseconds": microseconds}
+                )
     if options.out:
         record = {"environment": environment(options.device), "side": options.size, "rows": rows}
         options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,9 @@ print(votes.head(6).to_string(index=False))
 # %% From votes to candidate sets
 # Every label that somebody gave a picture is a candidate. The weights say how well each candidate explains the votes, given the
 # reliability of the annotators, which is estimated from how they agree with each other (Dawid and Skene, 1979).
-candidates = candidates_from_votes(votes["picture"], votes["annotator"], votes["label"], n_classes=10)
+candidates = candidates_from_votes(
+    votes["picture"], votes["annotator"], votes["label"], n_classes=10
+)
 disputed = candidates.sizes.numpy() > 1
 print(f"{len(candidates)} pictures, {disputed.mean():.0%} of them disputed")
 
@@ -50,7 +52,12 @@ majority = (counts + np.random.default_rng(0).random(counts.shape) / 2).argmax(1
 weighted = initial_targets(candidates).labels().numpy()
 labels = {"majority vote": majority, "weighted votes": weighted, "cleaned": cleaned}
 groups = {"all": slice(None), "disputed": disputed, "rare (6 to 9)": truth >= 6}
-scores = pd.DataFrame({name: {group: np.mean((found == truth)[rows]) for group, rows in groups.items()} for name, found in labels.items()})
+scores = pd.DataFrame(
+    {
+        name: {group: np.mean((found == truth)[rows]) for group, rows in groups.items()}
+        for name, found in labels.items()
+    }
+)
 print((100 * scores).round(1).to_string())
 
 # %% Whom to trust
@@ -66,8 +73,22 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained
 (100 * scores).plot.bar(ax=left, color=["#999999", "#56B4E9", "#0072B2"], rot=0, width=0.75)
 left.set(ylabel="correct labels (%)", ylim=(0, 100), title="Labels")
 left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False)
-right.plot(100 * reliability["agrees"], reliability.index, "o", color="#0072B2", label="agree with the cleaned labels")
-right.plot(100 * reliability["right"], reliability.index, "o", mfc="none", ms=11, color="#D55E00", label="are right")
+right.plot(
+    100 * reliability["agrees"],
+    reliability.index,
+    "o",
+    color="#0072B2",
+    label="agree with the cleaned labels",
+)
+right.plot(
+    100 * reliability["right"],
+    reliability.index,
+    "o",
+    mfc="none",
+    ms=11,
+    color="#D55E00",
+    label="are right",
+)
 right.set(xlabel="votes that … (%)", xlim=(0, 100), title="Annotators")
 right.legend(loc="upper left")
 figure.savefig("crowd_labels.png", dpi=100)

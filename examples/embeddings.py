@@ -36,7 +36,9 @@ for i in range(3):
 classifier = PartialLabelClassifier(steps=600).fit(embeddings, candidates)
 labels, *_ = classifier.transduce()
 print(classifier.choice_)
-print(f"{np.mean(labels == truth):.1%} of the labels are right; guessing among three would get 33.3%")
+print(
+    f"{np.mean(labels == truth):.1%} of the labels are right; guessing among three would get 33.3%"
+)
 
 # %% Confidences that mean something
 # How far can labels be trusted? Classifiers that were not trained on a row are the fairest judges of its set, but networks are often
@@ -45,19 +47,34 @@ print(f"{np.mean(labels == truth):.1%} of the labels are right; guessing among t
 # the targets alone without another comparison. (`ltpll train` does all of this on its own.)
 probabilities = np.zeros((len(truth), 10), dtype=np.float32)
 for others, rows in CandidateKFold(3).split(embeddings, candidates):
-    fold = PartialLabelClassifier(rebalancer="mean-target", steps=600).fit(embeddings[others], candidates.select(others))
+    fold = PartialLabelClassifier(rebalancer="mean-target", steps=600).fit(
+        embeddings[others], candidates.select(others)
+    )
     probabilities[rows] = fold.predict_proba(embeddings[rows])
 predictions = SetPredictions.of(torch.from_numpy(probabilities), candidates)
 temperature = judge(predictions, 10).temperature
-raw, calibrated = (predictions.most_probable(predictions.candidate_shares(t)) for t in (1, temperature))
+raw, calibrated = (
+    predictions.most_probable(predictions.candidate_shares(t)) for t in (1, temperature)
+)
 right = calibrated.label == truth
-print(f"mean confidence {raw.share.mean():.1%}, calibrated {calibrated.share.mean():.1%}; {right.mean():.1%} of these labels are right")
+print(
+    f"mean confidence {raw.share.mean():.1%}, calibrated {calibrated.share.mean():.1%}; {right.mean():.1%} of these labels are right"
+)
 
 # %%
 # The least confident labels are the ones to check first.
 table = pd.DataFrame({"pictures": 1, "confidence": calibrated.share, "right": right})
-levels = pd.cut(calibrated.share, [0, 0.6, 0.8, 0.95, 1], labels=["up to 0.6", "up to 0.8", "up to 0.95", "above"])
-print(table.groupby(levels, observed=True).agg({"pictures": "sum", "confidence": "mean", "right": "mean"}).round(2).to_string())
+levels = pd.cut(
+    calibrated.share,
+    [0, 0.6, 0.8, 0.95, 1],
+    labels=["up to 0.6", "up to 0.8", "up to 0.95", "above"],
+)
+print(
+    table.groupby(levels, observed=True)
+    .agg({"pictures": "sum", "confidence": "mean", "right": "mean"})
+    .round(2)
+    .to_string()
+)
 
 # %% Every example, or every class?
 # `goal` decides what predictions are for, and can be switched after `fit`: "accuracy" counts every example the same and favours
@@ -67,14 +84,22 @@ recall = {}
 for goal in ("accuracy", "balanced"):
     predicted = classifier.set_params(goal=goal).predict(test_embeddings)
     recall[goal] = [np.mean(predicted[test_labels == digit] == digit) for digit in range(10)]
-    print(f"{goal}: mean accuracy of the ten digits {np.mean(recall[goal]):.1%}, of the rarest three {np.mean(recall[goal][-3:]):.1%}")
+    print(
+        f"{goal}: mean accuracy of the ten digits {np.mean(recall[goal]):.1%}, of the rarest three {np.mean(recall[goal][-3:]):.1%}"
+    )
 
 # %%
 plt.rc("axes.spines", top=False, right=False)
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 for goal, marker, colour in (("accuracy", "s", "#999999"), ("balanced", "o", "#0072B2")):
-    axes.plot(range(10), 100 * np.array(recall[goal]), marker + "-", color=colour, label=f'goal="{goal}"')
+    axes.plot(
+        range(10), 100 * np.array(recall[goal]), marker + "-", color=colour, label=f'goal="{goal}"'
+    )
 axes.set_xticks(range(10), [f"{digit}\n{n}" for digit, n in enumerate(np.bincount(truth))])
-axes.set(xlabel="digit, and its number of training pictures", ylabel="accuracy on test pictures (%)", ylim=(0, 103))
+axes.set(
+    xlabel="digit, and its number of training pictures",
+    ylabel="accuracy on test pictures (%)",
+    ylim=(0, 103),
+)
 axes.legend(loc="lower left")
 figure.savefig("embeddings.png", dpi=100)

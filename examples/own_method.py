@@ -49,7 +49,12 @@ def draw(seed):
     pool_pictures, pool_labels, test_pictures, test_labels = load_digits_split(seed=seed)
     kept = long_tail_subset(pool_labels, imbalance=20, seed=seed)
     pictures, truth = pool_pictures[kept].reshape(len(kept), -1), pool_labels[kept]
-    return pictures, uniform_candidates(truth, 10, ambiguity=0.5, seed=seed), test_pictures.reshape(len(test_pictures), -1), test_labels
+    return (
+        pictures,
+        uniform_candidates(truth, 10, ambiguity=0.5, seed=seed),
+        test_pictures.reshape(len(test_pictures), -1),
+        test_labels,
+    )
 
 
 accuracy = pd.DataFrame()
@@ -57,14 +62,21 @@ for seed in range(5):
     pictures, candidates, test_pictures, test_labels = draw(seed)
     for rebalancer in ("none", "records"):
         for method in ("proden", "ruling-out"):
-            classifier = PartialLabelClassifier(method, rebalancer, goal="balanced", steps=400, random_state=seed)
+            classifier = PartialLabelClassifier(
+                method, rebalancer, goal="balanced", steps=400, random_state=seed
+            )
             score = classifier.fit(pictures, candidates).score(test_pictures, test_labels)
             accuracy.loc[seed, f"{method} + {rebalancer}"] = 100 * score
 print(accuracy.agg(["mean", "std"]).T.round(1).to_string())
 
 # %% Is the difference real?
 # The draws are paired, so the differences between the methods vary less than the accuracies do.
-gain = pd.DataFrame({name: accuracy[f"ruling-out + {name}"] - accuracy[f"proden + {name}"] for name in ("none", "records")})
+gain = pd.DataFrame(
+    {
+        name: accuracy[f"ruling-out + {name}"] - accuracy[f"proden + {name}"]
+        for name in ("none", "records")
+    }
+)
 print(pd.DataFrame({"gain": gain.mean(), "std. error": gain.sem()}).round(1).to_string())
 
 # %%
@@ -75,5 +87,8 @@ for row, (name, values) in enumerate(accuracy.items()):
     axes.plot(values, np.full(len(values), row), "o", color=colour, alpha=0.7)
     axes.plot(values.mean(), row, "|", color="black", ms=20)
 axes.set_yticks(range(4), accuracy.columns)
-axes.set(xlabel="accuracy on balanced test data (%); each dot is a draw, each line a mean", ylim=(3.5, -0.5))
+axes.set(
+    xlabel="accuracy on balanced test data (%); each dot is a draw, each line a mean",
+    ylim=(3.5, -0.5),
+)
 figure.savefig("own_method.png", dpi=100)

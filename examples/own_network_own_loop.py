@@ -15,7 +15,9 @@ from ltpll.rebalancers import RECORDS, NoRebalancing
 
 # %% Data
 # Long-tailed digits, and sets that each wrong digit has joined with a probability of one half.
-pool_pictures, pool_labels, test_pictures, test_labels = (torch.as_tensor(part) for part in load_digits_split(seed=0))
+pool_pictures, pool_labels, test_pictures, test_labels = (
+    torch.as_tensor(part) for part in load_digits_split(seed=0)
+)
 kept = long_tail_subset(pool_labels, imbalance=20, seed=0)
 pictures, truth = pool_pictures[kept], pool_labels[kept]
 candidates = uniform_candidates(truth, 10, ambiguity=0.5, seed=0)
@@ -28,7 +30,13 @@ print(f"{len(candidates)} pictures with {candidates.sizes.float().mean():.1f} ca
 class Network(nn.Module):
     def __init__(self):
         super().__init__()
-        convolutions = nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU()
+        convolutions = (
+            nn.Conv2d(1, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1),
+            nn.ReLU(),
+        )
         self.encoder = nn.Sequential(*convolutions, nn.MaxPool2d(2), nn.Flatten())
         self.head = nn.Linear(256, 10)
 
@@ -61,7 +69,9 @@ def train(method, rebalancer, epochs=30):
                 targets[rows] = method.disambiguate(debiased, targets[rows], candidates[rows])
         recovered.append((targets.labels() == truth).float().mean().item())
     with torch.no_grad():
-        debiased = rebalancer.adjust(Outputs.from_views([model(test_pictures)]), "prediction", model.head)
+        debiased = rebalancer.adjust(
+            Outputs.from_views([model(test_pictures)]), "prediction", model.head
+        )
     accuracy = (debiased.logits[0].argmax(1) == test_labels).float().mean().item()
     return recovered, accuracy
 
@@ -71,13 +81,24 @@ def train(method, rebalancer, epochs=30):
 curves = {}
 for rebalancer in (NoRebalancing(), RECORDS()):
     curves[rebalancer.name], accuracy = train(PRODEN(), rebalancer)
-    print(f"{rebalancer.name}: {curves[rebalancer.name][-1]:.1%} of the labels recovered, test accuracy {accuracy:.1%}")
+    print(
+        f"{rebalancer.name}: {curves[rebalancer.name][-1]:.1%} of the labels recovered, test accuracy {accuracy:.1%}"
+    )
 
 # %%
 plt.rc("axes.spines", top=False, right=False)
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
-for (name, curve), style, colour in zip(curves.items(), ("--", "-"), ("#666666", "#0072B2"), strict=True):
-    axes.plot(range(1, len(curve) + 1), [100 * share for share in curve], style, color=colour, lw=2, label=f"PRODEN + {name}")
+for (name, curve), style, colour in zip(
+    curves.items(), ("--", "-"), ("#666666", "#0072B2"), strict=True
+):
+    axes.plot(
+        range(1, len(curve) + 1),
+        [100 * share for share in curve],
+        style,
+        color=colour,
+        lw=2,
+        label=f"PRODEN + {name}",
+    )
 axes.set(xlabel="epoch", ylabel="labels recovered (%)", ylim=(0, 100))
 axes.legend(loc="lower right")
 figure.savefig("own_network_own_loop.png", dpi=100)

@@ -12,18 +12,38 @@ from pathlib import Path
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m fuzz", description="Feed damaged and hostile files to every reader.")
-    parser.add_argument("targets", nargs="*", metavar="TARGET", help="readers to fuzz (default: all)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="time for all targets together (default 60)")
-    parser.add_argument("--cases", type=int, default=10**12, help="maximum number of cases per target")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=float, default=5.0, help="time limit per case in seconds (default 5)")
-    parser.add_argument(
-        "--engine", choices=("auto", "guided", "plain"), default="auto", help="guided needs atheris; auto uses it if it is installed"
+    parser = argparse.ArgumentParser(
+        prog="python -m fuzz", description="Feed damaged and hostile files to every reader."
     )
-    parser.add_argument("--findings", type=Path, default=Path("build/fuzz"), help="folder for findings (default build/fuzz)")
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="readers to fuzz (default: all)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="time for all targets together (default 60)"
+    )
+    parser.add_argument(
+        "--cases", type=int, default=10**12, help="maximum number of cases per target"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--limit", type=float, default=5.0, help="time limit per case in seconds (default 5)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "guided", "plain"),
+        default="auto",
+        help="guided needs atheris; auto uses it if it is installed",
+    )
+    parser.add_argument(
+        "--findings",
+        type=Path,
+        default=Path("build/fuzz"),
+        help="folder for findings (default build/fuzz)",
+    )
     parser.add_argument("--json", type=Path, help="file for the summary")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="run one saved case of the given target")
+    parser.add_argument(
+        "--replay", type=Path, metavar="FILE", help="run one saved case of the given target"
+    )
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -37,18 +57,24 @@ def main() -> int:
         if len(names) != 1:
             parser.error("--replay needs exactly one target")
         return replay(names[0], options.replay, options.limit)
-    guided = options.engine == "guided" or (options.engine == "auto" and importlib.util.find_spec("atheris") is not None)
+    guided = options.engine == "guided" or (
+        options.engine == "auto" and importlib.util.find_spec("atheris") is not None
+    )
     results = {}
     for name in names:
         share = options.seconds / len(names)
         if guided:
             from fuzz.guided import fuzz_guided
 
-            results[name] = fuzz_guided(name, share, options.cases, options.seed, options.limit, options.findings)
+            results[name] = fuzz_guided(
+                name, share, options.cases, options.seed, options.limit, options.findings
+            )
         else:
             from fuzz.plain import fuzz_plainly
 
-            results[name] = fuzz_plainly(TARGETS[name], share, options.cases, options.seed, options.limit, options.findings)
+            results[name] = fuzz_plainly(
+                TARGETS[name], share, options.cases, options.seed, options.limit, options.findings
+            )
         found = results[name]
         print(
             f"{name:<12}{found['cases']:>10,} cases  {found['read']:>9,} read  {found['refused']:>9,} rejected "

@@ -37,7 +37,11 @@ class Finding:
         name = f"{self.target}-{self.kind}-{hashlib.sha256(self.case).hexdigest()[:12]}"
         (folder / f"{name}.bin").write_bytes(self.case)
         about = {key: value for key, value in asdict(self).items() if key != "case"}
-        about |= {"bytes": len(self.case), "file": f"{name}.bin", "replay": f"python -m fuzz --replay {folder / name}.bin {self.target}"}
+        about |= {
+            "bytes": len(self.case),
+            "file": f"{name}.bin",
+            "replay": f"python -m fuzz --replay {folder / name}.bin {self.target}",
+        }
         (folder / f"{name}.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         return about
 
@@ -73,12 +77,18 @@ class Runner:
             try:
                 check_sentence(error)
             except Exception as problem:
-                return Outcome(False, place, Finding(self.target.name, "message", place, str(problem)[:1000], case))
+                return Outcome(
+                    False,
+                    place,
+                    Finding(self.target.name, "message", place, str(problem)[:1000], case),
+                )
             return Outcome(False, place)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # any other error is a finding
-            kind = {SlowError: "slow", ForbiddenError: "forbidden"}.get(type(error), type(error).__name__)
+            kind = {SlowError: "slow", ForbiddenError: "forbidden"}.get(
+                type(error), type(error).__name__
+            )
             place = _last_line(error.__traceback__)
             message = "".join(traceback.format_exception(error)[-6:])[-1500:]
             return Outcome(False, place, Finding(self.target.name, kind, place, message, case))

@@ -14,8 +14,28 @@ from typing import Any
 
 MEMORY = 2 << 30  # bytes, in addition to what the imports use
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CHANGES = {"os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.utime"}
-_NEVER = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "socket.connect", "pickle.find_class")
+_CHANGES = {
+    "os.mkdir",
+    "os.rmdir",
+    "os.remove",
+    "os.rename",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+    "os.chown",
+    "os.utime",
+}
+_NEVER = (
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+    "os.forkpty",
+    "socket.connect",
+    "pickle.find_class",
+)
 
 
 class ForbiddenError(BaseException):
@@ -42,12 +62,20 @@ class Guard:
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.active or event in ("import", "compile", "exec", "object.__getattr__"):
             return
-        if event in _NEVER or (event == "open" and self._is_write(*arguments)) or (event in _CHANGES and self._is_outside(arguments[0])):
+        if (
+            event in _NEVER
+            or (event == "open" and self._is_write(*arguments))
+            or (event in _CHANGES and self._is_outside(arguments[0]))
+        ):
             self.violation = f"{event} {str(arguments)[:200]}"
             raise ForbiddenError(self.violation)
 
     def _is_write(self, path: Any, mode: Any, flags: Any) -> bool:
-        writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else bool(int(flags or 0) & _WRITES)
+        writes = (
+            any(letter in mode for letter in "wax+")
+            if isinstance(mode, str)
+            else bool(int(flags or 0) & _WRITES)
+        )
         return writes and self._is_outside(path)
 
     def _is_outside(self, path: Any) -> bool:

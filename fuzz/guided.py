@@ -15,10 +15,14 @@ from typing import Any
 from fuzz.guard import MEMORY
 
 GRACE = 120.0  # seconds for imports and seeds
-KEEP_EVERY = 500  # cases between two writes of the counters; libFuzzer ends the process without warning
+KEEP_EVERY = (
+    500  # cases between two writes of the counters; libFuzzer ends the process without warning
+)
 
 
-def fuzz_guided(name: str, seconds: float, cases: int, seed: int, limit: float, findings: Path) -> dict[str, Any]:
+def fuzz_guided(
+    name: str, seconds: float, cases: int, seed: int, limit: float, findings: Path
+) -> dict[str, Any]:
     """Run in a separate process, restarted whenever it dies, until the time or the number of cases is used up."""
     started = time.monotonic()
     total: dict[str, Any] = {"cases": 0, "read": 0, "refused": 0}
@@ -26,17 +30,43 @@ def fuzz_guided(name: str, seconds: float, cases: int, seed: int, limit: float, 
     found: dict[tuple[str, str], dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="ltpll-fuzz-") as folder:
         home = Path(folder)
-        while (left := seconds - (time.monotonic() - started)) > 1 and total["cases"] < cases and len(found) <= 50:
-            state = {"name": name, "home": folder, "limit": limit, "findings": str(findings), "seed": seed + total["cases"]}
+        while (
+            (left := seconds - (time.monotonic() - started)) > 1
+            and total["cases"] < cases
+            and len(found) <= 50
+        ):
+            state = {
+                "name": name,
+                "home": folder,
+                "limit": limit,
+                "findings": str(findings),
+                "seed": seed + total["cases"],
+            }
             state |= {"seconds": left, "cases": cases - total["cases"]}
-            command = [sys.executable, "-m", "fuzz.guided", json.dumps(state), f"-timeout={int(2 * limit) + 5}"]
+            command = [
+                sys.executable,
+                "-m",
+                "fuzz.guided",
+                json.dumps(state),
+                f"-timeout={int(2 * limit) + 5}",
+            ]
             try:
                 done: Any = subprocess.run(
-                    command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=left + 2 * limit + GRACE
+                    command,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    check=False,
+                    timeout=left + 2 * limit + GRACE,
                 )
             except subprocess.TimeoutExpired as late:
-                done = subprocess.CompletedProcess(command, -9, stderr=late.stderr or b"the process did not return")
-            counted = json.loads((home / "counters.json").read_text()) if (home / "counters.json").exists() else {}
+                done = subprocess.CompletedProcess(
+                    command, -9, stderr=late.stderr or b"the process did not return"
+                )
+            counted = (
+                json.loads((home / "counters.json").read_text())
+                if (home / "counters.json").exists()
+                else {}
+            )
             for key in ("cases", "read", "refused"):
                 total[key] += counted.get(key, 0)
             places |= set(counted.get("places", ()))
@@ -46,10 +76,17 @@ def fuzz_guided(name: str, seconds: float, cases: int, seed: int, limit: float, 
             if done.returncode == 0:
                 break
             _keep_death(name, home, findings, found, done)
-    return {**total, "refusals": len(places), "seconds": round(time.monotonic() - started, 1), "findings": list(found.values())}
+    return {
+        **total,
+        "refusals": len(places),
+        "seconds": round(time.monotonic() - started, 1),
+        "findings": list(found.values()),
+    }
 
 
-def _keep_death(name: str, home: Path, findings: Path, found: dict[tuple[str, str], dict[str, Any]], done: Any) -> None:
+def _keep_death(
+    name: str, home: Path, findings: Path, found: dict[tuple[str, str], dict[str, Any]], done: Any
+) -> None:
     """Save the case that libFuzzer wrote when the process died."""
     from fuzz.cases import Finding
 
@@ -104,7 +141,11 @@ def main() -> None:
             places.add(outcome.place)
         elif (key := (outcome.finding.kind, outcome.finding.where)) not in seen:
             seen.add(key)
-            finding = outcome.finding if outcome.finding.kind in ("slow", "MemoryError") else smaller(runner, outcome.finding)
+            finding = (
+                outcome.finding
+                if outcome.finding.kind in ("slow", "MemoryError")
+                else smaller(runner, outcome.finding)
+            )
             counted["findings"].append(finding.save(Path(state["findings"])))
             keep()
         ended = time.monotonic() > until or counted["cases"] >= state["cases"]
@@ -118,12 +159,22 @@ def main() -> None:
         if kind < 0.4:
             return bytes(atheris.Mutate(case, most))[:most]
         # Often start from a valid file: most cases that reach a new line are rejected, and so are cases derived from them.
-        return target.mutate(random.Random(seed), case if kind < 0.65 else rng.choice(seeds), seeds)[:most]
+        return target.mutate(
+            random.Random(seed), case if kind < 0.65 else rng.choice(seeds), seeds
+        )[:most]
 
-    options = [f"-artifact_prefix={home}/", "-max_len=65536", "-len_control=0", "-mutate_depth=2", "-verbosity=0"]
+    options = [
+        f"-artifact_prefix={home}/",
+        "-max_len=65536",
+        "-len_control=0",
+        "-mutate_depth=2",
+        "-verbosity=0",
+    ]
     # The guard limits memory, as in the plain engine.
     options += ["-rss_limit_mb=0", "-malloc_limit_mb=0", f"-seed={state['seed'] % 2**31 or 1}"]
-    atheris.Setup([sys.argv[0], *options, *sys.argv[2:], str(corpus)], run_case, custom_mutator=mutate)
+    atheris.Setup(
+        [sys.argv[0], *options, *sys.argv[2:], str(corpus)], run_case, custom_mutator=mutate
+    )
     guard.start()
     limit_memory(MEMORY + (1 << 30))  # plus libFuzzer's own tables
     keep()

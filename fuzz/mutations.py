@@ -16,11 +16,24 @@ INTEGERS = (
     *(0, 1, 2, 4, 7, 8, 15, 16, 32, 100, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**20),
     *(2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1),
 )
-NUMBERS = (b"0", b"1", b"-1", b"2147483648", b"-9223372036854775809", b"1e999", b"-0.0", b"nan", b"0.30000000000000004", b"9" * 40)
+NUMBERS = (
+    b"0",
+    b"1",
+    b"-1",
+    b"2147483648",
+    b"-9223372036854775809",
+    b"1e999",
+    b"-0.0",
+    b"nan",
+    b"0.30000000000000004",
+    b"9" * 40,
+)
 MOST = 1 << 16  # maximum bytes of a case
 
 
-def mutated(rng: random.Random, data: bytes, others: Sequence[bytes], tokens: Sequence[bytes]) -> bytes:
+def mutated(
+    rng: random.Random, data: bytes, others: Sequence[bytes], tokens: Sequence[bytes]
+) -> bytes:
     """Flip, delete, insert, repeat, move or replace bytes, also by tokens or parts of another file; one or a few changes at once."""
     content = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 4, 8))):
@@ -36,11 +49,15 @@ def mutated(rng: random.Random, data: bytes, others: Sequence[bytes], tokens: Se
         elif kind == 3:
             content[position:position] = rng.randbytes(length)
         elif kind == 4:
-            content[position:position] = content[position : position + length] * rng.choice((1, 1, 2, 50))
+            content[position:position] = content[position : position + length] * rng.choice(
+                (1, 1, 2, 50)
+            )
         elif kind == 5:
             size = rng.choice("BHIQ")
             number = rng.choice(INTEGERS) & (2 ** (8 * struct.calcsize(size)) - 1)
-            content[position : position + struct.calcsize(size)] = struct.pack(rng.choice("<>") + size, number)
+            content[position : position + struct.calcsize(size)] = struct.pack(
+                rng.choice("<>") + size, number
+            )
         elif kind in (6, 7) and tokens:
             content[position : position + rng.choice((0, 0, length))] = rng.choice(tokens)
         elif kind == 8:
@@ -62,9 +79,51 @@ def mutated(rng: random.Random, data: bytes, others: Sequence[bytes], tokens: Se
 # ---- mutations that know the format, so that cases get past the first checks -----------------------------------------
 
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 3, 0.5, 1e308, -1e308, 2**31, 2**63, 10**30, float("nan"), float("inf")),
-    *("", "test", "corr", "records", "none", "cat|dog", "\ud800", "a\nb", "\0", "x" * 3000, "</script>", "../../x", "1"),
-    *([], {}, [[]], [None], [1, 2, 3], [0.5] * 3, {"test": {}}, {"": None}, [[1], [2]], ["a", "b", "c"]),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2,
+        3,
+        0.5,
+        1e308,
+        -1e308,
+        2**31,
+        2**63,
+        10**30,
+        float("nan"),
+        float("inf"),
+    ),
+    *(
+        "",
+        "test",
+        "corr",
+        "records",
+        "none",
+        "cat|dog",
+        "\ud800",
+        "a\nb",
+        "\0",
+        "x" * 3000,
+        "</script>",
+        "../../x",
+        "1",
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [None],
+        [1, 2, 3],
+        [0.5] * 3,
+        {"test": {}},
+        {"": None},
+        [[1], [2]],
+        ["a", "b", "c"],
+    ),
 )
 
 
@@ -91,7 +150,10 @@ def _changed(rng: random.Random, tree: Any) -> Any:
     if what < 0.12:
         return {name: value for name, value in tree.items() if name != key}
     if what < 0.18:
-        return {(rng.choice(("", "test", "seed", key * 2, key[:-1])) if name == key else name): value for name, value in tree.items()}
+        return {
+            (rng.choice(("", "test", "seed", key * 2, key[:-1])) if name == key else name): value
+            for name, value in tree.items()
+        }
     if what < 0.26:
         return tree | {key: tree[rng.choice(list(tree))]}
     return tree | {key: _changed(rng, tree[key])}
@@ -99,7 +161,9 @@ def _changed(rng: random.Random, tree: Any) -> Any:
 
 def _other(rng: random.Random, value: Any) -> Any:
     if isinstance(value, (int, float)) and rng.random() < 0.5:
-        return rng.choice((-value, value * 2, value + 1, value / 3, value * 10**9, str(value), [value]))
+        return rng.choice(
+            (-value, value * 2, value + 1, value / 3, value * 10**9, str(value), [value])
+        )
     if isinstance(value, str) and rng.random() < 0.5:
         return rng.choice((value + value, value[:-1], [value], value.upper(), value + "\n"))
     return rng.choice(VALUES)
@@ -107,7 +171,9 @@ def _other(rng: random.Random, value: Any) -> Any:
 
 def json_mutation(rng: random.Random, data: bytes) -> bytes:
     try:
-        return json.dumps(mutated_tree(rng, json.loads(data))).encode("utf-8", "surrogatepass")[:MOST]
+        return json.dumps(mutated_tree(rng, json.loads(data))).encode("utf-8", "surrogatepass")[
+            :MOST
+        ]
     except (ValueError, RecursionError):
         return data
 
@@ -139,9 +205,16 @@ def zip_mutation(rng: random.Random, data: bytes) -> bytes:
     if not members:
         return data
     name = rng.choice(list(members))
-    members[name] = mutated(rng, members[name], list(members.values()), (b"<f8", b"|O", b"'shape': (1,)", b"(9999999999, 9999999999)"))
+    members[name] = mutated(
+        rng,
+        members[name],
+        list(members.values()),
+        (b"<f8", b"|O", b"'shape': (1,)", b"(9999999999, 9999999999)"),
+    )
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+    with zipfile.ZipFile(
+        packed, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
+    ) as archive:
         for member, content in members.items():
             archive.writestr(member + ".npy" * (rng.random() < 0.02), content)
     return packed.getvalue()[:MOST]
@@ -164,4 +237,6 @@ def compressed_mutation(rng: random.Random, data: bytes) -> bytes:
     except zlib.error:
         return data
     parts[chosen] = zlib.compress(mutated(rng, inner, [inner], (b"data", b"target")))
-    return (data[:128] + b"".join(struct.pack("<II", 15, len(part)) + part for part in parts))[:MOST]
+    return (data[:128] + b"".join(struct.pack("<II", 15, len(part)) + part for part in parts))[
+        :MOST
+    ]

@@ -26,7 +26,9 @@ MOST_CORPUS = 3000
 GRACE = 5.0  # seconds
 
 
-def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: float, findings: Path) -> dict[str, Any]:
+def fuzz_plainly(
+    target: Target, seconds: float, cases: int, seed: int, limit: float, findings: Path
+) -> dict[str, Any]:
     """Run until the time or the number of cases is used up; if the child process dies, save its case and start another one."""
     started = time.monotonic()
     shared = mmap.mmap(-1, SHARED_BYTES)
@@ -44,9 +46,20 @@ def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: f
                 os.close(reading)
                 status, errors = 1, os.dup(2)
                 try:
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # decoders written in C print warnings
+                    os.dup2(
+                        os.open(os.devnull, os.O_WRONLY), 2
+                    )  # decoders written in C print warnings
                     faulthandler.disable()
-                    _run(target, Path(folder), shared, writing, left, cases - total["cases"], f"{seed}/{total['cases']}", limit)
+                    _run(
+                        target,
+                        Path(folder),
+                        shared,
+                        writing,
+                        left,
+                        cases - total["cases"],
+                        f"{seed}/{total['cases']}",
+                        limit,
+                    )
                     status = 0
                 except BaseException:
                     os.dup2(errors, 2)
@@ -78,7 +91,12 @@ def fuzz_plainly(target: Target, seconds: float, cases: int, seed: int, limit: f
     about = []
     for key, item in found.items():
         about.append(item.save(findings) | {"times": times.get(key, 1)})
-    return {**total, "refusals": len(places), "seconds": round(time.monotonic() - started, 1), "findings": about}
+    return {
+        **total,
+        "refusals": len(places),
+        "seconds": round(time.monotonic() - started, 1),
+        "findings": about,
+    }
 
 
 def _watch(child: int, reading: int, shared: mmap.mmap, limit: float) -> tuple[int, list[Any]]:
@@ -99,7 +117,9 @@ def _watch(child: int, reading: int, shared: mmap.mmap, limit: float) -> tuple[i
         if now != last:
             last, since = now, time.monotonic()
         elif last > 0 and time.monotonic() - since > 2 * limit + GRACE:
-            os.kill(child, signal.SIGKILL)  # it hangs in native code, where Python runs no signal handlers
+            os.kill(
+                child, signal.SIGKILL
+            )  # it hangs in native code, where Python runs no signal handlers
         time.sleep(0.05)
     os.close(reading)
     return os.waitstatus_to_exitcode(status), _items(bytes(received))
@@ -111,12 +131,23 @@ def _items(received: bytes) -> list[Any]:
         (size,) = struct.unpack("<I", received[position : position + 4])
         if position + 4 + size > len(received):
             break
-        items.append(pickle.loads(received[position + 4 : position + 4 + size]))  # from our own child
+        items.append(
+            pickle.loads(received[position + 4 : position + 4 + size])
+        )  # from our own child
         position += 4 + size
     return items
 
 
-def _run(target: Target, folder: Path, shared: mmap.mmap, writing: int, seconds: float, cases: int, seed: str, limit: float) -> None:
+def _run(
+    target: Target,
+    folder: Path,
+    shared: mmap.mmap,
+    writing: int,
+    seconds: float,
+    cases: int,
+    seed: str,
+    limit: float,
+) -> None:
     """Run cases in the child process; cases that are rejected in a new place join the corpus."""
     until = time.monotonic() + seconds
     rng = random.Random(seed)
@@ -135,18 +166,32 @@ def _run(target: Target, folder: Path, shared: mmap.mmap, writing: int, seconds:
         os.write(writing, struct.pack("<I", len(content)) + content)
 
     while n < cases and time.monotonic() < until:
-        case = corpus[n] if n < len(corpus) and n < 200 else target.mutate(rng, rng.choice(corpus), corpus)
+        case = (
+            corpus[n]
+            if n < len(corpus) and n < 200
+            else target.mutate(rng, rng.choice(corpus), corpus)
+        )
         n += 1
         shared[: COUNTERS.size] = COUNTERS.pack(n, read, refused, len(known), len(case))
         shared[COUNTERS.size : COUNTERS.size + len(case)] = case
         outcome = runner(case)
-        read, refused = read + outcome.read, refused + bool(not outcome.read and outcome.finding is None)
+        read, refused = (
+            read + outcome.read,
+            refused + bool(not outcome.read and outcome.finding is None),
+        )
         if outcome.place not in known and outcome.finding is None:
             known.add(outcome.place)
             send(outcome.place)
             if len(corpus) < MOST_CORPUS:
                 corpus.append(case)
-        if outcome.finding is not None and (outcome.finding.kind, outcome.finding.where) not in seen:
+        if (
+            outcome.finding is not None
+            and (outcome.finding.kind, outcome.finding.where) not in seen
+        ):
             seen.add((outcome.finding.kind, outcome.finding.where))
-            send(smaller(runner, outcome.finding) if outcome.finding.kind not in ("slow", "MemoryError") else outcome.finding)
+            send(
+                smaller(runner, outcome.finding)
+                if outcome.finding.kind not in ("slow", "MemoryError")
+                else outcome.finding
+            )
     shared[: COUNTERS.size] = COUNTERS.pack(n, read, refused, len(known), 0)

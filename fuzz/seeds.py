@@ -62,7 +62,24 @@ COCO = (
     b'"id":2,"name":"dog"}]}',
 )
 JSON_TOKENS = (
-    *(b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\u0000", b"\\ud800", b"NaN", b"1e999", b"-1", b"null", b"true", b'"id":1,', b"9" * 5000),
+    *(
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b",",
+        b":",
+        b'"',
+        b"\\u0000",
+        b"\\ud800",
+        b"NaN",
+        b"1e999",
+        b"-1",
+        b"null",
+        b"true",
+        b'"id":1,',
+        b"9" * 5000,
+    ),
     *(
         b"[" * 5000,
         b"\n",
@@ -95,7 +112,24 @@ TAXONOMY_TOKENS = (
         b"!",
         b"*",
     ),
-    *(b"|", b",", b"\t", b"\n", b"  ", b" ", b'"', b"\r", b"\xff", b"\xef\xbb\xbf", b"\0", b"[", b"]", b"\xc2\x85", b"\x1d", b"\x0b"),
+    *(
+        b"|",
+        b",",
+        b"\t",
+        b"\n",
+        b"  ",
+        b" ",
+        b'"',
+        b"\r",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"\0",
+        b"[",
+        b"]",
+        b"\xc2\x85",
+        b"\x1d",
+        b"\x0b",
+    ),
 )
 CSV_TOKENS = (
     *(
@@ -114,10 +148,68 @@ CSV_TOKENS = (
         b"Felis",
         b"genus:Felis",
     ),
-    *(b"candidates", b"id", b"path", b"label", b"split", b"task", b"worker", b"is_", b"p_", b"x", b"cat", b"dog", b"|", b"||", b",", b"\t"),
-    *(b";", b"\n", b"\r\n", b"\r", b'"', b'""', b"[", b"]", b'["cat", "dog"]', b"['cat' 'dog']", b"[[1]]", b"[1, NaN]", b'{"a":1}', b"\0"),
-    *(b"nan", b"NA", b"-", b"?", b"inf", b"1e400", b"0x10", b"1_000", b"true", b"False", b"\xff", b"\xef\xbb\xbf", b"PAR1", b"PK\3\4"),
-    *("\u2028".encode(), "\u0085".encode(), "ß".encode(), "\u00a0".encode(), b"=1+1", b" ", b"..", b"/", b"Unnamed: 0", b"[" * 3000),
+    *(
+        b"candidates",
+        b"id",
+        b"path",
+        b"label",
+        b"split",
+        b"task",
+        b"worker",
+        b"is_",
+        b"p_",
+        b"x",
+        b"cat",
+        b"dog",
+        b"|",
+        b"||",
+        b",",
+        b"\t",
+    ),
+    *(
+        b";",
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b'"',
+        b'""',
+        b"[",
+        b"]",
+        b'["cat", "dog"]',
+        b"['cat' 'dog']",
+        b"[[1]]",
+        b"[1, NaN]",
+        b'{"a":1}',
+        b"\0",
+    ),
+    *(
+        b"nan",
+        b"NA",
+        b"-",
+        b"?",
+        b"inf",
+        b"1e400",
+        b"0x10",
+        b"1_000",
+        b"true",
+        b"False",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"PAR1",
+        b"PK\3\4",
+    ),
+    *(
+        "\u2028".encode(),
+        "\u0085".encode(),
+        "ß".encode(),
+        "\u00a0".encode(),
+        b"=1+1",
+        b" ",
+        b"..",
+        b"/",
+        b"Unnamed: 0",
+        b"[" * 3000,
+    ),
 )
 STRINGS = (
     b"!dog\n*\ncat|fox|!fox\ndog\n",
@@ -135,7 +227,25 @@ STRINGS = (
 )
 STRING_TOKENS = (
     *(b"!", b"*", b":0.5", b":1e999", b'{"a":1}', b"votes-"),
-    *(b"|", b"||", b" ", b"\n", b"cat", b"dog", b"[", b"]", b",", b'"', b"null", b"true", b"1e999", b"NaN", b"votes>=", b"top-", b"{}"),
+    *(
+        b"|",
+        b"||",
+        b" ",
+        b"\n",
+        b"cat",
+        b"dog",
+        b"[",
+        b"]",
+        b",",
+        b'"',
+        b"null",
+        b"true",
+        b"1e999",
+        b"NaN",
+        b"votes>=",
+        b"top-",
+        b"{}",
+    ),
 )
 CONFIG = (
     b"data: cifar100\nimbalance: 100\nambiguity: 0.05\nmethod: corr\nrebalancer: records\nepochs: 800\nlr: 0.01\n",
@@ -145,10 +255,59 @@ CONFIG = (
     b"? {x: 1}\n: 2\n",
 )
 CONFIG_TOKENS = (
-    *(b"data: ", b"epochs: ", b"extras: ", b"options: ", b"seed: ", b"lr: ", b"method: ", b"imbalance: ", b"\n", b"  ", b"- ", b": "),
-    *(b"? ", b"&a ", b"*a", b"[*a, *a]", b"<<: *a", b"!!python/object/apply:os.system [id]", b"!!binary ", b"!!int ", b"!!float "),
-    *(b"!!timestamp ", b"2001-99-99", b"2001-01-01", b"1:2:3:4", b"0o7777", b".inf", b".nan", b"~", b"null", b"{}", b"[]", b"---\n"),
-    *(b"...\n", b"%YAML 1.1\n", b"|\n ", b">\n ", b"'", b'"', b"\\u0000", b"\t", b"#", b"[" * 400, b"{a: " * 200, b"9" * 5000),
+    *(
+        b"data: ",
+        b"epochs: ",
+        b"extras: ",
+        b"options: ",
+        b"seed: ",
+        b"lr: ",
+        b"method: ",
+        b"imbalance: ",
+        b"\n",
+        b"  ",
+        b"- ",
+        b": ",
+    ),
+    *(
+        b"? ",
+        b"&a ",
+        b"*a",
+        b"[*a, *a]",
+        b"<<: *a",
+        b"!!python/object/apply:os.system [id]",
+        b"!!binary ",
+        b"!!int ",
+        b"!!float ",
+    ),
+    *(
+        b"!!timestamp ",
+        b"2001-99-99",
+        b"2001-01-01",
+        b"1:2:3:4",
+        b"0o7777",
+        b".inf",
+        b".nan",
+        b"~",
+        b"null",
+        b"{}",
+        b"[]",
+        b"---\n",
+    ),
+    *(
+        b"...\n",
+        b"%YAML 1.1\n",
+        b"|\n ",
+        b">\n ",
+        b"'",
+        b'"',
+        b"\\u0000",
+        b"\t",
+        b"#",
+        b"[" * 400,
+        b"{a: " * 200,
+        b"9" * 5000,
+    ),
     *(b"- " * 300, b"corr", b"lw", b"records"),
 )
 
@@ -165,12 +324,29 @@ def parquet(table: Any, **options: Any) -> bytes:
 def parquet_seeds() -> list[bytes]:
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    plain = pa.table({"candidates": ["cat|dog", "dog", "fox"], "x": [1.0, 2.0, 3.0], "id": ["a", "b", "c"], "label": ["cat", "dog", None]})
+    plain = pa.table(
+        {
+            "candidates": ["cat|dog", "dog", "fox"],
+            "x": [1.0, 2.0, 3.0],
+            "id": ["a", "b", "c"],
+            "label": ["cat", "dog", None],
+        }
+    )
     lists = pa.table(
-        {"candidates": [["cat", "dog"], ["fox"]], "x": pa.array([1, 2], pa.int8()), "split": pa.array(["a", "b"]).dictionary_encode()}
+        {
+            "candidates": [["cat", "dog"], ["fox"]],
+            "x": pa.array([1, 2], pa.int8()),
+            "split": pa.array(["a", "b"]).dictionary_encode(),
+        }
     )
     wide = pa.table(
-        {"is_cat": [1, 0], "is_dog": [True, True], "p_cat": [0.25, 1.0], "p_dog": [0.75, 0.0], "x": pa.array([1.5, 2], pa.float32())}
+        {
+            "is_cat": [1, 0],
+            "is_dog": [True, True],
+            "p_cat": [0.25, 1.0],
+            "p_dog": [0.75, 0.0],
+            "x": pa.array([1.5, 2], pa.float32()),
+        }
     )
     votes = pa.table({"task": [1, 1, 2], "worker": ["u", "v", "u"], "label": ["cat", "dog", "dog"]})
     ballots = pa.table({"candidates": [[["cat"], ["cat", "dog"]], [["fox"], []]], "x": [1.0, 2.0]})
@@ -182,7 +358,12 @@ def parquet_seeds() -> list[bytes]:
         parquet(lists, compression="zstd"),
         parquet(lists, compression="none", row_group_size=1),
         parquet(wide, compression="lz4"),
-        parquet(votes, compression="brotli", column_encoding={"task": "DELTA_BINARY_PACKED"}, use_dictionary=False),
+        parquet(
+            votes,
+            compression="brotli",
+            column_encoding={"task": "DELTA_BINARY_PACKED"},
+            use_dictionary=False,
+        ),
     ]
 
 
@@ -190,9 +371,15 @@ def parquet_seeds() -> list[bytes]:
 def taxonomy_seeds() -> list[bytes]:
     import pyarrow as pa
 
-    tree = {"class": ["cat", "lynx", "Felis", "dog", "cow"], "parent": ["Felis", "Felis", "animal", "animal", None]}
+    tree = {
+        "class": ["cat", "lynx", "Felis", "dog", "cow"],
+        "parent": ["Felis", "Felis", "animal", "animal", None],
+    }
     rank = ["species", None, "genus", "", None]
-    csv = "".join(f"{name},{parent or ''},{kind or ''}\n" for name, parent, kind in zip(*tree.values(), rank, strict=True))
+    csv = "".join(
+        f"{name},{parent or ''},{kind or ''}\n"
+        for name, parent, kind in zip(*tree.values(), rank, strict=True)
+    )
     return [
         b"animal\n  genus: Felis\n    cat\n    lynx\n  dog\ncow\n",
         b"class,parent,rank\n" + csv.encode(),
@@ -209,9 +396,34 @@ def odd_table(rng: random.Random, _: bytes) -> bytes:
 
     n = rng.randrange(0, 4)
     kinds = [
-        *(pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
-        *(pa.binary(3), pa.date32(), pa.date64(), pa.timestamp("ns"), pa.timestamp("s", "UTC"), pa.time32("ms"), pa.time64("ns")),
-        *(pa.duration("us"), pa.decimal128(5, 2), pa.decimal256(60, 3), pa.null(), pa.string_view(), pa.binary_view()),
+        *(
+            pa.int8(),
+            pa.uint64(),
+            pa.float16(),
+            pa.float64(),
+            pa.bool_(),
+            pa.string(),
+            pa.large_string(),
+            pa.binary(),
+            pa.large_binary(),
+        ),
+        *(
+            pa.binary(3),
+            pa.date32(),
+            pa.date64(),
+            pa.timestamp("ns"),
+            pa.timestamp("s", "UTC"),
+            pa.time32("ms"),
+            pa.time64("ns"),
+        ),
+        *(
+            pa.duration("us"),
+            pa.decimal128(5, 2),
+            pa.decimal256(60, 3),
+            pa.null(),
+            pa.string_view(),
+            pa.binary_view(),
+        ),
     ]
     kind = rng.choice(kinds)
     wrap = rng.randrange(9)
@@ -244,7 +456,9 @@ def odd_table(rng: random.Random, _: bytes) -> bytes:
             return rng.random() < 0.5
         if pa.types.is_floating(kind):
             return (
-                np.float16(rng.choice((0.5, 1, 0, -1, np.nan, np.inf))) if kind == pa.float16() else rng.choice((0.5, 1, 0, 1e300, np.nan))
+                np.float16(rng.choice((0.5, 1, 0, -1, np.nan, np.inf)))
+                if kind == pa.float16()
+                else rng.choice((0.5, 1, 0, 1e300, np.nan))
             )
         if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
             return rng.choice((0, 1, 2, 100))
@@ -252,7 +466,23 @@ def odd_table(rng: random.Random, _: bytes) -> bytes:
             return rng.choice((b"cat", b"dog", b"\xff\xfe\x00"))
         return rng.choice(("cat|dog", "dog", "", " ", "[1]", '["cat"]', "1", "nan"))
 
-    names = rng.sample(("candidates", "id", "path", "label", "split", "x", "is_cat", "is_dog", "p_cat", "p_dog", "task", "worker"), 4)
+    names = rng.sample(
+        (
+            "candidates",
+            "id",
+            "path",
+            "label",
+            "split",
+            "x",
+            "is_cat",
+            "is_dog",
+            "p_cat",
+            "p_dog",
+            "task",
+            "worker",
+        ),
+        4,
+    )
     if rng.random() < 0.5:
         names[0] = "candidates"
     columns = []
@@ -283,12 +513,27 @@ def mat_seeds() -> list[bytes]:
     for options in ({}, {"do_compression": True}, {"format": "4"}):
         for kind in (np.asarray, scipy.sparse.csc_matrix, lambda a: a.astype(np.uint8)):
             content = io.BytesIO()
-            arrays = {"data": x, "partial_target": kind(sets), "target": kind(np.eye(5)[[0, 1, 2, 3, 4, 0]]) if len(found) % 2 else y}
+            arrays = {
+                "data": x,
+                "partial_target": kind(sets),
+                "target": kind(np.eye(5)[[0, 1, 2, 3, 4, 0]]) if len(found) % 2 else y,
+            }
             scipy.io.savemat(content, arrays, **options)
             found.append(content.getvalue())
     content = io.BytesIO()
-    scipy.io.savemat(content, {"other": {"a": 1, "b": "x"}, "data": np.asarray([[1, "a"]], dtype=object), "target": "text"})
-    return [*found, content.getvalue(), b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\0" * 600]
+    scipy.io.savemat(
+        content,
+        {
+            "other": {"a": 1, "b": "x"},
+            "data": np.asarray([[1, "a"]], dtype=object),
+            "target": "text",
+        },
+    )
+    return [
+        *found,
+        content.getvalue(),
+        b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\0" * 600,
+    ]
 
 
 @cache
@@ -307,7 +552,10 @@ def array_seeds() -> list[bytes]:
         content = io.BytesIO()
         np.save(content, array)
         found.append(content.getvalue())
-    for save, arrays in ((np.savez, {"candidates": matrix}), (np.savez_compressed, {"a": matrix, "candidates": matrix.astype("u1")})):
+    for save, arrays in (
+        (np.savez, {"candidates": matrix}),
+        (np.savez_compressed, {"a": matrix, "candidates": matrix.astype("u1")}),
+    ):
         content = io.BytesIO()
         save(content, **arrays)
         found.append(content.getvalue())
@@ -342,7 +590,9 @@ def checkpoint_seeds() -> list[bytes]:
         small_trainer().save(path)
         found = [path.read_bytes()]
         for method, rebalancer in (("proden", "records"), ("corr", "none")):
-            model = PartialLabelClassifier(method=method, rebalancer=rebalancer, epochs=1, device="cpu", random_state=0)
+            model = PartialLabelClassifier(
+                method=method, rebalancer=rebalancer, epochs=1, device="cpu", random_state=0
+            )
             model.fit(x, y).save(path)
             found.append(path.read_bytes())
     return found
@@ -401,7 +651,11 @@ def record(seed: int = 0, rebalancer: str = "none", n_classes: int = 3) -> dict[
 
 @cache
 def record_seeds() -> list[bytes]:
-    return [json.dumps(record(0)).encode(), json.dumps(record(1, "records")).encode(), json.dumps(record(2, "records", 2)).encode()]
+    return [
+        json.dumps(record(0)).encode(),
+        json.dumps(record(1, "records")).encode(),
+        json.dumps(record(2, "records", 2)).encode(),
+    ]
 
 
 @cache
@@ -412,7 +666,13 @@ def picture_seeds() -> list[bytes]:
     colours = Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8))
     found = []
     forms: Sequence[tuple[str, str, dict[str, Any]]] = (
-        *(("JPEG", "RGB", {}), ("JPEG", "L", {"progressive": True}), ("JPEG", "CMYK", {}), ("PNG", "RGB", {}), ("PNG", "RGBA", {})),
+        *(
+            ("JPEG", "RGB", {}),
+            ("JPEG", "L", {"progressive": True}),
+            ("JPEG", "CMYK", {}),
+            ("PNG", "RGB", {}),
+            ("PNG", "RGBA", {}),
+        ),
         *(
             ("PNG", "P", {}),
             ("PNG", "1", {}),
@@ -421,7 +681,13 @@ def picture_seeds() -> list[bytes]:
             ("WEBP", "RGB", {}),
             ("GIF", "P", {}),
         ),
-        *(("BMP", "RGB", {}), ("TIFF", "RGB", {}), ("TIFF", "L", {"compression": "tiff_lzw"}), ("TIFF", "F", {}), ("PPM", "RGB", {})),
+        *(
+            ("BMP", "RGB", {}),
+            ("TIFF", "RGB", {}),
+            ("TIFF", "L", {"compression": "tiff_lzw"}),
+            ("TIFF", "F", {}),
+            ("PPM", "RGB", {}),
+        ),
         *(("TGA", "RGB", {"rle": True}), ("JPEG2000", "RGB", {}), ("AVIF", "RGB", {})),
     )
     for form, mode, options in forms:
@@ -454,8 +720,30 @@ ANNOTATION = (
     b"</bndbox></object></annotation>"
 )
 ANNOTATION_TOKENS = (
-    *(b"<object>", b"</object>", b"<name>", b"</name>", b"dog", b"cat", b"<bndbox>", b"<xmin>", b"1e999", b"nan", b"-1"),
-    *(b"<!DOCTYPE x [", b"<!ENTITY", b"&lt;", b"&#0;", b"<![CDATA[", b"]]>", b"<?xml version='1.0' encoding='utf-16'?>", b"<!--", b"-->"),
+    *(
+        b"<object>",
+        b"</object>",
+        b"<name>",
+        b"</name>",
+        b"dog",
+        b"cat",
+        b"<bndbox>",
+        b"<xmin>",
+        b"1e999",
+        b"nan",
+        b"-1",
+    ),
+    *(
+        b"<!DOCTYPE x [",
+        b"<!ENTITY",
+        b"&lt;",
+        b"&#0;",
+        b"<![CDATA[",
+        b"]]>",
+        b"<?xml version='1.0' encoding='utf-16'?>",
+        b"<!--",
+        b"-->",
+    ),
     *(b"<a>" * 2000,),
 )
 
@@ -473,8 +761,17 @@ def archive_seeds() -> list[bytes]:
         "c/fine_label_names.txt": b"\n".join(b"f%d" % i for i in range(100)),
         "c/coarse_label_names.txt": b"\n".join(b"c%d" % i for i in range(20)),
     }
-    cifar = {**names, "c/train.bin": bytes([3, 5]) + bytes(3072), "c/test.bin": bytes([3, 5]) + bytes(3072)}
-    return [tar(voc), tar(voc, "w:gz"), tar(cifar, "w:gz"), tar({"a" * 150: b"x", "x.bin": b"12345"})]
+    cifar = {
+        **names,
+        "c/train.bin": bytes([3, 5]) + bytes(3072),
+        "c/test.bin": bytes([3, 5]) + bytes(3072),
+    }
+    return [
+        tar(voc),
+        tar(voc, "w:gz"),
+        tar(cifar, "w:gz"),
+        tar({"a" * 150: b"x", "x.bin": b"12345"}),
+    ]
 
 
 @cache
@@ -486,7 +783,9 @@ def image_set_files() -> dict[str, bytes]:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (4, 2, 2, 3), dtype=np.uint8), np.asarray([0, 1, 2, 1])
     sets = Candidates.from_sets([[0, 1], [1], [2, 0], [1]], n_classes=3)
-    image_set = ImageSet("voc2007", x, y, x, y, ("a", "b", "c"), np.asarray([0, 0, 1]), sets, ("s", "t"))
+    image_set = ImageSet(
+        "voc2007", x, y, x, y, ("a", "b", "c"), np.asarray([0, 0, 1]), sets, ("s", "t")
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = write_image_set(image_set, folder)
         return {file.name: file.read_bytes() for file in path.iterdir()}
@@ -519,7 +818,12 @@ def own_files() -> dict[str, bytes]:
     record = {
         "format": "ltpll-run-1",
         "key": "0123456789ab",
-        "config": {"experiment": "own", "method": "corr", "rebalancer": "none", "extras": ["mixup"]},
+        "config": {
+            "experiment": "own",
+            "method": "corr",
+            "rebalancer": "none",
+            "extras": ["mixup"],
+        },
         "environment": {"hardware": "a machine"},
         "classes": ["ant", "bee", "cat"],
         "class_prior": [0.5, 0.25, 0.25],
@@ -539,7 +843,15 @@ def own_files() -> dict[str, bytes]:
             "recovered": [0, 2, 1],
             "not_judged": [[0, 1, 0]],
             "ambiguous": {"rows": 2, "expected": 0.7, "guess": 0.5},
-            "calibration": {"all": {"rows": 3, "accuracy": 1.0, "mean_confidence": 0.9, "calibration_error": 0.1, "ranking": None}},
+            "calibration": {
+                "all": {
+                    "rows": 3,
+                    "accuracy": 1.0,
+                    "mean_confidence": 0.9,
+                    "calibration_error": 0.1,
+                    "ranking": None,
+                }
+            },
         },
         "rows": {"all": n, "trained": 3, "held_out": 1},
         "skipped": [["x.png", "is empty"]],
@@ -558,15 +870,27 @@ def own_files() -> dict[str, bytes]:
             },
             "feature_names": ["x"],
         },
-        "last": {"epoch": 2, "test": {**figures, "by_goal": {"balanced": figures, "accuracy": figures}}, "target_recovery": 0.5},
-        "curves": {"epoch": [1, 2], "loss": [2.0, 1.0], "measured": [2], "covering_rate": [0.75], "target_recovery": [0.5]},
+        "last": {
+            "epoch": 2,
+            "test": {**figures, "by_goal": {"balanced": figures, "accuracy": figures}},
+            "target_recovery": 0.5,
+        },
+        "curves": {
+            "epoch": [1, 2],
+            "loss": [2.0, 1.0],
+            "measured": [2],
+            "covering_rate": [0.75],
+            "target_recovery": [0.5],
+        },
     }
     votes = {"row": rows, "annotator": ["u", "v", "u", "v"], "label": np.asarray([0, 1, 2, 1])}
     return {
         "result.json": json.dumps(record).encode(),
         "examples.parquet": parquet(pa.table(examples), compression="none"),
         "votes.parquet": parquet(pa.table(votes), compression="none"),
-        "pictures.parquet": parquet(pa.table({"row": [0, 1], "jpeg": [picture_seeds()[0], b"x"]}), compression="none"),
+        "pictures.parquet": parquet(
+            pa.table({"row": [0, 1], "jpeg": [picture_seeds()[0], b"x"]}), compression="none"
+        ),
     }
 
 
@@ -585,7 +909,12 @@ def odd_columns(rng: random.Random, content: bytes) -> bytes:
             table = table.remove_column(i)
         elif kind == 1:
             table = table.set_column(
-                i, name, column.cast(rng.choice((pa.string(), pa.int8(), pa.float32(), pa.uint64(), pa.bool_())), safe=False)
+                i,
+                name,
+                column.cast(
+                    rng.choice((pa.string(), pa.int8(), pa.float32(), pa.uint64(), pa.bool_())),
+                    safe=False,
+                ),
             )
         elif kind == 2:
             table = table.set_column(i, name, pa.nulls(len(table), column.type))
@@ -600,7 +929,9 @@ def odd_columns(rng: random.Random, content: bytes) -> bytes:
         return content
 
 
-def cells_mutation(separators: bytes, tokens: Sequence[bytes]) -> Callable[[random.Random, bytes], bytes]:
+def cells_mutation(
+    separators: bytes, tokens: Sequence[bytes]
+) -> Callable[[random.Random, bytes], bytes]:
     """A mutation that exchanges, repeats or replaces whole cells or lines of text."""
 
     def change(rng: random.Random, data: bytes) -> bytes:

@@ -45,7 +45,9 @@ class Target:
 
     def cases(self) -> list[bytes]:
         """Every seed with every choice of options."""
-        return [bytes([option]) + content for content in self.seeds() for option in range(self.options)]
+        return [
+            bytes([option]) + content for content in self.seeds() for option in range(self.options)
+        ]
 
     def mutate(self, rng: random.Random, case: bytes, others: Sequence[bytes]) -> bytes:
         option = case[:1] or b"\0"
@@ -83,7 +85,12 @@ READINGS: tuple[tuple[Reading, bool], ...] = (
     (Reading(annotators="top-1", classes=("cat", "dog")), True),
     (Reading(id="x", label="y", candidates="sets"), True),
     (Reading(empty="all", excluded="y", possible="label"), True),
-    (Reading(empty="all", scores="none", taxonomy="tree.txt", site="split", possible_at="sites.csv"), True),
+    (
+        Reading(
+            empty="all", scores="none", taxonomy="tree.txt", site="split", possible_at="sites.csv"
+        ),
+        True,
+    ),
     (Reading(scores="none", excluded="id", classes=("cat", "dog", "!fox", "16:9")), False),
 )
 # What the readings above name, as small valid files.
@@ -122,13 +129,21 @@ def table_target(suffix: str) -> Callable[[bytes, Path], None]:
         option = case[0] % (len(READINGS) + 2) if case else 0
         if option < len(READINGS):
             reading, needs_candidates = READINGS[option]
-            for name, content in {"tree.txt": TREE, "sites.csv": SITES}.items() if reading.taxonomy else ():
+            for name, content in (
+                {"tree.txt": TREE, "sites.csv": SITES}.items() if reading.taxonomy else ()
+            ):
                 (folder / name).write_bytes(content)
-            files = {name: str(folder / value) for name in ("taxonomy", "possible_at") if (value := getattr(reading, name)) is not None}
+            files = {
+                name: str(folder / value)
+                for name in ("taxonomy", "possible_at")
+                if (value := getattr(reading, name)) is not None
+            }
             reading = replace(reading, **files)
             check_table(read_table(path, reading, needs_candidates=needs_candidates))
         else:
-            check_candidates(read_candidates(path, "candidates" if option == len(READINGS) else None).candidates)
+            check_candidates(
+                read_candidates(path, "candidates" if option == len(READINGS) else None).candidates
+            )
 
     return run
 
@@ -155,14 +170,21 @@ def run_taxonomy(case: bytes, folder: Path) -> None:
             with suppress(InputError):  # a group without classes
                 assert set(found.members(member)) <= set(found.leaves)
     tree, sites = ("tree.txt", name) if name.startswith("sites") else (name, "sites.csv")
-    check_table(read_table(table, Reading(taxonomy=str(folder / tree), site="site", possible_at=str(folder / sites))))
+    check_table(
+        read_table(
+            table,
+            Reading(taxonomy=str(folder / tree), site="site", possible_at=str(folder / sites)),
+        )
+    )
 
 
 def run_mat(case: bytes, folder: Path) -> None:
     path = folder / "t.mat"
     path.write_bytes(case[1:])
     options = (Reading(), Reading(classes=tuple("abcde")), Reading(features=("data_2",)))
-    check_table(read_table(path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3"))
+    check_table(
+        read_table(path, options[case[0] % 3 if case else 0], needs_candidates=case[:1] != b"\3")
+    )
 
 
 JSON_READINGS: tuple[tuple[Reading, bool], ...] = (
@@ -202,9 +224,13 @@ def run_strings(case: bytes, folder: Path) -> None:
     if option in (0, 7):
         check_candidates(Candidates.from_series(pd.Series(lines, dtype=object)))
     elif option == 1:
-        check_candidates(Candidates.from_series(pd.Series(lines[1:], dtype=object), separator=lines[0]))
+        check_candidates(
+            Candidates.from_series(pd.Series(lines[1:], dtype=object), separator=lines[0])
+        )
     elif option == 2:
-        check_candidates(Candidates.from_series(pd.Series(lines[1:], dtype=object), classes=lines[0].split("|")))
+        check_candidates(
+            Candidates.from_series(pd.Series(lines[1:], dtype=object), classes=lines[0].split("|"))
+        )
     elif option == 3:
         check_candidates(read_labels(pd.Series(lines, dtype=object)).candidates)
     elif option == 4:
@@ -215,7 +241,9 @@ def run_strings(case: bytes, folder: Path) -> None:
         except (ValueError, RecursionError):
             return
         if isinstance(content, list):
-            check_candidates(Candidates.of(content) if option == 5 else read_labels(content).candidates)
+            check_candidates(
+                Candidates.of(content) if option == 5 else read_labels(content).candidates
+            )
 
 
 def run_arrays(case: bytes, folder: Path) -> None:
@@ -243,7 +271,13 @@ def run_config(case: bytes, folder: Path) -> None:
         experiment, options=experiment.config()["options"]
     )
     counts = np.asarray([3, 2, 1])
-    build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.used_options(), class_frequencies=counts)
+    build_parts(
+        experiment.method,
+        experiment.rebalancer,
+        experiment.extras,
+        experiment.used_options(),
+        class_frequencies=counts,
+    )
 
 
 def config_mutation(rng: random.Random, data: bytes) -> bytes:
@@ -263,7 +297,9 @@ def checkpoint_mutation(rng: random.Random, data: bytes) -> bytes:
 
     if rng.random() < 0.3:
         size = min(8 + int.from_bytes(data[:8], "little"), len(data))
-        data = data[:size] + mutated(rng, data[size:], [data], ())[: len(data) - size].ljust(len(data) - size, b"\0")
+        data = data[:size] + mutated(rng, data[size:], [data], ())[: len(data) - size].ljust(
+            len(data) - size, b"\0"
+        )
     else:
         data = safetensors_mutation(rng, data)
     if rng.random() < 0.1:
@@ -282,7 +318,9 @@ def checkpoint_mutation(rng: random.Random, data: bytes) -> bytes:
 @cache
 def _problem() -> tuple[Any, Candidates]:
     rng = np.random.default_rng(0)
-    sets = Candidates.from_sets([[i % 3, (i + 1) % 3] if i % 2 else [i % 3] for i in range(8)], n_classes=3)
+    sets = Candidates.from_sets(
+        [[i % 3, (i + 1) % 3] if i % 2 else [i % 3] for i in range(8)], n_classes=3
+    )
     return rng.normal(size=(8, 2)).astype(np.float32), sets
 
 
@@ -291,7 +329,9 @@ def small_trainer() -> Any:
 
     x, sets = _problem()
     model = build_model("mlp", seed=0, n_inputs=2, n_classes=3, hidden=(2,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=3, lr=0.1, device="cpu")
+    trainer = PartialLabelTrainer(
+        model, METHODS["proden"](), REBALANCERS["records"](), epochs=3, lr=0.1, device="cpu"
+    )
     trainer.prepare(x, sets)
     return trainer
 
@@ -329,9 +369,15 @@ def run_record(case: bytes, folder: Path) -> None:
     others = [seeds.record(7, "records"), seeds.record(8)]
     if case[:1] == b"\1":
         Finished.under(folder)
-    with patch("plotly.offline.get_plotlyjs", str):  # five megabytes that do not depend on the record
+    with patch(
+        "plotly.offline.get_plotlyjs", str
+    ):  # five megabytes that do not depend on the record
         shown = render_page([found, *others] if case[:1] == b"\2" else [found], title="t", intro=[])
-    assert shown.count("<script") == shown.count("</script>") == 2 + shown.count('type="application/json"')
+    assert (
+        shown.count("<script")
+        == shown.count("</script>")
+        == 2 + shown.count('type="application/json"')
+    )
     assert "<img" not in shown
 
 
@@ -343,7 +389,11 @@ def run_picture(case: bytes, folder: Path) -> None:
     from ltpll.data.readers.pictures import read_pictures
 
     (folder / "p").write_bytes(case[1:])
-    ways = (Preprocessing(8), Preprocessing(8, fit="crop", resize=10, resample="bicubic"), Preprocessing(8, fit="stretch"))
+    ways = (
+        Preprocessing(8),
+        Preprocessing(8, fit="crop", resize=10, resample="bicubic"),
+        Preprocessing(8, fit="stretch"),
+    )
     found = read_pictures(folder, ["p"], ways[case[0] % len(ways)] if case else 8)
     assert found.images.shape == (1, 8, 8, 3)
 
@@ -384,14 +434,18 @@ def run_archive(case: bytes, folder: Path) -> None:
 class Bundle:
     """A folder of files as one case: all files in a row, each preceded by its length."""
 
-    def __init__(self, files: Callable[[], dict[str, bytes]], mutations: dict[str, Sequence[Mutation]]) -> None:
+    def __init__(
+        self, files: Callable[[], dict[str, bytes]], mutations: dict[str, Sequence[Mutation]]
+    ) -> None:
         self.files, self.mutations = files, mutations
 
     def seeds(self) -> list[bytes]:
         return [self.joined(self.files())]
 
     def joined(self, files: dict[str, bytes]) -> bytes:
-        return b"".join(struct.pack("<I", len(files[name])) + files[name] for name in sorted(self.files()))
+        return b"".join(
+            struct.pack("<I", len(files[name])) + files[name] for name in sorted(self.files())
+        )
 
     def split(self, data: bytes) -> dict[str, bytes]:
         files, position = {}, 0
@@ -454,7 +508,9 @@ def run_own(case: bytes, folder: Path) -> None:
     for name, content in files.items():
         (home / name).write_bytes(content)
     (home / "config.json").write_text('{"experiment": "own"}')
-    (home / RunFile.MARKER).write_bytes(marker_text(home, files))  # whoever forges files can forge their checksums too
+    (home / RunFile.MARKER).write_bytes(
+        marker_text(home, files)
+    )  # whoever forges files can forge their checksums too
     found = read_cleaned(home)
     if case[:1] == b"\1":
         source_for_new_table(home, found.record, Path("t.csv"), None, None, "stop")
@@ -483,12 +539,49 @@ def run_features(case: bytes, folder: Path) -> None:
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target("csv", run_csv, lambda: seeds.CSV, len(READINGS) + 2, seeds.CSV_TOKENS, [seeds.cells_mutation(b",,,\t;", seeds.CSV_TOKENS)]),
-        Target("strings", run_strings, lambda: seeds.STRINGS, 8, seeds.STRING_TOKENS, [json_mutation]),
-        Target("parquet", table_target(".parquet"), seeds.parquet_seeds, len(READINGS) + 2, (b"PAR1",), [seeds.odd_table]),
-        Target("label-studio", run_json, lambda: seeds.LABEL_STUDIO, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
-        Target("detections", run_json, lambda: seeds.DETECTIONS, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
-        Target("coco", run_json, lambda: seeds.COCO, len(JSON_READINGS), seeds.JSON_TOKENS, [json_mutation]),
+        Target(
+            "csv",
+            run_csv,
+            lambda: seeds.CSV,
+            len(READINGS) + 2,
+            seeds.CSV_TOKENS,
+            [seeds.cells_mutation(b",,,\t;", seeds.CSV_TOKENS)],
+        ),
+        Target(
+            "strings", run_strings, lambda: seeds.STRINGS, 8, seeds.STRING_TOKENS, [json_mutation]
+        ),
+        Target(
+            "parquet",
+            table_target(".parquet"),
+            seeds.parquet_seeds,
+            len(READINGS) + 2,
+            (b"PAR1",),
+            [seeds.odd_table],
+        ),
+        Target(
+            "label-studio",
+            run_json,
+            lambda: seeds.LABEL_STUDIO,
+            len(JSON_READINGS),
+            seeds.JSON_TOKENS,
+            [json_mutation],
+        ),
+        Target(
+            "detections",
+            run_json,
+            lambda: seeds.DETECTIONS,
+            len(JSON_READINGS),
+            seeds.JSON_TOKENS,
+            [json_mutation],
+        ),
+        Target(
+            "coco",
+            run_json,
+            lambda: seeds.COCO,
+            len(JSON_READINGS),
+            seeds.JSON_TOKENS,
+            [json_mutation],
+        ),
         Target(
             "taxonomy",
             run_taxonomy,
@@ -497,13 +590,41 @@ TARGETS: dict[str, Target] = {
             seeds.TAXONOMY_TOKENS,
             [seeds.cells_mutation(b",\t\n ", seeds.TAXONOMY_TOKENS)],
         ),
-        Target("mat", run_mat, seeds.mat_seeds, 4, (b"data", b"partial_target", b"target", b"IM", b"MI"), [compressed_mutation]),
-        Target("arrays", run_arrays, seeds.array_seeds, 3, (b"<f8", b"|O", b"|b1", b"'shape': (2,)", b"True", b"PK\1\2"), [zip_mutation]),
-        Target("config", run_config, lambda: seeds.CONFIG, 1, seeds.CONFIG_TOKENS, [config_mutation]),
         Target(
-            "checkpoint", run_checkpoint, seeds.checkpoint_seeds, 3, (b'"F32"', b'"I64"', b'"shape":[2]', b"[0,0]"), [checkpoint_mutation]
+            "mat",
+            run_mat,
+            seeds.mat_seeds,
+            4,
+            (b"data", b"partial_target", b"target", b"IM", b"MI"),
+            [compressed_mutation],
         ),
-        Target("record", run_record, seeds.record_seeds, 3, (b'"test"', b"null", b"1e999", b"NaN", b"[" * 2000), [json_mutation]),
+        Target(
+            "arrays",
+            run_arrays,
+            seeds.array_seeds,
+            3,
+            (b"<f8", b"|O", b"|b1", b"'shape': (2,)", b"True", b"PK\1\2"),
+            [zip_mutation],
+        ),
+        Target(
+            "config", run_config, lambda: seeds.CONFIG, 1, seeds.CONFIG_TOKENS, [config_mutation]
+        ),
+        Target(
+            "checkpoint",
+            run_checkpoint,
+            seeds.checkpoint_seeds,
+            3,
+            (b'"F32"', b'"I64"', b'"shape":[2]', b"[0,0]"),
+            [checkpoint_mutation],
+        ),
+        Target(
+            "record",
+            run_record,
+            seeds.record_seeds,
+            3,
+            (b'"test"', b"null", b"1e999", b"NaN", b"[" * 2000),
+            [json_mutation],
+        ),
         Target("picture", run_picture, seeds.picture_seeds, options=3),
         Target(
             "paths",
@@ -512,10 +633,21 @@ TARGETS: dict[str, Target] = {
             1,
             (b"..", b"/", b"\\", b"\0", b"C:", b"~"),
         ),
-        Target("annotation", run_annotation, lambda: [seeds.ANNOTATION], 1, seeds.ANNOTATION_TOKENS),
-        Target("archive", run_archive, seeds.archive_seeds, 3, (b"../", b"ustar", b"0000644", b"x.bin")),
+        Target(
+            "annotation", run_annotation, lambda: [seeds.ANNOTATION], 1, seeds.ANNOTATION_TOKENS
+        ),
+        Target(
+            "archive", run_archive, seeds.archive_seeds, 3, (b"../", b"ustar", b"0000644", b"x.bin")
+        ),
         Target("image-set", run_image_set, IMAGE_SET.seeds, 3, (), [IMAGE_SET.mutate]),
         Target("own-run", run_own, OWN_RUN.seeds, 2, (), [OWN_RUN.mutate]),
-        Target("features", run_features, seeds.feature_seeds, 1, (b"<f8", b"|O", b"features", b"\n", b",", b"id", b"nan"), [zip_mutation]),
+        Target(
+            "features",
+            run_features,
+            seeds.feature_seeds,
+            1,
+            (b"<f8", b"|O", b"features", b"\n", b",", b"id", b"nan"),
+            [zip_mutation],
+        ),
     )
 }

@@ -33,7 +33,10 @@ def digits():
     data = load_digits()
     rows = rng.permutation(len(data.target))[:N]
     true = data.target[rows]
-    sets = [{int(c) for c in rng.integers(0, 10, 2)} | ({int(label)} if rng.random() > 0.08 else set()) for label in true]
+    sets = [
+        {int(c) for c in rng.integers(0, 10, 2)} | ({int(label)} if rng.random() > 0.08 else set())
+        for label in true
+    ]
     return (
         data.data[rows].astype(np.float32),
         true,
@@ -42,14 +45,18 @@ def digits():
 
 
 def quick(**options):
-    estimator = PartialLabelClassifier("proden", "mean-target", **{"steps": 200, "device": "cpu", "threads": 1, **options})
+    estimator = PartialLabelClassifier(
+        "proden", "mean-target", **{"steps": 200, "device": "cpu", "threads": 1, **options}
+    )
     return LabelCleaner(estimator, folds=2)
 
 
 @pytest.fixture(scope="module")
 def frame():
     x, _, _ = digits()
-    return pd.DataFrame(x, columns=[f"p{k}" for k in range(64)], index=[f"image {i}" for i in range(N)])
+    return pd.DataFrame(
+        x, columns=[f"p{k}" for k in range(64)], index=[f"image {i}" for i in range(N)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +64,12 @@ def cleaner(frame):
     return quick().fit(frame, digits()[2])
 
 
-@pytest.mark.parametrize(("rebalancer", "scenes", "missing"), [("auto", False, "never"), ("mean-target", True, "auto")])
-def test_labels_are_those_of_the_commands_for_the_same_table(tmp_path, frame, rebalancer, scenes, missing):
+@pytest.mark.parametrize(
+    ("rebalancer", "scenes", "missing"), [("auto", False, "never"), ("mean-target", True, "auto")]
+)
+def test_labels_are_those_of_the_commands_for_the_same_table(
+    tmp_path, frame, rebalancer, scenes, missing
+):
     _, _, sets = digits()
     table = frame.assign(candidates=sets, scene=SCENES)
     table.to_csv(tmp_path / "t.csv", index=False)
@@ -74,12 +85,16 @@ def test_labels_are_those_of_the_commands_for_the_same_table(tmp_path, frame, re
 
     fitted = LabelCleaner(PartialLabelClassifier(**how, device="cpu", threads=1), folds=2)
     fitted.fit(frame, pd.Series(sets), groups=SCENES if scenes else None)
-    assert fitted.table_.labels.issue.any() if missing == "never" else fitted.table_.truth_missing > 0
+    assert (
+        fitted.table_.labels.issue.any() if missing == "never" else fitted.table_.truth_missing > 0
+    )
     for name, values in cleaned_columns(stored).items():
         if name != "id":
             assert list(values) == list(cleaned_columns(fitted.table_)[name]), name
     for name in ("confidence", "suspicion", "margin", "label", "issue"):
-        assert np.array_equal(getattr(stored.labels, name), getattr(fitted.table_.labels, name)), name
+        assert np.array_equal(getattr(stored.labels, name), getattr(fitted.table_.labels, name)), (
+            name
+        )
     for name in (
         "classes",
         "class_prior",
@@ -113,10 +128,14 @@ def test_labels_have_the_rows_the_index_and_the_classes_that_were_given(cleaner,
     ]
     assert labels.columns.tolist() == columns
     assert (labels["label"].astype(int) == true).mean() > 0.8
-    assert all(label in names.split("|") for label, names in zip(labels["label"], sets, strict=True))
+    assert all(
+        label in names.split("|") for label, names in zip(labels["label"], sets, strict=True)
+    )
     assert labels["suggestion"].notna().equals(labels["lacks_label"])
     assert cleaner.expected_wrong_ == pytest.approx((1 - labels["confidence"]).sum(), abs=0.1)
-    assert cleaner.summary_.startswith(f"300 examples, {sum('|' in names for names in sets)} of them ambiguous; about ")
+    assert cleaner.summary_.startswith(
+        f"300 examples, {sum('|' in names for names in sets)} of them ambiguous; about "
+    )
     matrix = np.asarray([[str(c) in names.split("|") for c in range(10)] for names in sets])
     numbers = quick().fit(frame.to_numpy(), matrix)
     assert numbers.labels_.index.tolist() == list(range(N))
@@ -179,7 +198,10 @@ def test_nothing_stays_on_the_disk(frame, tmp_path, monkeypatch):
 
 def test_a_random_state_without_a_seed_and_other_folds_give_other_labels(frame):
     _, _, sets = digits()
-    one, two = (quick(epochs=1, random_state=np.random.RandomState(seed)).fit(frame, sets).table_ for seed in (0, 1))
+    one, two = (
+        quick(epochs=1, random_state=np.random.RandomState(seed)).fit(frame, sets).table_
+        for seed in (0, 1)
+    )
     assert not np.array_equal(one.labels.confidence, two.labels.confidence)
 
 
@@ -209,7 +231,9 @@ def test_a_random_state_without_a_seed_and_other_folds_give_other_labels(frame):
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(frame, options, data, said):
-    message = refusal(lambda: quick(epochs=1).set_params(**options).fit(**{"X": frame, "y": digits()[2], **data}))
+    message = refusal(
+        lambda: quick(epochs=1).set_params(**options).fit(**{"X": frame, "y": digits()[2], **data})
+    )
     assert said in message
     assert "\n" not in message
 
@@ -242,7 +266,11 @@ SLOW = (
     "check_fit2d_1feature",
     "check_array_api_input",
 )
-CHECKS = [check for _, check in estimator_checks_generator(CHECKED) if not check.func.__name__.startswith(SLOW)]
+CHECKS = [
+    check
+    for _, check in estimator_checks_generator(CHECKED)
+    if not check.func.__name__.startswith(SLOW)
+]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from support.commands import ltpll, ltpll_here
 
 
 def test_without_arguments_it_prints_help():
-    result = subprocess.run([sys.executable, "-m", "ltpll"], capture_output=True, text=True, check=False)  # as a shell starts it
+    result = subprocess.run(
+        [sys.executable, "-m", "ltpll"], capture_output=True, text=True, check=False
+    )  # as a shell starts it
     assert "demo" in result.stdout + result.stderr
     assert "train" in result.stdout + result.stderr
 
@@ -50,12 +52,16 @@ def test_only_train_can_be_started_by_torchrun(tmp_path):
 
 
 @pytest.mark.parametrize("moved", MOVED)
-@pytest.mark.parametrize("more", [[], ["--help"], ["cifar10", "--imbalance", "50"]], ids=["alone", "help", "more"])
+@pytest.mark.parametrize(
+    "more", [[], ["--help"], ["cifar10", "--imbalance", "50"]], ids=["alone", "help", "more"]
+)
 def test_a_command_that_moved_names_the_package_that_has_it(tmp_path, moved, more):
     result = ltpll(*moved.split(), *more, cwd=tmp_path)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert result.stderr == (f"error: `ltpll {moved}` is in the package ltpll-research: install it, then use `ltpll-research {moved}`.\n")
+    assert result.stderr == (
+        f"error: `ltpll {moved}` is in the package ltpll-research: install it, then use `ltpll-research {moved}`.\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

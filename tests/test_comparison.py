@@ -8,7 +8,10 @@ import pytest
 from ltpll import PartialLabelClassifier
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
 from ltpll.data.synthetic import neighbour_candidates, uniform_candidates
-from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
+from ltpll.evaluation.scorers import (
+    approximated_accuracy_score,
+    approximated_balanced_accuracy_score,
+)
 from ltpll.folds import fold_splits
 from ltpll.rebalancers import RECORDS, Anchor, Auto, SetEvidence
 from ltpll.training.callbacks import Callback
@@ -24,7 +27,10 @@ def quick(**options):
 
 def test_scores_are_those_of_out_of_fold_predictions():
     scores = held_out_scores(quick(), Auto(warmup=0.5), X, UNCLEAR)
-    ways = {"plain": SetEvidence(), "average": Anchor("average", "point", warmup=0.5, lift="warm-up")}
+    ways = {
+        "plain": SetEvidence(),
+        "average": Anchor("average", "point", warmup=0.5, lift="warm-up"),
+    }
     assert scores.keys() == ways.keys()
     for way, rebalancer in ways.items():
         accurate, balanced = np.empty((2, len(X), 8))
@@ -32,7 +38,10 @@ def test_scores_are_those_of_out_of_fold_predictions():
             fitted = quick(rebalancer=rebalancer).fit(X[others], UNCLEAR.select(others))
             accurate[rows] = fitted.predict_proba(X[rows])
             balanced[rows] = fitted.set_params(goal="balanced").predict_proba(X[rows])
-        expected = approximated_accuracy_score(UNCLEAR, accurate), approximated_balanced_accuracy_score(UNCLEAR, balanced)
+        expected = (
+            approximated_accuracy_score(UNCLEAR, accurate),
+            approximated_balanced_accuracy_score(UNCLEAR, balanced),
+        )
         assert scores[way] == pytest.approx(np.mean(expected), abs=1e-6)
 
 
@@ -65,11 +74,15 @@ def test_every_training_is_announced_by_its_number_and_has_the_size_that_was_pla
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        held_out_scores(quick(), Auto(), X, UNCLEAR, lambda number: numbers.append(number) or [Sizes()])
+        held_out_scores(
+            quick(), Auto(), X, UNCLEAR, lambda number: numbers.append(number) or [Sizes()]
+        )
     assert numbers == list(range(6))
     planned = comparison_parts(quick(), UNCLEAR)
     assert [part.name for part in planned] == [f"comparison {k + 1} of 6" for k in range(6)]
-    assert [(part.epochs, part.cost) for part in planned] == [(epochs, rows * (1 + 100 / batch)) for rows, epochs, batch in trained]
+    assert [(part.epochs, part.cost) for part in planned] == [
+        (epochs, rows * (1 + 100 / batch)) for rows, epochs, batch in trained
+    ]
 
 
 def test_it_is_made_only_for_tables_whose_sets_leave_auto_undecided():
@@ -77,6 +90,8 @@ def test_it_is_made_only_for_tables_whose_sets_leave_auto_undecided():
     assert not can_compare(RECORDS(), X, UNCLEAR)
     assert not can_compare(Auto(prior="average"), X, UNCLEAR)
     assert not can_compare(Auto(), X[:, :, None, None], UNCLEAR)  # images
-    assert not can_compare(Auto(), X, UNCLEAR.with_groups(np.arange(len(X)) % 2))  # three folds need three groups
+    assert not can_compare(
+        Auto(), X, UNCLEAR.with_groups(np.arange(len(X)) % 2)
+    )  # three folds need three groups
     assert not can_compare(Auto(), X[:40], UNCLEAR.select(np.arange(40)))
     assert not can_compare(Auto(), X, uniform_candidates(LABELS, 8, 0.3, seed=0))

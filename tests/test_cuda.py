@@ -77,21 +77,36 @@ def train(
 
 @pytest.mark.parametrize(
     ("method", "rebalancer"),
-    [(name, each) for name in METHODS for each in REBALANCERS if each == "none" or not METHODS[name].why_no_rebalancer],
+    [
+        (name, each)
+        for name in METHODS
+        for each in REBALANCERS
+        if each == "none" or not METHODS[name].why_no_rebalancer
+    ],
 )
 def test_whole_batches_train_to_the_same_targets_as_on_the_cpu(method, rebalancer, monkeypatch):
     """With the rows in one order, since a GPU would draw another one, and PiCo's prototypes follow one row after the other."""
-    monkeypatch.setattr(BatchSampler, "_draw_order", lambda batches: torch.arange(batches.rows, device=batches.generator.device))
+    monkeypatch.setattr(
+        BatchSampler,
+        "_draw_order",
+        lambda batches: torch.arange(batches.rows, device=batches.generator.device),
+    )
     cpu, cuda = (train(method, rebalancer, device) for device in ("cpu", "cuda"))
     torch.testing.assert_close(cuda.targets.values.cpu(), cpu.targets.values, atol=1e-3, rtol=1e-2)
     ours, theirs = cuda.history[-1], cpu.history[-1]
     assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
-    assert ours["test"]["mean_prediction"] == pytest.approx(theirs["test"]["mean_prediction"], abs=1e-3)
+    assert ours["test"]["mean_prediction"] == pytest.approx(
+        theirs["test"]["mean_prediction"], abs=1e-3
+    )
     assert ours["mean_target"] == pytest.approx(theirs["mean_target"], abs=1e-3)
 
 
 # Steps that add in another order differ by rounding, which training makes larger with every step: in double precision it stays small.
-EXACTLY = {"double": True, "views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)), "batch_size": 32}
+EXACTLY = {
+    "double": True,
+    "views": Views(weak=(Jitter(0.1),), strong=(Jitter(0.2),)),
+    "batch_size": 32,
+}
 SMALL = {"atol": 1e-7, "rtol": 1e-6}
 
 
@@ -99,44 +114,78 @@ SMALL = {"atol": 1e-7, "rtol": 1e-6}
 def test_a_replayed_step_trains_like_an_eager_one(engine):
     """With the same draws: epoch by epoch the same losses and in the end the same targets, mixup's draws inside the step included."""
     eager, replayed = (
-        train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], engine=each, epochs=6, **EXACTLY) for each in ("eager", engine)
+        train(
+            "corr", "records", "cuda", extras=[EXTRAS["mixup"]()], engine=each, epochs=6, **EXACTLY
+        )
+        for each in ("eager", engine)
     )
-    assert {key[:2] for key in replayed._runner.graphed_step.recordings} == {((False, False, False), (32,)), ((True, False, True), (32,))}
-    assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-6)
+    assert {key[:2] for key in replayed._runner.graphed_step.recordings} == {
+        ((False, False, False), (32,)),
+        ((True, False, True), (32,)),
+    }
+    assert [r["loss"] for r in replayed.history] == pytest.approx(
+        [r["loss"] for r in eager.history], rel=1e-6
+    )
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, **SMALL)
-    torch.testing.assert_close(replayed.rebalancer.mean_feature, eager.rebalancer.mean_feature, **SMALL)
+    torch.testing.assert_close(
+        replayed.rebalancer.mean_feature, eager.rebalancer.mean_feature, **SMALL
+    )
 
 
 @pytest.mark.parametrize("extra", list(EXTRAS))
 def test_every_extra_can_be_replayed(extra):
     eager, replayed = (
-        train("corr", "records", "cuda", extras=[EXTRAS[extra]()], engine=engine, **EXACTLY) for engine in ("eager", "captured")
+        train("corr", "records", "cuda", extras=[EXTRAS[extra]()], engine=engine, **EXACTLY)
+        for engine in ("eager", "captured")
     )
-    assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-6)
+    assert [r["loss"] for r in replayed.history] == pytest.approx(
+        [r["loss"] for r in eager.history], rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_can_be_replayed(name):
-    eager, replayed = (train(name, "none", "cuda", engine=engine, epochs=6, **EXACTLY) for engine in ("eager", "captured"))
-    assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-6)
+    eager, replayed = (
+        train(name, "none", "cuda", engine=engine, epochs=6, **EXACTLY)
+        for engine in ("eager", "captured")
+    )
+    assert [r["loss"] for r in replayed.history] == pytest.approx(
+        [r["loss"] for r in eager.history], rel=1e-6
+    )
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, **SMALL)
 
 
-@pytest.mark.parametrize(("method", "extras"), [("solar", ()), ("pico", ()), ("htc", ()), ("corr", ("bcl",)), ("corr", ("paco",))])
+@pytest.mark.parametrize(
+    ("method", "extras"),
+    [("solar", ()), ("pico", ()), ("htc", ()), ("corr", ("bcl",)), ("corr", ("paco",))],
+)
 def test_systems_train_images_in_bfloat16_and_replayed(method, extras):
     """Passes beyond the first go through the same low weights; the losses are those of exact steps, as far as that precision goes."""
     rebalancer = "none" if method in ("solar", "htc") else "records"
-    experiment = Experiment("noise", imbalance=10, batch_size=64, width=32, epochs=6, method=method, rebalancer=rebalancer, extras=extras)
+    experiment = Experiment(
+        "noise",
+        imbalance=10,
+        batch_size=64,
+        width=32,
+        epochs=6,
+        method=method,
+        rebalancer=rebalancer,
+        extras=extras,
+    )
     problem = draw_problem(experiment, noise_images(40, 10, 50))
     losses = []
     for precision, engine in (("float32", "eager"), ("bfloat16", "captured")):
-        trainer = build_trainer(replace(experiment, precision=precision), problem, device="cuda", engine=engine)
+        trainer = build_trainer(
+            replace(experiment, precision=precision), problem, device="cuda", engine=engine
+        )
         trainer.fit(problem.x, problem.candidates)
         losses.append([record["loss"] for record in trainer.history])
     assert losses[1] == pytest.approx(losses[0], rel=0.1)
 
 
-def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_state_is_left_alone(tmp_path):
+def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_state_is_left_alone(
+    tmp_path,
+):
     views = Views(weak=(Jitter(0.1),), strong=(Jitter(0.2, 0.1),))
     options = {"views": views, "batch_size": 64}
     before = torch.cuda.get_rng_state()
@@ -151,8 +200,22 @@ def test_a_resumed_training_ends_like_an_undisturbed_one_and_the_callers_random_
             raise StopError
 
     with pytest.raises(StopError):
-        train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], callbacks=[OnEpoch(stop), Checkpoint(first)], **options)
-    again = train("corr", "records", "cuda", extras=[EXTRAS["mixup"]()], callbacks=[Checkpoint(first)], **options)
+        train(
+            "corr",
+            "records",
+            "cuda",
+            extras=[EXTRAS["mixup"]()],
+            callbacks=[OnEpoch(stop), Checkpoint(first)],
+            **options,
+        )
+    again = train(
+        "corr",
+        "records",
+        "cuda",
+        extras=[EXTRAS["mixup"]()],
+        callbacks=[Checkpoint(first)],
+        **options,
+    )
     torch.testing.assert_close(again.targets.values, whole.targets.values, atol=1e-4, rtol=1e-3)
     assert torch.equal(before, torch.cuda.get_rng_state())
 
@@ -166,7 +229,9 @@ def points_trainer(method, rebalancer, extras, engine, *, encoder=None, on_nan="
     made = PartialLabelTrainer(
         model,
         METHODS[method](),
-        REBALANCERS.create(rebalancer, {"n_features": 16, "n_classes": 4, "class_frequencies": np.bincount(y)}),
+        REBALANCERS.create(
+            rebalancer, {"n_features": 16, "n_classes": 4, "class_frequencies": np.bincount(y)}
+        ),
         [EXTRAS[name]() for name in extras],
         views=Views(weak=(Jitter(0.1),), strong=(Jitter(0.2, 0.1),)),
         epochs=6,
@@ -186,7 +251,9 @@ KILLED = {"epochs": 15, "device": "cuda", "double": True}
 
 def run_in_a_process(root, *, killed_once=None):
     """A run of support/interrupted_runs.py in a process of its own, killed as soon as `killed_once` says so."""
-    code = f"from support.interrupted_runs import images_run; images_run({str(root)!r}, **{KILLED!r})"
+    code = (
+        f"from support.interrupted_runs import images_run; images_run({str(root)!r}, **{KILLED!r})"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], env=environment_of_tests())
     while process.poll() is None:
         if killed_once and killed_once():
@@ -197,16 +264,23 @@ def run_in_a_process(root, *, killed_once=None):
 
 def test_a_run_killed_again_and_again_ends_like_an_undisturbed_one(tmp_path):
     def logged():
-        return sum(path.read_bytes().count(b"\n") for path in (tmp_path / "killed").rglob("metrics.jsonl"))
+        return sum(
+            path.read_bytes().count(b"\n") for path in (tmp_path / "killed").rglob("metrics.jsonl")
+        )
 
     assert run_in_a_process(tmp_path / "whole") == 0
     for behind in (2, 6, 11):
-        assert run_in_a_process(tmp_path / "killed", killed_once=lambda n=behind: logged() >= n) == -signal.SIGKILL
+        assert (
+            run_in_a_process(tmp_path / "killed", killed_once=lambda n=behind: logged() >= n)
+            == -signal.SIGKILL
+        )
         assert not list((tmp_path / "killed").rglob("done"))
     assert run_in_a_process(tmp_path / "killed") == 0
     whole, killed = (outcome(tmp_path / name) for name in ("whole", "killed"))
     assert [one["epoch"] for one in killed["log"]] == list(range(1, KILLED["epochs"] + 1))
-    np.testing.assert_allclose([one["loss"] for one in killed["log"]], [one["loss"] for one in whole["log"]], rtol=1e-3)
+    np.testing.assert_allclose(
+        [one["loss"] for one in killed["log"]], [one["loss"] for one in whole["log"]], rtol=1e-3
+    )
 
 
 # What resuming on a GPU promises: sums whose order the device chooses, and nothing else, may differ.
@@ -225,7 +299,9 @@ WITHIN = {"atol": 1e-4, "rtol": 1e-3}
     ],
 )
 @pytest.mark.parametrize("steps", [13, 18], ids=["in an epoch", "between epochs"])
-def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one(tmp_path, method, rebalancer, extras, engine, steps):
+def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one(
+    tmp_path, method, rebalancer, extras, engine, steps
+):
     """Stopped after a recording has replaced the first calls, and taken up by a trainer that has recorded nothing yet."""
     whole, x, candidates = points_trainer(method, rebalancer, extras, engine)
     whole.fit(x, candidates)
@@ -247,7 +323,9 @@ def test_a_training_that_was_stopped_after_any_step_ends_like_an_undisturbed_one
     while first.epoch < first.epochs:  # the same trainer can go on, too
         first.history.append(first.train_epoch())
     for other in (second, first):
-        assert [r["loss"] for r in other.history] == pytest.approx([r["loss"] for r in whole.history], rel=1e-3)
+        assert [r["loss"] for r in other.history] == pytest.approx(
+            [r["loss"] for r in whole.history], rel=1e-3
+        )
         torch.testing.assert_close(other.targets.values, whole.targets.values, **WITHIN)
         torch.testing.assert_close(other.model.state_dict(), whole.model.state_dict(), **WITHIN)
 
@@ -273,29 +351,47 @@ def far_away(x, row=7):
 
 @pytest.mark.parametrize(
     ("method", "rebalancer", "extras"),
-    [("proden", "records", ()), ("corr", "epoch-records", ("bcl", "paco")), ("pico", "none", ()), ("solar", "none", ())],
+    [
+        ("proden", "records", ()),
+        ("corr", "epoch-records", ("bcl", "paco")),
+        ("pico", "none", ()),
+        ("solar", "none", ()),
+    ],
 )
 def test_a_replayed_step_drops_a_batch_as_an_eager_one_does(method, rebalancer, extras):
     """One batch of every epoch holds a row without finite outputs; were anything of it kept, all would be spoilt."""
     trained = []
     for engine in ("eager", "captured"):
-        one, x, candidates = points_trainer(method, rebalancer, extras, engine, encoder=Squares(), on_nan="skip")
+        one, x, candidates = points_trainer(
+            method, rebalancer, extras, engine, encoder=Squares(), on_nan="skip"
+        )
         trained.append(one.fit(far_away(x), candidates))
     eager, replayed = trained
-    assert [r["skipped"] for r in replayed.history] == [r["skipped"] for r in eager.history] == [1] * 6
-    assert [r["loss"] for r in replayed.history] == pytest.approx([r["loss"] for r in eager.history], rel=1e-3)
+    assert (
+        [r["skipped"] for r in replayed.history] == [r["skipped"] for r in eager.history] == [1] * 6
+    )
+    assert [r["loss"] for r in replayed.history] == pytest.approx(
+        [r["loss"] for r in eager.history], rel=1e-3
+    )
     for name, tensor in replayed.state.tensors().items():
         if not name.startswith(("random", "generator")) and tensor.is_floating_point():
             assert not torch.isnan(tensor).any(), name
     torch.testing.assert_close(replayed.targets.values, eager.targets.values, atol=2e-3, rtol=1e-2)
     sets = replayed.candidates[torch.tensor([7], device=replayed.device)].float()
-    torch.testing.assert_close(replayed.targets[torch.tensor([7], device=replayed.device)], sets / sets.sum())  # as in the beginning
+    torch.testing.assert_close(
+        replayed.targets[torch.tensor([7], device=replayed.device)], sets / sets.sum()
+    )  # as in the beginning
 
 
 @pytest.mark.parametrize("engine", ["captured", "eager"])
-def test_numbers_that_are_not_finite_stop_training_after_the_epoch_and_the_last_checkpoint_is_kept(tmp_path, engine):
+def test_numbers_that_are_not_finite_stop_training_after_the_epoch_and_the_last_checkpoint_is_kept(
+    tmp_path, engine
+):
     one, x, candidates = points_trainer("proden", "records", (), engine, encoder=Squares())
-    with pytest.raises(NotFiniteError, match=r"not finite in epoch 1, step \d, for rows .*: lower the learning rate") as error:
+    with pytest.raises(
+        NotFiniteError,
+        match=r"not finite in epoch 1, step \d, for rows .*: lower the learning rate",
+    ) as error:
         one.fit(far_away(x), candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert 7 in error.value.rows
     assert len(error.value.rows) <= 50  # those of one step
@@ -312,7 +408,9 @@ def test_a_model_that_waits_for_the_device_is_told_to_run_eagerly_and_then_train
 
     def trainer(engine):
         model = Classifier(Waits(), torch.nn.Linear(2, 4))
-        return PartialLabelTrainer(model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine=engine)
+        return PartialLabelTrainer(
+            model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine=engine
+        )
 
     with pytest.raises(InputError, match="engine='eager'"):
         trainer("captured").fit(x, candidates)
@@ -332,7 +430,9 @@ def test_garbage_of_an_earlier_training_does_not_end_a_recording():
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
     for _ in range(3):
         model = Classifier(Careless(), torch.nn.Linear(2, 4))
-        trained = PartialLabelTrainer(model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine="captured")
+        trained = PartialLabelTrainer(
+            model, METHODS["proden"](), epochs=3, batch_size=32, device="cuda", engine="captured"
+        )
         assert trained.fit(x, candidates)._runner.graphed_step.recordings
         del trained
     assert gc.isenabled()
@@ -369,7 +469,11 @@ def exact(monkeypatch):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_a_resnet_with_our_kernels_is_one_without(training, exact, monkeypatch):
-    model = build_model("resnet18", 0, n_classes=10, width=32).to("cuda", memory_format=torch.channels_last).train(training)
+    model = (
+        build_model("resnet18", 0, n_classes=10, width=32)
+        .to("cuda", memory_format=torch.channels_last)
+        .train(training)
+    )
     x = torch.randn(16, 3, 32, 32, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
     x = x.contiguous(memory_format=torch.channels_last)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -384,9 +488,15 @@ def test_a_resnet_with_our_kernels_is_one_without(training, exact, monkeypatch):
             logits, features = model(x)
         if training:
             (logits.sin().sum() + features.square().sum()).backward()
-        gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters() if training}
+        gradients = {
+            f"gradient of {name}": parameter.grad
+            for name, parameter in model.named_parameters()
+            if training
+        }
         kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        results.append({"logits": logits.detach(), "features": features.detach(), **gradients, **kept})
+        results.append(
+            {"logits": logits.detach(), "features": features.detach(), **gradients, **kept}
+        )
     for name, ours in results[0].items():
         theirs = results[1][name]
         # As lengths, since a value that rounding takes across a ReLU's edge changes some gradients by themselves.
@@ -399,10 +509,14 @@ def test_bfloat16_steps_on_a_fixed_batch_lose_as_float32_ones_do(engine):
     problem = draw_problem(experiment, noise_images(20, 10, 10))
     losses = []
     for precision, how in (("float32", "eager"), ("bfloat16", engine)):
-        trainer = build_trainer(replace(experiment, precision=precision), problem, device="cuda", engine=how)
+        trainer = build_trainer(
+            replace(experiment, precision=precision), problem, device="cuda", engine=how
+        )
         trainer.prepare(problem.x, problem.candidates)
         rows = torch.arange(64, device="cuda")
-        views = trainer.views.draw(trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0))
+        views = trainer.views.draw(
+            trainer.x[rows], trainer.method.views, torch.Generator("cuda").manual_seed(0)
+        )
         trainer.state.epoch = 1  # with targets refined
         losses.append([float(trainer._runner.step(rows, views)) for _ in range(12)])
     assert losses[0][-1] < 0.7 * losses[0][0]
@@ -424,13 +538,22 @@ def test_a_replayed_image_training_is_an_eager_one_with_the_same_draws():
 def test_candidates_and_targets_live_where_they_are_put():
     candidates = Candidates.from_sets([{0, 2}, {1}, {0, 1, 2}]).to("cuda")
     index = torch.tensor([2, 0, -2], device="cuda")
-    assert candidates[index].tolist() == [[True, True, True], [True, False, True], [False, True, False]]
+    assert candidates[index].tolist() == [
+        [True, True, True],
+        [True, False, True],
+        [False, True, False],
+    ]
     assert candidates.select([1, 0]).device.type == "cuda"
 
 
-@pytest.mark.parametrize("sets", [[{0, 2}, {1, 2}, {0, 1}], [{0, 2}, {1}, {0, 1, 2}]], ids=["even", "uneven"])
+@pytest.mark.parametrize(
+    "sets", [[{0, 2}, {1, 2}, {0, 1}], [{0, 2}, {1}, {0, 1, 2}]], ids=["even", "uneven"]
+)
 def test_targets_are_read_and_written_as_on_the_cpu(sets):
-    cpu, cuda = (CandidateTargets(Candidates.from_sets(sets, n_classes=3).to(device)) for device in ("cpu", "cuda"))
+    cpu, cuda = (
+        CandidateTargets(Candidates.from_sets(sets, n_classes=3).to(device))
+        for device in ("cpu", "cuda")
+    )
     rows = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
     for index in (torch.tensor([2, 0, 1]), torch.tensor([-1, 0, 1], dtype=torch.int32)):
         for targets in (cpu, cuda):
@@ -448,8 +571,14 @@ def test_a_classifier_on_a_gpu_learns_like_one_on_a_cpu(kind):
         digits = load_digits()
         kept = digits.target < 4
         x, y = np.kron(digits.images[kept], np.ones((2, 2)))[:, None], digits.target[kept]
-        x, candidates = x.astype(np.float32) if kind == "floats" else (15 * x).astype(np.uint8), uniform_candidates(y, 4, 0.3, seed=0)
-    scores = [PartialLabelClassifier(epochs=10, device=device).fit(x, candidates).score(x, y) for device in ("cpu", "cuda")]
+        x, candidates = (
+            x.astype(np.float32) if kind == "floats" else (15 * x).astype(np.uint8),
+            uniform_candidates(y, 4, 0.3, seed=0),
+        )
+    scores = [
+        PartialLabelClassifier(epochs=10, device=device).fit(x, candidates).score(x, y)
+        for device in ("cpu", "cuda")
+    ]
     assert min(scores) > 0.85
     assert scores[1] == pytest.approx(scores[0], abs=0.08)
 
@@ -464,19 +593,31 @@ def test_a_backbone_is_fine_tuned_in_bfloat16_with_channels_last_and_frozen_laye
     scores = []
     for device in ("cpu", "cuda"):
         model = FineTune(tiny_backbone(), layers=layers)
-        classifier = PartialLabelClassifier("proden", "none", model=model, epochs=10, views="crop", device=device)
+        classifier = PartialLabelClassifier(
+            "proden", "none", model=model, epochs=10, views="crop", device=device
+        )
         fitting = classifier.begin(x, candidates)
         trainer = fitting.trainer
         before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
         classifier.train(fitting)
-        trained = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}
-        changed = {name for name, tensor in trainer.model.state_dict().items() if not torch.equal(tensor, before[name])}
+        trained = {
+            name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad
+        }
+        changed = {
+            name
+            for name, tensor in trainer.model.state_dict().items()
+            if not torch.equal(tensor, before[name])
+        }
         assert {"head.weight", "head.bias"} < changed <= trained
         scores.append(classifier.score(x_test, y_test))
     assert trainer.forward_pass.autocast
     assert trainer._runner.graphed_step.recordings
-    assert trainer.model.encoder.encoder[0][0].weight.is_contiguous(memory_format=torch.channels_last)
-    assert trainer.views == ImageViews("crop", PREPROCESSING.mean, PREPROCESSING.std, torch.bfloat16, channels_last=True)
+    assert trainer.model.encoder.encoder[0][0].weight.is_contiguous(
+        memory_format=torch.channels_last
+    )
+    assert trainer.views == ImageViews(
+        "crop", PREPROCESSING.mean, PREPROCESSING.std, torch.bfloat16, channels_last=True
+    )
     assert scores[1] == pytest.approx(scores[0], abs=0.1)
 
 
@@ -489,7 +630,14 @@ def test_a_replayed_step_with_two_learning_rates_trains_like_an_eager_one(exact)
         model = FineTune(tiny_backbone(), lr_factor=0.1)((3, 16, 16), 4)
         views = ImageViews("flip-crop", PREPROCESSING.mean, PREPROCESSING.std)
         trainer = PartialLabelTrainer(
-            model, METHODS["proden"](), views=views, epochs=6, batch_size=20, lr=0.1, device="cuda", engine=engine
+            model,
+            METHODS["proden"](),
+            views=views,
+            epochs=6,
+            batch_size=20,
+            lr=0.1,
+            device="cuda",
+            engine=engine,
         )
         trainer.fit(pictures, candidates)
         rates = [float(group["lr"]) for group in trainer.optimizer.param_groups]
@@ -506,16 +654,30 @@ def test_streamed_pictures_train_like_pictures_on_the_device(engine, tmp_path, m
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     results = []
     for streams in (False, True):
-        monkeypatch.setattr("ltpll.training.inputs.fits", lambda x, device, streams=streams: not streams)
+        monkeypatch.setattr(
+            "ltpll.training.inputs.fits", lambda x, device, streams=streams: not streams
+        )
         model = build_model("small-cnn", 0, n_classes=4, n_channels=3, width=16)
         views = ImageViews("photo", PREPROCESSING.mean, PREPROCESSING.std)
         trainer = PartialLabelTrainer(
-            model, METHODS["proden"](), views=views, epochs=6, batch_size=10, chunk=40, lr=0.05, device="cuda", engine=engine
+            model,
+            METHODS["proden"](),
+            views=views,
+            epochs=6,
+            batch_size=10,
+            chunk=40,
+            lr=0.05,
+            device="cuda",
+            engine=engine,
         )
-        given = as_inputs(np.load(tmp_path / "pictures.npy", mmap_mode="r"), "training").permute(0, 3, 1, 2)
+        given = as_inputs(np.load(tmp_path / "pictures.npy", mmap_mode="r"), "training").permute(
+            0, 3, 1, 2
+        )
         trainer.fit(given, candidates)
         assert trainer.inputs.streamed == streams
-        results.append((trainer.targets.values.clone(), [record["loss"] for record in trainer.history]))
+        results.append(
+            (trainer.targets.values.clone(), [record["loss"] for record in trainer.history])
+        )
     assert results[1][1] == pytest.approx(results[0][1], rel=1e-3)
     torch.testing.assert_close(results[1][0], results[0][0], atol=1e-2, rtol=1e-2)
 
@@ -523,10 +685,16 @@ def test_streamed_pictures_train_like_pictures_on_the_device(engine, tmp_path, m
 @pytest.mark.parametrize("kind", ["weak", "strong"])
 def test_views_of_large_photographs_are_those_of_a_cpu(kind):
     """Above 128 × 128 pixels, where the kernels do not run."""
-    x = torch.randint(0, 256, (6, 3, 224, 224), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    x = torch.randint(
+        0, 256, (6, 3, 224, 224), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     views = ImageViews("photo", PREPROCESSING.mean, PREPROCESSING.std)
-    draws = views.parameters(kind, 6, (224, 224), torch.device("cpu"), torch.Generator().manual_seed(1))
-    on_gpu = Draws(*(None if part is None else type(part)(*(each.cuda() for each in part)) for part in draws))
+    draws = views.parameters(
+        kind, 6, (224, 224), torch.device("cpu"), torch.Generator().manual_seed(1)
+    )
+    on_gpu = Draws(
+        *(None if part is None else type(part)(*(each.cuda() for each in part)) for part in draws)
+    )
     cpu, gpu = views.apply(x, draws), views.apply(x.cuda(), on_gpu).cpu()
     assert float(((cpu - gpu).abs() > 0.05).float().mean()) < 0.01  # where rounding decides
 
@@ -538,8 +706,16 @@ def test_labels_leave_open_sets_alike_in_eager_and_replayed_steps(method):
     found = {}
     for engine in ("eager", "captured"):
         model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(16,))
-        how = {"epochs": 30, "batch_size": 64, "lr": 0.05, "device": "cuda", "truth_missing": [0.3, 0.4, 0.3, 0.2, 0.1]}
-        trainer = PartialLabelTrainer(model, METHODS[method](), views=Views(weak=(Jitter(0.0),)), engine=engine, **how).fit(x, sets)
+        how = {
+            "epochs": 30,
+            "batch_size": 64,
+            "lr": 0.05,
+            "device": "cuda",
+            "truth_missing": [0.3, 0.4, 0.3, 0.2, 0.1],
+        }
+        trainer = PartialLabelTrainer(
+            model, METHODS[method](), views=Views(weak=(Jitter(0.0),)), engine=engine, **how
+        ).fit(x, sets)
         found[engine] = trainer.targets.labels().cpu()
     lost = ~sets.contains(torch.from_numpy(y))
     assert (found["captured"][lost] == torch.from_numpy(y)[lost]).float().mean() > 0.2

@@ -16,13 +16,19 @@ from support.refusals import refusal
 
 ROOT = Path(__file__).parents[1]
 PROJECT, RESEARCH = (
-    tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"] for folder in (".", "research")
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for folder in (".", "research")
 )
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 SOURCES_OF_RESEARCH = sorted((ROOT / "research" / "src").rglob("*.py"))
 FOLDERS = ("tests", "research/tests", "tools", "benchmarks", "examples")
 OTHERS = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-OURS = {*FOLDERS, "fuzz", "no_such_loom", *(name for path in OTHERS for name in (path.stem, path.parent.name))}
+OURS = {
+    *FOLDERS,
+    "fuzz",
+    "no_such_loom",
+    *(name for path in OTHERS for name in (path.stem, path.parent.name)),
+}
 IMPORTED_AS = {
     "pil": "pillow",
     "sklearn": "scikit-learn",
@@ -40,7 +46,9 @@ def names(requirements):
 CORE = names(PROJECT["dependencies"])
 EXTRAS = names(one for extra in PROJECT["optional-dependencies"].values() for one in extra)
 CORE_OF_RESEARCH = names(RESEARCH["dependencies"])
-EXTRAS_OF_RESEARCH = names(one for extra in RESEARCH["optional-dependencies"].values() for one in extra)
+EXTRAS_OF_RESEARCH = names(
+    one for extra in RESEARCH["optional-dependencies"].values() for one in extra
+)
 EVERYTHING = CORE | EXTRAS | CORE_OF_RESEARCH | EXTRAS_OF_RESEARCH
 
 
@@ -50,7 +58,9 @@ def imports(tree, *, at_module_level):
     while waiting:
         node = waiting.pop()
         later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Try)
-        if at_module_level and (later or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))):
+        if at_module_level and (
+            later or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+        ):
             continue
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
@@ -62,7 +72,9 @@ def imports(tree, *, at_module_level):
 
 
 def test_imports_are_found_at_module_level_and_within_functions():
-    tree = ast.parse("import a.b, os\nif TYPE_CHECKING:\n  import c\ntry:\n  import d\nexcept E: pass\ndef f():\n  from PIL import e\n")
+    tree = ast.parse(
+        "import a.b, os\nif TYPE_CHECKING:\n  import c\ntry:\n  import d\nexcept E: pass\ndef f():\n  from PIL import e\n"
+    )
     assert imports(tree, at_module_level=True) == {"a"}
     assert imports(tree, at_module_level=False) == {"a", "c", "d", "pillow"}
 
@@ -71,11 +83,15 @@ def test_imports_are_found_at_module_level_and_within_functions():
 def test_what_a_module_imports_is_declared(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert imports(tree, at_module_level=False) <= CORE | EXTRAS
-    kernels = {"triton"} if path.name.endswith("kernels.py") else set()  # which are imported only where triton is
+    kernels = (
+        {"triton"} if path.name.endswith("kernels.py") else set()
+    )  # which are imported only where triton is
     assert imports(tree, at_module_level=True) <= CORE | kernels
 
 
-@pytest.mark.parametrize("path", SOURCES_OF_RESEARCH, ids=lambda path: str(path.relative_to(ROOT / "research" / "src")))
+@pytest.mark.parametrize(
+    "path", SOURCES_OF_RESEARCH, ids=lambda path: str(path.relative_to(ROOT / "research" / "src"))
+)
 def test_what_a_module_of_research_imports_is_declared(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert imports(tree, at_module_level=False) <= CORE_OF_RESEARCH | EXTRAS_OF_RESEARCH
@@ -101,10 +117,20 @@ def test_what_the_server_of_the_tests_preloads_is_declared():
 
 
 @pytest.mark.parametrize(
-    ("sources", "declared"), [(SOURCES, CORE), (SOURCES_OF_RESEARCH, CORE_OF_RESEARCH - {"ltpll"})], ids=["ltpll", "research"]
+    ("sources", "declared"),
+    [(SOURCES, CORE), (SOURCES_OF_RESEARCH, CORE_OF_RESEARCH - {"ltpll"})],
+    ids=["ltpll", "research"],
 )
 def test_every_dependency_without_an_extra_is_imported(sources, declared):
-    assert set().union(*(imports(ast.parse(path.read_text(encoding="utf-8")), at_module_level=False) for path in sources)) >= declared
+    assert (
+        set().union(
+            *(
+                imports(ast.parse(path.read_text(encoding="utf-8")), at_module_level=False)
+                for path in sources
+            )
+        )
+        >= declared
+    )
 
 
 # ---- a package that is missing ----------------------------------------------------------------------------------------
@@ -115,7 +141,10 @@ def test_a_missing_package_is_named_with_what_needs_it_and_what_installs_it():
         with required_by("Weaving", install="'ltpll[loom]'", otherwise=", or knit"):
             import no_such_loom.threads  # noqa: F401
 
-    assert refusal(missing) == "Weaving needs no_such_loom, which is not installed: pip install 'ltpll[loom]', or knit."
+    assert (
+        refusal(missing)
+        == "Weaving needs no_such_loom, which is not installed: pip install 'ltpll[loom]', or knit."
+    )
 
 
 def test_a_package_that_is_there_but_broken_is_not_called_missing():

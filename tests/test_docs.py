@@ -27,7 +27,10 @@ from tools import draw_figures, render_docs, render_tutorial
 NAMES = np.asarray(["ant", "bee", "cat", "fox"])
 # Pages with Python code; tests/test_method_pages.py builds the parts of the others.
 PYTHON_PAGES = [
-    page for page in PAGES if page.parent.name not in ("methods", "gallery") and any(one.language == "python" for one in blocks_of(page))
+    page
+    for page in PAGES
+    if page.parent.name not in ("methods", "gallery")
+    and any(one.language == "python" for one in blocks_of(page))
 ]
 QUICKER = {
     "README.md": {"PartialLabelClassifier(), folds": "PartialLabelClassifier(steps=300), folds"},
@@ -46,7 +49,11 @@ def folder(tmp_path, monkeypatch):
     """The current folder, with the tables that the pages read."""
     x, y = four_squares([40, 60, 80, 120], seed=0)
     sets = uniform_candidates(y, 4, 0.3, seed=0)
-    columns = {"candidates": ["|".join(NAMES[sets.row(i)]) for i in range(len(y))], "width": x[:, 0], "height": x[:, 1]}
+    columns = {
+        "candidates": ["|".join(NAMES[sets.row(i)]) for i in range(len(y))],
+        "width": x[:, 0],
+        "height": x[:, 1],
+    }
     pd.DataFrame(columns).to_csv(tmp_path / "animals.csv", index=False)
     pd.DataFrame(example_tables().train)[::3].to_csv(tmp_path / "digits.csv", index=False)
     monkeypatch.chdir(tmp_path)
@@ -71,9 +78,15 @@ def claims_of_get_started(space, y):
 
 def claims_of_add_a_method(space, y):
     space["test_targets_are_a_tempered_softmax_over_the_candidates"]()
-    parts = {"method": space["TemperedPRODEN"](0.5), "rebalancer": space["MeanPrediction"](), "extras": [space["LogitPenalty"]()]}
+    parts = {
+        "method": space["TemperedPRODEN"](0.5),
+        "rebalancer": space["MeanPrediction"](),
+        "extras": [space["LogitPenalty"]()],
+    }
     x, y = four_squares([60] * 4, seed=0)
-    fitted = PartialLabelClassifier(**parts, epochs=10, device="cpu").fit(x, uniform_candidates(y, 4, 0.3, seed=0))
+    fitted = PartialLabelClassifier(**parts, epochs=10, device="cpu").fit(
+        x, uniform_candidates(y, 4, 0.3, seed=0)
+    )
     assert fitted.score(x, y) > 0.9
     assert fitted.class_prior_.sum() == pytest.approx(1, abs=1e-4)
 
@@ -83,8 +96,12 @@ CLAIMS = {
     "docs/python.md": claims_of_python,
     "docs/add-a-method.md": claims_of_add_a_method,
     "docs/get-started.md": claims_of_get_started,
-    "docs/crowds.md": lambda space, y: np.testing.assert_allclose(np.asarray(space["candidates"].weights).sum(), 2, rtol=0.01),
-    "docs/goals.md": lambda space, y: np.testing.assert_array_equal(space["rare_too"].shape, space["usual"].shape),
+    "docs/crowds.md": lambda space, y: np.testing.assert_allclose(
+        np.asarray(space["candidates"].weights).sum(), 2, rtol=0.01
+    ),
+    "docs/goals.md": lambda space, y: np.testing.assert_array_equal(
+        space["rare_too"].shape, space["usual"].shape
+    ),
     "docs/pruning.md": lambda space, y: np.testing.assert_array_equal(space["removed"], [1]),
     "docs/review.md": lambda space, y: np.testing.assert_array_equal(space["answered"].row(1), [1]),
 }
@@ -117,27 +134,42 @@ def test_commands_and_options_in_a_page_exist(page):
         command, words = command_named(shlex.split(line))
         assert not command.hidden, f"it has moved: {line!r}"
         assert not hasattr(command, "commands"), f"there is no command in {line!r}"
-        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        known = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
         for word in words:
             if word.startswith("--"):
-                assert word.partition("=")[0] in known, f"{word} is not an option of {command.name!r}: {line!r}"
+                assert word.partition("=")[0] in known, (
+                    f"{word} is not an option of {command.name!r}: {line!r}"
+                )
 
 
 def test_the_commands_of_the_tutorial_work_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = render_tutorial.commands((ROOT / "docs" / "get-started.md").read_text(encoding="utf-8"))
-    assert [line.split()[:2] for line in lines if line.startswith("ltpll")][-1] == ["ltpll", "predict"]
+    assert [line.split()[:2] for line in lines if line.startswith("ltpll")][-1] == [
+        "ltpll",
+        "predict",
+    ]
     for line in lines:
         words = shlex.split(line)
         if words[0] == "ltpll":
             # As in the page, but quicker.
-            more = ["--epochs", "3", "--folds", "2", "--rebalancer", "mean-target"] if words[1] == "train" else []
+            more = (
+                ["--epochs", "3", "--folds", "2", "--rebalancer", "mean-target"]
+                if words[1] == "train"
+                else []
+            )
             ltpll_here(*words[1:], *more)
         else:
             assert (words[0], Path(words[-1]).exists()) == ("head", True)
     cleaned = pd.read_csv("cleaned.csv")
     assert list(cleaned["id"]) == list(pd.read_csv("digits.csv")["id"])
-    for column in re.findall(r"(?m)^\| (`.+?`) \|", (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")):
+    for column in re.findall(
+        r"(?m)^\| (`.+?`) \|", (ROOT / "docs" / "get-started.md").read_text(encoding="utf-8")
+    ):
         assert set(re.findall(r"`(\w+)`", column)) <= set(cleaned)
     assert len(pd.read_csv("predictions.csv")) == len(pd.read_csv("new-digits.csv"))
 
@@ -146,7 +178,9 @@ def test_outputs_replace_those_of_the_last_time():
     page = "a\n\n<!-- run: 2 lines -->\n```\necho\n```\n\nb\n"
     once = render_tutorial.with_outputs(page, lambda command: f"{command} 1\n2  \n3\n")
     assert once == "a\n\n<!-- run: 2 lines -->\n```\necho\n```\n\n```text\necho 1\n2\n…\n```\n\nb\n"
-    assert render_tutorial.with_outputs(once, lambda command: "other") == once.replace("echo 1\n2\n…", "other")
+    assert render_tutorial.with_outputs(once, lambda command: "other") == once.replace(
+        "echo 1\n2\n…", "other"
+    )
     assert render_tutorial.with_outputs(once, lambda command: "") == page
 
 
@@ -170,13 +204,22 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_other_hosts(si
         text = page.read_text(encoding="utf-8")
         assert not re.findall(loaded, text) + re.findall(linked, text), page.name
     for style in site.rglob("*.css"):
-        assert not re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", style.read_text(encoding="utf-8")), style.name
+        assert not re.findall(
+            r"(?:url\(|@import )[\"']?(?:https?:)?//", style.read_text(encoding="utf-8")
+        ), style.name
 
 
 def test_every_public_name_is_in_the_api_reference(site):
-    shown = " ".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
+    shown = " ".join(
+        page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html")
+    )
     documented = set(re.findall(r'<h2 id="([\w.]+)"', shown))
-    registries = {"METHODS", "REBALANCERS", "EXTRAS", "MODELS"}  # objects of the documented class Registry
+    registries = {
+        "METHODS",
+        "REBALANCERS",
+        "EXTRAS",
+        "MODELS",
+    }  # objects of the documented class Registry
     for name in set(ltpll.__all__) - registries:
         homes = [one for one in documented if one.rpartition(".")[2] == name]
         assert homes, f"{name} is missing"
@@ -186,7 +229,9 @@ def test_every_public_name_is_in_the_api_reference(site):
 
 def test_every_page_can_be_reached_from_the_navigation():
     listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert sorted(listed) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md"))
+    assert sorted(listed) == sorted(
+        page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")
+    )
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=name_of)
@@ -196,7 +241,9 @@ def test_links_of_a_page_outside_the_site_lead_somewhere(page):
         found = page.parent / target if target else page
         assert found.exists(), f"{page.name} links to {target}"
         headings = re.findall(r"(?m)^#+ (.+)$", found.read_text(encoding="utf-8")) if anchor else []
-        assert not anchor or anchor in [re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings], anchor
+        assert not anchor or anchor in [
+            re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings
+        ], anchor
 
 
 def test_the_readme_is_short():
@@ -211,9 +258,14 @@ def test_the_citation_names_this_version_and_the_paper_in_the_readme():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (cited["version"], cited["license"]) == (ltpll.__version__, project["license"])
     (paper,) = cited["references"]
-    bibtex = re.search(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)[1]
+    bibtex = re.search(
+        r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S
+    )[1]
     assert f"{{{paper['title']}}}" in bibtex
-    assert " and ".join(f"{one['family-names']}, {one['given-names']}" for one in paper["authors"]) in bibtex
+    assert (
+        " and ".join(f"{one['family-names']}, {one['given-names']}" for one in paper["authors"])
+        in bibtex
+    )
     assert f"{{{paper['year']}}}" in bibtex
 
 
@@ -237,21 +289,32 @@ def with_a_longer_curve(record):
     short = record["curves"]
     epochs = sorted({*short["epoch"], *(epoch - 5 for epoch in short["epoch"])})
     old = dict(zip(short["epoch"], short["target_recovery"], strict=True))
-    return {**record, "curves": {"epoch": epochs, "target_recovery": [old.get(epoch, 0.0) for epoch in epochs]}}
+    return {
+        **record,
+        "curves": {"epoch": epochs, "target_recovery": [old.get(epoch, 0.0) for epoch in epochs]},
+    }
 
 
 def test_the_drift_is_shown_at_the_epochs_that_all_runs_have(monkeypatch):
     table, data = render_docs.beyond_drift_table(), draw_figures.drift_data()
     first, *others = render_docs.beyond_runs(render_docs.CELL)
-    for changed in ([with_a_longer_curve(first), *others], [with_a_longer_curve(record) for record in (first, *others)]):
+    for changed in (
+        [with_a_longer_curve(first), *others],
+        [with_a_longer_curve(record) for record in (first, *others)],
+    ):
         monkeypatch.setattr(render_docs, "beyond_runs", lambda cell=None, found=changed: found)
         assert render_docs.beyond_drift_table() == table
         assert draw_figures.drift_data() == data
 
 
 def test_the_page_on_the_anchor_shows_the_mean_of_the_final_rule():
-    final = {"bounds": "point", "warmup": 0.5}  # and RECORDS in all epochs, which was the default then
-    runs = [run for run in render_docs.beyond_runs() if run["config"]["options"].get("anchor") == final]
+    final = {
+        "bounds": "point",
+        "warmup": 0.5,
+    }  # and RECORDS in all epochs, which was the default then
+    runs = [
+        run for run in render_docs.beyond_runs() if run["config"]["options"].get("anchor") == final
+    ]
     mean = np.mean([100 * run["last"]["mean-target"]["balanced_accuracy"] for run in runs])
     row = next(
         line

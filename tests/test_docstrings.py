@@ -22,7 +22,11 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTI
 MOST_SKIPPED = 5  # examples that need a file, a GPU or the network that no test has
 
 # What a reader of an example is told to import first (docs/reference/index.md).
-ASSUMED = {name: getattr(package, name) for package in (ltpll, methods, rebalancers, extras, synthetic) for name in package.__all__}
+ASSUMED = {
+    name: getattr(package, name)
+    for package in (ltpll, methods, rebalancers, extras, synthetic)
+    for name in package.__all__
+}
 ASSUMED |= {"np": np, "torch": torch, "nn": torch.nn, "Path": Path}
 
 
@@ -36,9 +40,17 @@ FILES = files_with_examples()
 
 def docstrings(file):
     """The docstrings of a module that have examples, each with the names that a reader has: those assumed and the module's own."""
-    module = importlib.import_module(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
-    own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__}
-    found = doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs=None, globs=ASSUMED | own)
+    module = importlib.import_module(
+        file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    )
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", None) == module.__name__
+    }
+    found = doctest.DocTestFinder(exclude_empty=True).find(
+        module, extraglobs=None, globs=ASSUMED | own
+    )
     return [one for one in found if one.examples]
 
 
@@ -49,7 +61,9 @@ def finished_run(tmp_path_factory):
     table = write_csv(folder / "birds.csv", ["id", "candidates", "x", "y"], feature_rows())
     source, settings = TableSource(table), TrainingSettings(epochs=1, folds=2)
     examples = read_examples(source)
-    train_table_run(table_run(folder / "ltpll-runs" / "birds", settings, examples), source, examples, settings)
+    train_table_run(
+        table_run(folder / "ltpll-runs" / "birds", settings, examples), source, examples, settings
+    )
     return folder
 
 

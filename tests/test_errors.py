@@ -16,11 +16,19 @@ anything = st.recursive(
 def test_any_value_is_shown_on_one_line_that_is_not_too_long(value):
     text = shown(value)
     assert text.isprintable()
-    assert len(text) <= 10 * LONGEST + 2  # of a text, what cannot be printed takes up to ten letters
+    assert (
+        len(text) <= 10 * LONGEST + 2
+    )  # of a text, what cannot be printed takes up to ten letters
 
 
 def test_short_values_are_shown_as_python_writes_them():
-    assert [shown(value) for value in ("cat", 3, [1, "a"], None, 0.5)] == ["'cat'", "3", "[1, 'a']", "None", "0.5"]
+    assert [shown(value) for value in ("cat", 3, [1, "a"], None, 0.5)] == [
+        "'cat'",
+        "3",
+        "[1, 'a']",
+        "None",
+        "0.5",
+    ]
     assert shown("x" * 60) == repr("x" * 60)
     assert shown("x" * 61) == repr("x" * 59 + "…")
     assert shown("x" * 100, 200) == repr("x" * 100)

@@ -20,12 +20,21 @@ def test_a_link_stays_and_its_target_is_written_beside_which_nothing_is_left(tmp
         write_atomically(tmp_path / name, name.encode())
         assert (tmp_path / name).readlink() == Path(target)
         assert (tmp_path / name).read_text() == name
-    assert {path.name for path in tmp_path.rglob("*")} == {"chain", "dangling", "link", "there", "new", "target"}
+    assert {path.name for path in tmp_path.rglob("*")} == {
+        "chain",
+        "dangling",
+        "link",
+        "there",
+        "new",
+        "target",
+    }
 
 
 def test_a_link_to_a_missing_folder_is_one_sentence_and_stays(tmp_path):
     (tmp_path / "link").symlink_to("nowhere/file")
-    assert "link cannot be written (No such file" in refusal(lambda: write_atomically(tmp_path / "link", b""))
+    assert "link cannot be written (No such file" in refusal(
+        lambda: write_atomically(tmp_path / "link", b"")
+    )
     assert list(tmp_path.iterdir()) == [tmp_path / "link"]
 
 
@@ -38,7 +47,11 @@ def test_a_file_system_without_locks_is_named_with_what_to_do(tmp_path, monkeypa
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     run = Run(tmp_path / "runs", {"seed": 0})
-    for lock in (lambda: acquire_lock(tmp_path / "lock"), run.locked().__enter__, lambda: EmbeddingCache(tmp_path / "cache", 3)):
+    for lock in (
+        lambda: acquire_lock(tmp_path / "lock"),
+        run.locked().__enter__,
+        lambda: EmbeddingCache(tmp_path / "cache", 3),
+    ):
         message = refusal(lock)
         assert "does not support file locks" in message
         assert message.endswith("choose a folder on another file system, such as a local disk.")

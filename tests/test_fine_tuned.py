@@ -20,7 +20,12 @@ from support.tiny_backbones import PREPROCESSING, coloured_pictures, tiny_backbo
 
 
 def quick(model=None, **options):
-    return PartialLabelClassifier("proden", "none", model=model or FineTune(tiny_backbone()), **{"epochs": 2, "device": "cpu", **options})
+    return PartialLabelClassifier(
+        "proden",
+        "none",
+        model=model or FineTune(tiny_backbone()),
+        **{"epochs": 2, "device": "cpu", **options},
+    )
 
 
 @pytest.fixture
@@ -29,7 +34,9 @@ def saveable(monkeypatch):
 
     def from_record(record):
         assert record["architecture"] == {"kind": "tiny"}
-        return Backbone(tiny_network(), PREPROCESSING, name=record["name"], architecture=record["architecture"])
+        return Backbone(
+            tiny_network(), PREPROCESSING, name=record["name"], architecture=record["architecture"]
+        )
 
     monkeypatch.setattr(backbone.Backbone, "from_record", staticmethod(from_record))
     made = tiny_backbone()
@@ -49,14 +56,18 @@ def test_a_fine_tuned_backbone_learns_and_the_given_one_stays_as_it_was():
 
 def test_a_bare_backbone_is_fine_tuned_with_the_defaults():
     x, _, candidates = coloured_pictures()
-    bare, given = (quick(model).fit(x, candidates) for model in (tiny_backbone(), FineTune(tiny_backbone())))
+    bare, given = (
+        quick(model).fit(x, candidates) for model in (tiny_backbone(), FineTune(tiny_backbone()))
+    )
     np.testing.assert_array_equal(bare.predict_proba(x), given.predict_proba(x))
 
 
 def test_pictures_are_normalised_as_the_backbone_was_trained():
     x, _, candidates = coloured_pictures()
     fitted = quick().fit(x, candidates)
-    assert fitted._predictor.views == ImageViews("photo", PREPROCESSING.mean, PREPROCESSING.std, channels_last=True)
+    assert fitted._predictor.views == ImageViews(
+        "photo", PREPROCESSING.mean, PREPROCESSING.std, channels_last=True
+    )
     pictures = PREPROCESSING.normalise(torch.from_numpy(x).permute(0, 3, 1, 2))
     expected = torch.softmax(fitted.model_.eval()(pictures)[0], 1).detach().numpy()
     np.testing.assert_allclose(fitted.predict_proba(x), expected, atol=1e-5)
@@ -66,14 +77,22 @@ def test_what_auto_stands_for_depends_on_the_backbone():
     x, _, candidates = coloured_pictures()
     for classifier, expected in ((quick(), FINE_TUNING), (quick("small-cnn"), FROM_SCRATCH)):
         trainer = classifier.begin(x, candidates).trainer
-        assert (trainer.lr, trainer.optimizer.param_groups[0]["weight_decay"]) == (expected.lr, expected.weight_decay)
+        assert (trainer.lr, trainer.optimizer.param_groups[0]["weight_decay"]) == (
+            expected.lr,
+            expected.weight_decay,
+        )
     trainer = quick(lr=0.3, weight_decay=0.25).begin(x, candidates).trainer
     assert (trainer.lr, trainer.optimizer.param_groups[0]["weight_decay"]) == (0.3, 0.25)
 
 
-@pytest.mark.parametrize(("n", "batch_size", "epochs"), [(300, 16, 30), (10_000, 64, 13), (1_000_000, 64, 5)])
+@pytest.mark.parametrize(
+    ("n", "batch_size", "epochs"), [(300, 16, 30), (10_000, 64, 13), (1_000_000, 64, 5)]
+)
 def test_batches_and_epochs_of_a_backbone_follow_the_number_of_rows(n, batch_size, epochs):
-    assert PartialLabelClassifier(model=FineTune(tiny_backbone())).schedule(n) == (epochs, batch_size)
+    assert PartialLabelClassifier(model=FineTune(tiny_backbone())).schedule(n) == (
+        epochs,
+        batch_size,
+    )
 
 
 def test_the_seed_decides_the_head():
@@ -111,13 +130,17 @@ def test_options_of_fine_tuning_are_parameters_of_the_classifier_and_clones_shar
 @pytest.mark.parametrize("bare", [False, True])
 def test_a_saved_classifier_keeps_its_backbone_and_its_options(tmp_path, saveable, bare):
     x, _, candidates = coloured_pictures()
-    fitted = quick(saveable if bare else FineTune(saveable, layers="last", lr_factor=0.2)).fit(x, candidates)
+    fitted = quick(saveable if bare else FineTune(saveable, layers="last", lr_factor=0.2)).fit(
+        x, candidates
+    )
     fitted.save(tmp_path / "c")
     loaded = PartialLabelClassifier.load(tmp_path / "c", device="cpu")
     np.testing.assert_array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
     expected = ("all", 0.1, "auto") if bare else ("last", 0.2, "auto")
     assert (loaded.model.layers, loaded.model.lr_factor, loaded.model.freeze_norm) == expected
-    for ours, theirs in zip(loaded.model.backbone.parameters(), fitted.model_.encoder.parameters(), strict=True):
+    for ours, theirs in zip(
+        loaded.model.backbone.parameters(), fitted.model_.encoder.parameters(), strict=True
+    ):
         assert torch.equal(ours, theirs)  # so that another fit starts from there
     loaded.fit(x, candidates)
 
@@ -127,14 +150,19 @@ def test_a_network_of_ones_own_is_pickled_and_not_saved(tmp_path):
     fitted = quick().fit(x, candidates)
     assert "pickle it" in refusal(lambda: fitted.save(tmp_path / "c"))
     assert not (tmp_path / "c").exists()
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(x), fitted.predict_proba(x))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(fitted)).predict_proba(x), fitted.predict_proba(x)
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda values: values["params"]["model"].pop("fine_tune"), "is damaged"),
-        (lambda values: values["params"]["model"]["fine_tune"].update(layers="none"), "choose 'all' or 'last'"),
+        (
+            lambda values: values["params"]["model"]["fine_tune"].update(layers="none"),
+            "choose 'all' or 'last'",
+        ),
         (lambda values: values["params"]["model"]["fine_tune"].update(extra=1), "is damaged"),
     ],
 )
@@ -153,7 +181,9 @@ def test_a_saved_backbone_that_was_changed_is_refused(tmp_path, saveable, change
 def run_onnx(path, x):
     onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return session.run(["logits", "probabilities"], {"x": x.transpose(0, 3, 1, 2).astype(np.float32)})
+    return session.run(
+        ["logits", "probabilities"], {"x": x.transpose(0, 3, 1, 2).astype(np.float32)}
+    )
 
 
 def test_an_exported_classifier_takes_pixels_and_holds_the_backbone(tmp_path):
@@ -172,7 +202,9 @@ def test_a_classifier_of_features_is_exported_with_the_backbone_that_gave_them(t
     encoder = tiny_backbone()
     with torch.no_grad():
         features = encoder(PREPROCESSING.normalise(torch.from_numpy(x).permute(0, 3, 1, 2))).numpy()
-    fitted = PartialLabelClassifier("proden", "records", epochs=3, goal="balanced", device="cpu").fit(features, candidates)
+    fitted = PartialLabelClassifier(
+        "proden", "records", epochs=3, goal="balanced", device="cpu"
+    ).fit(features, candidates)
     fitted.to_onnx(tmp_path / "m.onnx", backbone=encoder)
     logits, probabilities = run_onnx(tmp_path / "m.onnx", x[:7])
     np.testing.assert_allclose(logits, fitted.decision_function(features[:7]), atol=1e-4)
@@ -181,15 +213,21 @@ def test_a_classifier_of_features_is_exported_with_the_backbone_that_gave_them(t
     assert described["input"]["shape"] == ["rows", 3, 16, 16]
     assert described["input"]["values"] == "pixels from 0 to 255"
     assert (described["input"]["fit"], described["input"]["resize"]) == ("pad", None)
-    np.testing.assert_allclose(described["preprocessing"]["mean"], 255 * np.array(PREPROCESSING.mean), rtol=1e-5)
+    np.testing.assert_allclose(
+        described["preprocessing"]["mean"], 255 * np.array(PREPROCESSING.mean), rtol=1e-5
+    )
 
 
 def test_a_backbone_that_does_not_go_with_the_classifier_is_not_exported(tmp_path):
     x, _, candidates = coloured_pictures(20)
-    features = PartialLabelClassifier("proden", "none", epochs=1, device="cpu").fit(x.reshape(20, -1)[:, :5], candidates)
+    features = PartialLabelClassifier("proden", "none", epochs=1, device="cpu").fit(
+        x.reshape(20, -1)[:, :5], candidates
+    )
     pictures = quick(epochs=1).fit(x, candidates)
     for fitted in (features, pictures):
-        assert "whose features" in refusal(lambda fitted=fitted: fitted.to_onnx(tmp_path / "m.onnx", backbone=tiny_backbone()))
+        assert "whose features" in refusal(
+            lambda fitted=fitted: fitted.to_onnx(tmp_path / "m.onnx", backbone=tiny_backbone())
+        )
     assert not list(tmp_path.iterdir())
 
 

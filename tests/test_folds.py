@@ -18,8 +18,13 @@ from support.refusals import refusal
 def long_tailed_sets(seed=0, n_classes=40, largest=60, imbalance=30):
     """Sets of at most two classes, the smallest classes of which have two rows, in random order."""
     rng = np.random.default_rng(seed)
-    labels = rng.permutation(np.repeat(np.arange(n_classes), class_sizes(largest, n_classes, imbalance)))
-    return [sorted({int(label), *([int(rng.integers(0, 5))] if rng.random() < 0.3 else [])}) for label in labels]
+    labels = rng.permutation(
+        np.repeat(np.arange(n_classes), class_sizes(largest, n_classes, imbalance))
+    )
+    return [
+        sorted({int(label), *([int(rng.integers(0, 5))] if rng.random() < 0.3 else [])})
+        for label in labels
+    ]
 
 
 def lost(sets, splits, groups=None):
@@ -56,7 +61,9 @@ def test_rare_classes_of_groups_stay_too():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    sets=st.lists(st.sets(st.integers(0, 5), min_size=1, max_size=3), min_size=4, max_size=30).map(lambda rows: [*rows, {0, 1}]),
+    sets=st.lists(st.sets(st.integers(0, 5), min_size=1, max_size=3), min_size=4, max_size=30).map(
+        lambda rows: [*rows, {0, 1}]
+    ),
     n_splits=st.integers(2, 4),
     seed=st.integers(0, 9),
 )
@@ -89,7 +96,12 @@ def test_folds_have_the_same_size_and_classes_their_share_of_each():
 def test_all_forms_of_sets_give_the_same_folds():
     sets = [[f"c{label:02d}" for label in row] for row in long_tailed_sets()]
     candidates = Candidates.of(sets)
-    forms = [candidates, ["|".join(row) for row in sets], pd.Series(["|".join(row) for row in sets]), candidates.dense().numpy()]
+    forms = [
+        candidates,
+        ["|".join(row) for row in sets],
+        pd.Series(["|".join(row) for row in sets]),
+        candidates.dense().numpy(),
+    ]
     expected = [test.tolist() for _, test in CandidateKFold(3).split(None, sets)]
     for y in forms:
         assert [test.tolist() for _, test in CandidateKFold(3).split(None, y)] == expected
@@ -102,9 +114,14 @@ def test_the_groups_of_candidates_are_used_and_the_seed_counts():
     known = Candidates.of(sets).with_groups(groups)
     folds = [test.tolist() for _, test in CandidateKFold(3).split(None, known)]
     assert folds == [test.tolist() for _, test in CandidateKFold(3).split(None, sets, groups)]
-    assert folds != [test.tolist() for _, test in CandidateKFold(3, random_state=1).split(None, known)]
+    assert folds != [
+        test.tolist() for _, test in CandidateKFold(3, random_state=1).split(None, known)
+    ]
     state = np.random.RandomState(0)
-    drawn = [[test.tolist() for _, test in CandidateKFold(3, random_state=state).split(None, sets)] for _ in range(2)]
+    drawn = [
+        [test.tolist() for _, test in CandidateKFold(3, random_state=state).split(None, sets)]
+        for _ in range(2)
+    ]
     assert drawn[0] != drawn[1]
 
 
@@ -133,9 +150,18 @@ def test_a_splitter_can_be_printed():
     [
         (lambda: CandidateKFold(1), "n_splits"),
         (lambda: list(CandidateKFold(2).split(np.zeros((2, 1)))), "y is None"),
-        (lambda: list(CandidateKFold(2).split(np.zeros((3, 1)), ["a|b", "b"])), "2 candidate sets for 3 rows"),
-        (lambda: list(CandidateKFold(3).split(None, ["a|b", "b"])), "2 rows cannot be divided into 3 folds"),
-        (lambda: list(CandidateKFold(2).split(None, ["a|b", "b"], ["x", "x"])), "1 group cannot be divided into 2 folds"),
+        (
+            lambda: list(CandidateKFold(2).split(np.zeros((3, 1)), ["a|b", "b"])),
+            "2 candidate sets for 3 rows",
+        ),
+        (
+            lambda: list(CandidateKFold(3).split(None, ["a|b", "b"])),
+            "2 rows cannot be divided into 3 folds",
+        ),
+        (
+            lambda: list(CandidateKFold(2).split(None, ["a|b", "b"], ["x", "x"])),
+            "1 group cannot be divided into 2 folds",
+        ),
     ],
 )
 def test_what_cannot_be_divided_is_refused(call, words):

@@ -27,7 +27,9 @@ def test_valid_files_are_read_and_damaged_ones_are_read_or_rejected(tmp_path, na
     target = TARGETS[name]
     guard = Guard(tmp_path)
     runner = Runner(target, tmp_path, guard, 5.0)
-    runner.guard = _NoGuard()  # its hook cannot be removed from this process; the engines use it in child processes
+    runner.guard = (
+        _NoGuard()
+    )  # its hook cannot be removed from this process; the engines use it in child processes
     corpus = target.cases()
     outcomes = [runner(case) for case in corpus]
     assert name == "paths" or sum(outcome.read for outcome in outcomes) >= len(target.seeds()) / 2
@@ -152,7 +154,11 @@ def test_the_command_writes_its_summary_and_replays_a_saved_case(tmp_path, capfd
     assert in_child([*common, "--cases", 200, "--json", tmp_path / "s.json"]) == 0
     assert "200 cases, 0 findings" in capfd.readouterr().out
     summary = json.loads((tmp_path / "s.json").read_text())
-    assert (summary["cases"], summary["findings"], summary["targets"]["annotation"]["cases"]) == (200, 0, 200)
+    assert (summary["cases"], summary["findings"], summary["targets"]["annotation"]["cases"]) == (
+        200,
+        0,
+        200,
+    )
     assert summary["environment"]["hardware"]
     (tmp_path / "case").write_bytes(b"\0<annotation></annotation>")
     assert in_child(["annotation", "--replay", tmp_path / "case"]) == 0

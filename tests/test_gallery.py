@@ -68,7 +68,9 @@ def test_for_look_alikes_bounds_are_wide_and_hold_and_the_default_is_best(run):
     assert np.sum((prior.lower <= shares) & (shares <= prior.upper)) >= 9
     assert np.mean(prior.upper - prior.lower) > np.mean(independent.upper - independent.lower)
     scores = space["scores"]
-    assert scores.loc["balanced accuracy"].idxmax() == scores.loc["rare (6 to 9)"].idxmax() == "auto"
+    assert (
+        scores.loc["balanced accuracy"].idxmax() == scores.loc["rare (6 to 9)"].idxmax() == "auto"
+    )
     assert scores.loc["labels recovered", "auto"] > scores.loc["labels recovered", "records"]
 
 
@@ -88,16 +90,24 @@ def test_the_pages_and_the_notebook_show_the_scripts(capsys):
     assert render_gallery.main(["--check"]) == 0, capsys.readouterr().out
 
 
-def test_a_change_of_code_or_prose_makes_a_page_stale_and_other_output_does_not(tmp_path, monkeypatch):
+def test_a_change_of_code_or_prose_makes_a_page_stale_and_other_output_does_not(
+    tmp_path, monkeypatch
+):
     scripts = [render_gallery.read_script(name) for name in EXAMPLES]
     for name in ("PAGES", "SCRIPTS"):
         monkeypatch.setattr(render_gallery, name, tmp_path)
     monkeypatch.setattr(render_gallery, "ROOT", tmp_path)
     missing = render_gallery.stale(scripts)
-    assert {"index.md", "crowd_labels.ipynb", *(f"{name}.{suffix}" for name in EXAMPLES for suffix in ("md", "png"))} <= set(missing)
+    assert {
+        "index.md",
+        "crowd_labels.ipynb",
+        *(f"{name}.{suffix}" for name in EXAMPLES for suffix in ("md", "png")),
+    } <= set(missing)
     for number in range(2):
         printed = tuple(f"{number}" for _ in scripts[0].cells)
-        text = render_gallery.page(scripts[0], render_gallery.Results(printed, b"", number, "a machine"))
+        text = render_gallery.page(
+            scripts[0], render_gallery.Results(printed, b"", number, "a machine")
+        )
         assert text.count("```text") == len(printed)
         assert render_gallery.without_results(text) == render_gallery.page(scripts[0], None)
     changed = text.replace("majority", "minority", 1)
@@ -121,7 +131,10 @@ def test_a_page_has_output_a_small_figure_and_says_where_it_was_measured(name):
     assert re.search(r"torch \d.*commit [0-9a-f]{12}", page)
     assert f"python examples/{name}.py" in page
     assert (PAGES / f"{name}.png").stat().st_size <= 60_000
-    with Image.open(PAGES / f"{name}.png") as figure, Image.open(PAGES / "thumbnails" / f"{name}.png") as small:
+    with (
+        Image.open(PAGES / f"{name}.png") as figure,
+        Image.open(PAGES / "thumbnails" / f"{name}.png") as small,
+    ):
         assert small.width < figure.width <= 1000
     for target in re.findall(r"\]\(([^)]+)\)", (PAGES / "index.md").read_text(encoding="utf-8")):
         assert (PAGES / target).is_file()
@@ -140,7 +153,9 @@ def test_the_notebook_is_valid_and_has_the_code_of_the_script():
     figures = []
     for cell in notebook["cells"]:
         common = {"id", "cell_type", "metadata", "source"}
-        assert set(cell) == (common if cell["cell_type"] == "markdown" else common | {"execution_count", "outputs"})
+        assert set(cell) == (
+            common if cell["cell_type"] == "markdown" else common | {"execution_count", "outputs"}
+        )
         assert cell["cell_type"] in ("markdown", "code")
         assert all(isinstance(line, str) for line in cell["source"])
         for output in cell.get("outputs", []):
@@ -152,7 +167,9 @@ def test_the_notebook_is_valid_and_has_the_code_of_the_script():
                 assert output["output_type"] == "display_data"
                 figures.append(base64.b64decode(output["data"]["image/png"]))
     assert figures == [(PAGES / "crowd_labels.png").read_bytes()]
-    code = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    code = "\n".join(
+        "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
+    )
     script = ast.parse((SCRIPTS / "crowd_labels.py").read_text(encoding="utf-8"))
     script.body = script.body[1:]
     assert ast.dump(ast.parse(code)) == ast.dump(script)

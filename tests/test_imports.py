@@ -72,7 +72,9 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             whole = node.module in ("ltpll", "ltpll_research")
-            names |= {f"{node.module}.{alias.name}" if whole else node.module for alias in node.names}
+            names |= {
+                f"{node.module}.{alias.name}" if whole else node.module for alias in node.names
+            }
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
     return names
@@ -80,7 +82,11 @@ def imported(path: Path) -> set[str]:
 
 def imported_homes(path: Path) -> set[str]:
     own = f"{package_of(path).name}."
-    return {name.split(".")[1] for name in imported(path) if name.startswith(own) and name != "ltpll.__version__"}
+    return {
+        name.split(".")[1]
+        for name in imported(path)
+        if name.startswith(own) and name != "ltpll.__version__"
+    }
 
 
 @pytest.mark.parametrize("package", [PACKAGE, RESEARCH], ids=lambda package: package.name)
@@ -88,7 +94,11 @@ def test_every_module_has_a_place_in_the_order(package):
     assert {home(path) for path in modules(package)} == set(LEVEL[package.name])
 
 
-@pytest.mark.parametrize("path", [*modules(), *modules(RESEARCH)], ids=lambda path: str(path.relative_to(package_of(path).parent)))
+@pytest.mark.parametrize(
+    "path",
+    [*modules(), *modules(RESEARCH)],
+    ids=lambda path: str(path.relative_to(package_of(path).parent)),
+)
 def test_imports_point_one_way(path):
     mine, level = home(path), LEVEL[package_of(path).name]
     for other in imported_homes(path) - {mine}:
@@ -103,17 +113,27 @@ def test_the_library_never_imports_research():
 @pytest.mark.parametrize("package", ["methods", "rebalancers", "extras"])
 def test_methods_rebalancers_and_extras_know_nothing_of_each_other_or_of_the_trainer(package):
     for path in (PACKAGE / package).glob("*.py"):
-        assert not imported_homes(path) & ({"methods", "rebalancers", "extras", "trainer", "evaluate"} - {package})
+        assert not imported_homes(path) & (
+            {"methods", "rebalancers", "extras", "trainer", "evaluate"} - {package}
+        )
 
 
 def test_only_training_and_evaluation_know_the_processes_that_train_together():
     """Apart from the command line's file that joins the processes of torchrun."""
-    knows = {str(path.relative_to(PACKAGE)) for path in modules() if re.search(r"import .*\bWorld\b", path.read_text())}
-    assert {name for name in knows if not name.startswith(("training/", "evaluation/"))} == {"cli/training.py"}
+    knows = {
+        str(path.relative_to(PACKAGE))
+        for path in modules()
+        if re.search(r"import .*\bWorld\b", path.read_text())
+    }
+    assert {name for name in knows if not name.startswith(("training/", "evaluation/"))} == {
+        "cli/training.py"
+    }
 
 
 def test_a_report_is_made_without_torch():
-    modules = "ltpll_research.report.study_page, ltpll_research.summary, ltpll.runs.run, ltpll.errors"
+    modules = (
+        "ltpll_research.report.study_page, ltpll_research.summary, ltpll.runs.run, ltpll.errors"
+    )
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

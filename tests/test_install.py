@@ -14,12 +14,16 @@ import install
 ROOT = Path(__file__).parents[1]
 
 PIN = "2.13.0"
-SAME, OTHER, OLD = (install.Torch(version, Path("/elsewhere")) for version in ("2.13.0+cpu", "2.9.1+cu130", "2.5.1"))
+SAME, OTHER, OLD = (
+    install.Torch(version, Path("/elsewhere")) for version in ("2.13.0+cpu", "2.9.1+cu130", "2.5.1")
+)
 PINNED = install.Choice()
 
 
 def choose(asked="", *, dev=False, own=None, existing=None):
-    return install.choose(asked, dev=dev, own=own, existing=existing, pin=PIN, lowest="2.13" if dev else "2.6")
+    return install.choose(
+        asked, dev=dev, own=own, existing=existing, pin=PIN, lowest="2.13" if dev else "2.6"
+    )
 
 
 @pytest.mark.parametrize("dev", [False, True])
@@ -46,7 +50,8 @@ def test_the_requested_torch_is_used():
 
 
 @pytest.mark.parametrize(
-    ("existing", "dev", "message"), [(None, False, "has no torch"), (OLD, False, "2.6 or newer"), (OTHER, True, "2.13 or")]
+    ("existing", "dev", "message"),
+    [(None, False, "has no torch"), (OLD, False, "2.6 or newer"), (OTHER, True, "2.13 or")],
 )
 def test_a_requested_existing_torch_that_cannot_be_used_is_refused(existing, dev, message):
     with pytest.raises(install.InstallError, match=message):
@@ -55,20 +60,32 @@ def test_a_requested_existing_torch_that_cannot_be_used_is_refused(existing, dev
 
 def test_the_oldest_torch_comes_from_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (install.lowest_torch(project, dev=False), install.lowest_torch(project, dev=True)) == ("2.6", "2.13")
+    assert (install.lowest_torch(project, dev=False), install.lowest_torch(project, dev=True)) == (
+        "2.6",
+        "2.13",
+    )
 
 
-CONSTRAINTS = "# torch==1\n#   triton==3.7.1\nsympy==1.14.0\nruff==0.17\nTorch==2.13.0\ntriton==3.7.1\n"
+CONSTRAINTS = (
+    "# torch==1\n#   triton==3.7.1\nsympy==1.14.0\nruff==0.17\nTorch==2.13.0\ntriton==3.7.1\n"
+)
 
 
 def test_the_pins_also_apply_to_another_build_of_the_pinned_torch():
     assert install.kept_constraints(CONSTRAINTS, None, ()) == CONSTRAINTS
     kept = install.kept_constraints(CONSTRAINTS, SAME, ["sympy>=1.13"])
-    assert install.pins_of(kept) == {"sympy": "1.14.0", "ruff": "0.17", "triton": "3.7.1", "torch": "2.13.0+cpu"}
+    assert install.pins_of(kept) == {
+        "sympy": "1.14.0",
+        "ruff": "0.17",
+        "triton": "3.7.1",
+        "torch": "2.13.0+cpu",
+    }
 
 
 def test_another_torch_removes_the_pins_of_its_requirements():
-    kept = install.kept_constraints(CONSTRAINTS, OTHER, ["sympy==1.13.1", "triton==3.5.1; platform_system == 'Linux'"])
+    kept = install.kept_constraints(
+        CONSTRAINTS, OTHER, ["sympy==1.13.1", "triton==3.5.1; platform_system == 'Linux'"]
+    )
     assert install.pins_of(kept) == {"ruff": "0.17", "torch": "2.9.1+cu130"}
 
 
@@ -80,7 +97,9 @@ def put_torch(folder, version, code=""):
     (folder / "torch").mkdir(parents=True)
     (folder / "torch" / "__init__.py").write_text(f"__version__ = {version!r}\n{code}")
     (folder / f"torch-{version}.dist-info").mkdir()
-    metadata = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\nRequires-Dist: sympy==1.13.1\n"
+    metadata = (
+        f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\nRequires-Dist: sympy==1.13.1\n"
+    )
     (folder / f"torch-{version}.dist-info" / "METADATA").write_text(metadata)
     return install.Torch(version, folder.resolve())
 
@@ -116,10 +135,14 @@ def environment(tmp_path_factory):
 
 def imported_from(venv):
     code = "import torch; print(torch.__version__)"
-    return subprocess.run([str(venv / "bin" / "python"), "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        [str(venv / "bin" / "python"), "-c", code], capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
-def test_an_existing_torch_is_imported_through_a_link_unless_the_environment_has_one(environment, tmp_path):
+def test_an_existing_torch_is_imported_through_a_link_unless_the_environment_has_one(
+    environment, tmp_path
+):
     venv, site = environment
     there = put_torch(tmp_path / "other", "2.9.1")
     assert install.provide_torch(venv, site, install.Choice(there), None, PIN) == there
@@ -133,13 +156,18 @@ def test_an_existing_torch_is_imported_through_a_link_unless_the_environment_has
 def test_an_environment_of_another_python_is_refused(environment, monkeypatch):
     venv, _ = environment
     monkeypatch.setattr(sys, "version_info", (3, 99, 0))
-    with pytest.raises(install.InstallError, match=r"\.venv is made for Python 3\.\d+, not 3\.99: `make clean`"):
+    with pytest.raises(
+        install.InstallError, match=r"\.venv is made for Python 3\.\d+, not 3\.99: `make clean`"
+    ):
         install.make_environment(venv)
 
 
 def test_a_python_that_cannot_create_environments_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(install.InstallError, match="cannot create a virtual environment: on Debian or Ubuntu install python3-venv"):
+    with pytest.raises(
+        install.InstallError,
+        match="cannot create a virtual environment: on Debian or Ubuntu install python3-venv",
+    ):
         install.make_environment(tmp_path / ".venv")
 
 
@@ -162,7 +190,10 @@ def make(*arguments, folder):
 def test_make_reports_a_missing_python_in_one_sentence(python, tmp_path):
     result = make("demo", f"PYTHON={python}", folder=tmp_path)
     assert result.returncode == 2
-    assert "error: Python 3.11 or newer was not found; install it or give PYTHON=/path/to/python." in result.stderr
+    assert (
+        "error: Python 3.11 or newer was not found; install it or give PYTHON=/path/to/python."
+        in result.stderr
+    )
 
 
 @needs_make

@@ -15,7 +15,16 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
-from support.problems import N_CLASSES, N_FEATURES, between_epochs, every_method, label, make_rebalancer, problem, step_of
+from support.problems import (
+    N_CLASSES,
+    N_FEATURES,
+    between_epochs,
+    every_method,
+    label,
+    make_rebalancer,
+    problem,
+    step_of,
+)
 
 ALL_METHODS = pytest.mark.parametrize("method", every_method(), ids=label)
 ALL_REBALANCERS = pytest.mark.parametrize("rebalancer", list(REBALANCERS))
@@ -27,7 +36,11 @@ def assert_are_targets(method, targets, candidates):
     assert torch.isfinite(targets).all()
     torch.testing.assert_close((targets * candidates).sum(1), torch.ones(len(targets)))
     off = (targets * ~candidates).sum(1)
-    expected = (~candidates).any(1).float() if method.targets_on == "classes" else torch.zeros(len(targets))
+    expected = (
+        (~candidates).any(1).float()
+        if method.targets_on == "classes"
+        else torch.zeros(len(targets))
+    )
     torch.testing.assert_close(off, expected)
 
 
@@ -40,20 +53,28 @@ def test_refined_targets_sum_to_one_and_loss_and_gradient_are_finite(method, reb
     logits = tuple(z.clone().requires_grad_() for z in p.outputs.logits)
     outputs = Outputs(logits, p.outputs.features)
     part.observe(outputs.detach(), p.head)
-    new = method.disambiguate(part.adjust(outputs.detach(), "targets", p.head), p.targets, p.candidates)
+    new = method.disambiguate(
+        part.adjust(outputs.detach(), "targets", p.head), p.targets, p.candidates
+    )
     assert_are_targets(method, new, p.candidates)
     for targets in (p.targets, new):
         loss = method.loss(outputs, targets, p.candidates)
         assert loss.shape == ()
         assert torch.isfinite(loss)
-        assert all(torch.isfinite(g).all() for g in torch.autograd.grad(loss, logits, allow_unused=True) if g is not None)
+        assert all(
+            torch.isfinite(g).all()
+            for g in torch.autograd.grad(loss, logits, allow_unused=True)
+            if g is not None
+        )
 
 
 @ALL_METHODS
 @pytest.mark.parametrize("rebalancer", ["none", "records"])
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize("extra", [None, *EXTRAS])
-def test_what_a_step_minimises_has_finite_gradients_whatever_the_logits(method, rebalancer, scale, extra):
+def test_what_a_step_minimises_has_finite_gradients_whatever_the_logits(
+    method, rebalancer, scale, extra
+):
     method = deepcopy(method)
     part = make_rebalancer(rebalancer)
     p = problem(method, scale=scale)
@@ -67,13 +88,17 @@ def test_what_a_step_minimises_has_finite_gradients_whatever_the_logits(method, 
     if extra:
         added = EXTRAS[extra]()
         added.attach(Classifier(torch.nn.Identity(), p.head))
-        own = added.inputs(step.batch._replace(views=views[: method.n_forward_views]), step.generator)
+        own = added.inputs(
+            step.batch._replace(views=views[: method.n_forward_views]), step.generator
+        )
         said = step.forward(own.views) if own else None
         loss = loss + added.loss(method, replace(step, outputs=Outputs(logits, views)), own, said)
     assert loss.shape == ()
     assert torch.isfinite(loss)
     gradients = torch.autograd.grad(loss, [*logits, p.head.weight], allow_unused=True)
-    assert scale > 1 or any(g is not None and g.any() for g in gradients)  # LW's are zero where a sigmoid is one
+    assert scale > 1 or any(
+        g is not None and g.any() for g in gradients
+    )  # LW's are zero where a sigmoid is one
     assert all(torch.isfinite(g).all() for g in gradients if g is not None)
 
 
@@ -81,7 +106,9 @@ def test_what_a_step_minimises_has_finite_gradients_whatever_the_logits(method, 
 @pytest.mark.parametrize("value", [1e4, -1e4])
 def test_equal_extreme_logits_give_uniform_or_single_targets(method, value):
     p = problem(method)
-    outputs = Outputs(tuple(torch.full_like(z, value) for z in p.outputs.logits), p.outputs.features)
+    outputs = Outputs(
+        tuple(torch.full_like(z, value) for z in p.outputs.logits), p.outputs.features
+    )
     new = method.disambiguate(outputs, p.targets, p.candidates)
     assert_are_targets(method, new, p.candidates)
     assert torch.isfinite(method.loss(outputs, new, p.candidates))
@@ -124,20 +151,27 @@ def test_renaming_the_classes_renames_the_targets_and_leaves_the_loss(method, re
         one.end_epoch(training)
     new = method.disambiguate(part.adjust(p.outputs, "targets", p.head), p.targets, p.candidates)
     new_renamed = renamed_copy(method, order).disambiguate(
-        renamed_part.adjust(renamed, "targets", renamed_head), p.targets[:, order], p.candidates[:, order]
+        renamed_part.adjust(renamed, "targets", renamed_head),
+        p.targets[:, order],
+        p.candidates[:, order],
     )
     torch.testing.assert_close(new_renamed, new[:, order])
     torch.testing.assert_close(
-        method.loss(renamed, p.targets[:, order], p.candidates[:, order]), method.loss(p.outputs, p.targets, p.candidates)
+        method.loss(renamed, p.targets[:, order], p.candidates[:, order]),
+        method.loss(p.outputs, p.targets, p.candidates),
     )
 
 
 @ALL_METHODS
 def test_the_loss_is_a_mean_over_examples_so_it_does_not_grow_with_the_batch(method):
     p = problem(method)
-    double = Outputs(tuple(torch.cat([z, z]) for z in p.outputs.logits), tuple(torch.cat([f, f]) for f in p.outputs.features))
+    double = Outputs(
+        tuple(torch.cat([z, z]) for z in p.outputs.logits),
+        tuple(torch.cat([f, f]) for f in p.outputs.features),
+    )
     torch.testing.assert_close(
-        method.loss(double, torch.cat([p.targets] * 2), torch.cat([p.candidates] * 2)), method.loss(p.outputs, p.targets, p.candidates)
+        method.loss(double, torch.cat([p.targets] * 2), torch.cat([p.candidates] * 2)),
+        method.loss(p.outputs, p.targets, p.candidates),
     )
 
 
@@ -175,24 +209,39 @@ def combinations():
     """Every method with every rebalancer that it accepts; along each row, all extras and none take turns, so every method meets both."""
     for i, method in enumerate(every_method()):
         # "auto" is an anchor whose bounds are chosen at the start, so it has nothing else to checkpoint.
-        for j, rebalancer in enumerate(["none"] if method.why_no_rebalancer else sorted(REBALANCERS.keys() - {"auto"})):
-            for extras in [(), tuple(EXTRAS)] if method.why_no_rebalancer else [((), tuple(EXTRAS))[(i + j) % 2]]:
-                yield pytest.param(method, rebalancer, extras, id=f"{label(method)}-{rebalancer}-{'all-extras' if extras else 'plain'}")
+        for j, rebalancer in enumerate(
+            ["none"] if method.why_no_rebalancer else sorted(REBALANCERS.keys() - {"auto"})
+        ):
+            for extras in (
+                [(), tuple(EXTRAS)]
+                if method.why_no_rebalancer
+                else [((), tuple(EXTRAS))[(i + j) % 2]]
+            ):
+                yield pytest.param(
+                    method,
+                    rebalancer,
+                    extras,
+                    id=f"{label(method)}-{rebalancer}-{'all-extras' if extras else 'plain'}",
+                )
 
 
 @pytest.mark.parametrize(("method", "rebalancer", "extras"), list(combinations()))
-def test_every_combination_trains_checkpoints_and_resumes_identically(method, rebalancer, extras, tmp_path):
+def test_every_combination_trains_checkpoints_and_resumes_identically(
+    method, rebalancer, extras, tmp_path
+):
     """Training stops in the middle of an epoch (for SoLar the first after its restart) and at its end; a new trainer resumes each time."""
     g = torch.Generator().manual_seed(1)
     x = torch.randn(40, 6, generator=g)
     candidates = Candidates.from_matrix(
-        (torch.rand(40, N_CLASSES, generator=g) < 0.3) | (torch.arange(40) % N_CLASSES)[:, None].eq(torch.arange(N_CLASSES))
+        (torch.rand(40, N_CLASSES, generator=g) < 0.3)
+        | (torch.arange(40) % N_CLASSES)[:, None].eq(torch.arange(N_CLASSES))
     )
 
     def trainer():
         g = torch.Generator().manual_seed(2)
         model = Classifier(
-            torch.nn.Sequential(torch.nn.Linear(6, N_FEATURES), torch.nn.Dropout(0.2)), torch.nn.Linear(N_FEATURES, N_CLASSES)
+            torch.nn.Sequential(torch.nn.Linear(6, N_FEATURES), torch.nn.Dropout(0.2)),
+            torch.nn.Linear(N_FEATURES, N_CLASSES),
         )
         with torch.no_grad():
             for parameter in model.parameters():
@@ -228,7 +277,9 @@ def test_every_combination_trains_checkpoints_and_resumes_identically(method, re
     assert torch.equal(second.targets.values, whole.targets.values)
     for name, value in whole.model.state_dict().items():
         assert torch.equal(second.model.state_dict()[name], value)
-    assert torch.equal(second.rebalancer.log_prior(second.head), whole.rebalancer.log_prior(whole.head))
+    assert torch.equal(
+        second.rebalancer.log_prior(second.head), whole.rebalancer.log_prior(whole.head)
+    )
     for part in ("method", "extras"):
         for name, value in whole.state.modules[part].state_dict().items():
             assert torch.equal(second.state.modules[part].state_dict()[name], value), name

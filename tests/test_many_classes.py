@@ -75,20 +75,28 @@ def measured(tmp_path_factory):
         pytest.skip("this system does not say how much memory a process has")
     folder = tmp_path_factory.mktemp("memory")
     log, errors = folder / "log", folder / "errors"
-    status, printed = shared_fork_server().call("interrupted_runs.execute", MEASURED, log=log, errors=errors)
+    status, printed = shared_fork_server().call(
+        "interrupted_runs.execute", MEASURED, log=log, errors=errors
+    )
     assert status == 0, errors.read_text()
     return json.loads(printed)
 
 
-def test_candidates_and_targets_of_inaturalists_size_take_less_than_120_mb_building_included(measured):
+def test_candidates_and_targets_of_inaturalists_size_take_less_than_120_mb_building_included(
+    measured,
+):
     assert 14 < measured["stored"] <= 120
 
 
-def test_training_judging_cleaning_and_predicting_take_far_less_than_a_matrix_of_examples_by_classes(measured):
+def test_training_judging_cleaning_and_predicting_take_far_less_than_a_matrix_of_examples_by_classes(
+    measured,
+):
     assert 0 < measured["training"] < 10_000 * 8142 * 4 / 1e6 / 2
 
 
-@pytest.mark.parametrize(("n_classes", "expected"), [(10, 2048), (1024, 2048), (8192, 256), (10**7, 1)])
+@pytest.mark.parametrize(
+    ("n_classes", "expected"), [(10, 2048), (1024, 2048), (8192, 256), (10**7, 1)]
+)
 def test_fewer_examples_are_predicted_at_once_when_there_are_many_classes(n_classes, expected):
     assert prediction_batch_size(torch.zeros(5, 16), n_classes) == expected
 
@@ -97,7 +105,9 @@ def test_predictions_in_parts_are_those_of_all_logits_at_once(monkeypatch):
     g = torch.Generator().manual_seed(0)
     x = as_inputs(torch.randn(50, 4, generator=g), "test")
     model = build_model("mlp", 0, n_inputs=4, n_classes=6, hidden=(8,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS["records"](), epochs=2, batch_size=16, device="cpu")
+    trainer = PartialLabelTrainer(
+        model, METHODS["proden"](), REBALANCERS["records"](), epochs=2, batch_size=16, device="cpu"
+    )
     trainer.fit(x, [{i % 6, (i + i // 6) % 6} for i in range(50)])
     whole = trainer.logits(x)
     monkeypatch.setattr("ltpll.network.predictor.MAX_LOGITS", 7 * 6)

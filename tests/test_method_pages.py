@@ -38,16 +38,24 @@ def test_pages_are_what_the_classes_and_the_records_say(capsys):
     assert render_methods.main(["--check"]) == 0, capsys.readouterr().out
 
 
-def test_stale_pages_are_named_then_written_and_those_without_a_part_are_deleted(tmp_path, monkeypatch, capsys):
+def test_stale_pages_are_named_then_written_and_those_without_a_part_are_deleted(
+    tmp_path, monkeypatch, capsys
+):
     update = render_methods.update
     monkeypatch.setitem(update.__globals__, "ROOT", tmp_path)
     (tmp_path / "kept.md").write_text("new")
     (tmp_path / "gone.md").write_text("old")
-    wanted = {tmp_path / "kept.md": "new", tmp_path / "folder" / "added.md": "new", tmp_path / "gone.md": None}
+    wanted = {
+        tmp_path / "kept.md": "new",
+        tmp_path / "folder" / "added.md": "new",
+        tmp_path / "gone.md": None,
+    }
     assert update(wanted, check=True) == 1
     assert capsys.readouterr().out == "out of date: folder/added.md, gone.md\n"
     assert update(wanted, check=False) == 0
-    assert {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.md")} == {
+    assert {
+        str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.md")
+    } == {
         "kept.md": "new",
         "folder/added.md": "new",
     }
@@ -58,7 +66,11 @@ def test_stale_pages_are_named_then_written_and_those_without_a_part_are_deleted
 def test_every_part_states_its_formula(name):
     part = PARTS[name]
     stated = re.findall(r"^(\w+) +(?:=|from)", part.sections["Formula"], flags=re.M)
-    expected = {"method": {"loss", "targets"}, "rebalancer": {"targets", "prediction"}, "extra": {"term"}}[part.info.kind]
+    expected = {
+        "method": {"loss", "targets"},
+        "rebalancer": {"targets", "prediction"},
+        "extra": {"term"},
+    }[part.info.kind]
     assert expected <= set(stated) or part.sections["Formula"].startswith("as `anchor`")
 
 
@@ -66,7 +78,9 @@ def test_every_part_states_its_formula(name):
 def test_every_option_of_the_constructor_is_explained_and_no_other(name):
     part = PARTS[name]
     constructor = inspect.signature(part.cls.__init__).parameters.values()
-    options = [p.name for p in constructor if p.name != "self" and p.kind is p.POSITIONAL_OR_KEYWORD]
+    options = [
+        p.name for p in constructor if p.name != "self" and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
     assert list(part.arguments) == options
     assert all(meaning.endswith(".") for meaning in part.arguments.values())
 
@@ -91,14 +105,24 @@ def test_the_commands_parse_and_build_the_part_with_the_options_of_the_config_fi
     config = yaml.safe_load(code_block(name, "yaml"))["options"] if "```yaml" in page(name) else {}
     for line in code_block(name, "sh").splitlines():
         program, command, *arguments = shlex.split(line)
-        given = typer.main.get_command(PROGRAMS[program]).commands[command].make_context(command, arguments).params
+        given = (
+            typer.main.get_command(PROGRAMS[program])
+            .commands[command]
+            .make_context(command, arguments)
+            .params
+        )
         chosen = {key: given[key] for key in ("method", "rebalancer") if given[key]}
         chosen |= {"extras": tuple(given["extra"] or ()), "options": config}
         if command == "train":
             settings, known = TrainingSettings.from_mapping(chosen), {}
         else:
-            settings, known = Experiment.from_mapping({"data": given["data"], **chosen}), {"class_frequencies": [600, 300, 10]}
-        method, rebalancer, extras = build_parts(settings.method, settings.rebalancer, settings.extras, settings.options, **known)
+            settings, known = (
+                Experiment.from_mapping({"data": given["data"], **chosen}),
+                {"class_frequencies": [600, 300, 10]},
+            )
+        method, rebalancer, extras = build_parts(
+            settings.method, settings.rebalancer, settings.extras, settings.options, **known
+        )
         (own,) = [each for each in (method, rebalancer, *extras) if each.name == name]
         for option, value in config.get(name, {}).items():
             assert own.get_params()[option] == value
@@ -111,18 +135,37 @@ def test_a_part_counts_as_measured_if_and_only_if_a_record_names_it():
         record = json.loads(path.read_text(encoding="utf-8"))
         config = record.get("config", {})
         if "tried" not in record:
-            named |= {config.get("method"), config.get("rebalancer"), *config.get("extras", ()), *record.get("posthoc", ())}
+            named |= {
+                config.get("method"),
+                config.get("rebalancer"),
+                *config.get("extras", ()),
+                *record.get("posthoc", ()),
+            }
         named |= set(str(record.get("row", "")).split("+")) | {record.get("trained_with")}
     assert {name for name in PARTS if "Not measured yet." not in page(name)} == named & set(PARTS)
 
 
 def test_the_figures_of_a_page_are_means_over_the_records():
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "results" / "digits").glob("*.json")]
-    own = [run for run in runs if (run["config"]["method"], run["config"]["rebalancer"]) == ("proden", "records")]
+    runs = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "results" / "digits").glob("*.json")
+    ]
+    own = [
+        run
+        for run in runs
+        if (run["config"]["method"], run["config"]["rebalancer"]) == ("proden", "records")
+    ]
     accuracies = [100 * run["last"]["test"]["balanced_accuracy"] for run in own]
     recovered = [100 * run["last"]["target_recovery"] for run in own]
-    figures = " | ".join(f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}" for values in (accuracies, recovered))
-    (row,) = [line for line in page("records").splitlines() if line.startswith("| proden + records | handwritten digits")]
+    figures = " | ".join(
+        f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+        for values in (accuracies, recovered)
+    )
+    (row,) = [
+        line
+        for line in page("records").splitlines()
+        if line.startswith("| proden + records | handwritten digits")
+    ]
     assert f"| {len(own)} | {figures} | [studies](../studies.md) |" in row
 
 

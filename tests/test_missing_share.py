@@ -28,7 +28,9 @@ def quick(**options):
 
 def test_the_share_is_found_without_true_labels():
     x, _, sets, lacks = problem(0.25)
-    assert overall_share(estimate_missing(quick(), x, sets), sets) == pytest.approx(lacks.mean(), abs=0.05)
+    assert overall_share(estimate_missing(quick(), x, sets), sets) == pytest.approx(
+        lacks.mean(), abs=0.05
+    )
 
 
 def test_nothing_is_found_where_every_set_holds_the_label():
@@ -65,14 +67,18 @@ def test_few_rows_and_sets_of_what_occurs_together_stay_closed():
     assert missing_parts(quick(), sets) == []
     assert estimate_missing(quick(), x, sets) == [0.0] * (C + 1)
     x, _, sets, _ = problem(0.3)
-    together = Candidates.of([sets.row(i // 4 * 4) for i in range(len(sets))], n_classes=C).with_groups([i // 4 for i in range(len(sets))])
+    together = Candidates.of(
+        [sets.row(i // 4 * 4) for i in range(len(sets))], n_classes=C
+    ).with_groups([i // 4 for i in range(len(sets))])
     assert estimate_missing(quick(), x, together) == [0.0] * (C + 1)
 
 
 def test_answers_of_people_stay():
     x, y, sets, _ = problem(0.3)
     wrong = [(int(y[i]) + 1) % C for i in range(20)]
-    found = quick(truth_missing=0.3).fit(x, sets.replaced(np.arange(20), [[label] for label in wrong]))
+    found = quick(truth_missing=0.3).fit(
+        x, sets.replaced(np.arange(20), [[label] for label in wrong])
+    )
     assert found.transduced_.labels[:20].tolist() == wrong
     assert (found.transduced_.labels[20:] == y[20:]).mean() > 0.8
 

@@ -25,7 +25,9 @@ OWN = {
     "--possible": st.sampled_from(["label", "candidates", "nothing", "u"]),
     "--site": st.sampled_from(["split", "label", "nothing"]),
     "--possible-at": st.sampled_from(["nowhere.csv", "nowhere", "."]),
-    "--from-annotators": st.sampled_from(["union", "votes>=2", "votes-2", "top-3", "votes>=0", "top-x", ""]),
+    "--from-annotators": st.sampled_from(
+        ["union", "votes>=2", "votes-2", "top-3", "votes>=0", "top-x", ""]
+    ),
     "--task": st.sampled_from(["id", "nothing", "u", ""]),
     "--worker": st.sampled_from(["v", "nothing", "id"]),
     "--annotation": st.sampled_from(["label", "u", "nothing"]),
@@ -61,20 +63,40 @@ KNOWN = [
 def place(tmp_path_factory):
     """A folder with a small table."""
     folder = tmp_path_factory.mktemp("options")
-    rows = [[*row, "abc"[i % 3], "test" if i % 7 == 6 else "train"] for i, row in enumerate(feature_rows(16))]
+    rows = [
+        [*row, "abc"[i % 3], "test" if i % 7 == 6 else "train"]
+        for i, row in enumerate(feature_rows(16))
+    ]
     write_csv(folder / "t.csv", ["id", "candidates", "u", "v", "label", "split"], rows)
     return folder
 
 
 @settings(max_examples=25)
-@given(drawn=some(BOTH | OWN), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]), folds=st.sampled_from(["0", "1", "2", "-1", "x"]))
+@given(
+    drawn=some(BOTH | OWN),
+    epochs=st.sampled_from(["1", "2", "0", "-1", "few"]),
+    folds=st.sampled_from(["0", "1", "2", "-1", "x"]),
+)
 def test_training_on_a_table_succeeds_or_fails_without_writing(place, drawn, epochs, folds):
-    check(app, place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *flat(drawn)])
+    check(
+        app, place, ["train", place / "t.csv", "--epochs", epochs, "--folds", folds, *flat(drawn)]
+    )
 
 
 @pytest.mark.parametrize("options", KNOWN, ids=" ".join)
-def test_a_wrong_value_is_refused_before_anything_is_written_and_the_corrected_command_works(place, tmp_path, options):
-    command = ["train", place / "t.csv", "--out", tmp_path / "runs" / "run", "--folds", "0", "--device", "cpu"]
+def test_a_wrong_value_is_refused_before_anything_is_written_and_the_corrected_command_works(
+    place, tmp_path, options
+):
+    command = [
+        "train",
+        place / "t.csv",
+        "--out",
+        tmp_path / "runs" / "run",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+    ]
     epochs = [] if "--epochs" in options else ["--epochs", "1"]
     status, message = outcome(app, *command, *epochs, *options)
     assert status == 2

@@ -34,29 +34,66 @@ OPTIONS = {
     "corr": {"form": "original", "weight": 0.5, "ramp_epochs": 7},
     "lw": {"form": "cross-entropy", "beta": 2.0},
     "pico": {
-        **{"weight": 0.4, "temperature": 0.1, "width": 16, "queue": 32, "momentum": 0.9, "prototype_momentum": 0.8},
+        **{
+            "weight": 0.4,
+            "temperature": 0.1,
+            "width": 16,
+            "queue": 32,
+            "momentum": 0.9,
+            "prototype_momentum": 0.8,
+        },
         **{"phi": (0.9, 0.7), "first_epoch": 2},
     },
     "htc": {"tau": 1.0, "move": 0.5, "strength": 0.7, "quota": (0.1, 0.5), "ramp_epochs": 3},
     "solar": {
-        **{"la": True, "estimation_epochs": 2, "ramp_epochs": 3, "quota": (0.1, 0.5), "strength": 0.7, "confident": 0.9},
+        **{
+            "la": True,
+            "estimation_epochs": 2,
+            "ramp_epochs": 3,
+            "quota": (0.1, 0.5),
+            "strength": 0.7,
+            "confident": 0.9,
+        },
         **{"sharpness": 2.0, "queue": 64, "rates": (0.2, 0.02)},
     },
     "records": {"momentum": 0.99},
-    "anchor": {"prior": "average", "bounds": "point", "width": 1.0, "warmup": 0.5, "lift": "none", "momentum": 0.5},
+    "anchor": {
+        "prior": "average",
+        "bounds": "point",
+        "width": 1.0,
+        "warmup": 0.5,
+        "lift": "none",
+        "momentum": 0.5,
+    },
     "auto": {"prior": "average", "warmup": 0.5},
     "set-evidence": {"power": 0.3, "until": 0.2, "warmup": 0.3},
     "balanced-head": {"weight": 0.5},
-    **{name: {"class_frequencies": (5, 3, 2)} for name in ("oracle-la", "oracle-la-posthoc", "temp-oracle-la")},
+    **{
+        name: {"class_frequencies": (5, 3, 2)}
+        for name in ("oracle-la", "oracle-la-posthoc", "temp-oracle-la")
+    },
     "bcl": {"weight": 0.1, "temperature": 0.2, "width": 16, "first_epoch": 2},
     "ldd": {"weight": 0.1, "epsilon": 0.01},
     "mixup": {"alpha": 2, "weight": 0.5, "first_epoch": 2},
-    "paco": {"weight": 0.5, "alpha": 0.1, "temperature": 0.1, "width": 16, "queue": 32, "momentum": 0.9, "first_epoch": 2},
+    "paco": {
+        "weight": 0.5,
+        "alpha": 0.1,
+        "temperature": 0.1,
+        "width": 16,
+        "queue": 32,
+        "momentum": 0.9,
+        "first_epoch": 2,
+    },
     "sfn": {"weight": 0.1},
 }
 
 MEMORY = [
-    *(f"memory.projector{kind}.{layer}.{what}" for kind in ("", "_follower.network") for layer in (0, 2) for what in ("weight", "bias")),
+    *(
+        f"memory.projector{kind}.{layer}.{what}"
+        for kind in ("", "_follower.network")
+        for layer in (0, 2)
+        for what in ("weight", "bias")
+    ),
     *(f"memory.model_follower.network.head.{what}" for what in ("weight", "bias")),
     *(f"memory.queue.{what}" for what in ("vectors", "labels", "next", "limit")),
 ]
@@ -65,8 +102,25 @@ ANCHOR = ["mean_feature", "bias", "lower", "upper", "strength", "mean_target"]
 STATE = {
     "corr": ["ramp"],
     "pico": [*MEMORY, "phi", "by_label", "prototypes"],
-    "htc": ["share", "strength", "fusing", "relies", "prior", "tail.weight", "tail.bias", "weighing.weight", "weighing.bias"],
-    "solar": ["rate", "share", "strength", "relies", "prior", *(f"queue.{what}" for what in ("vectors", "labels", "next", "limit"))],
+    "htc": [
+        "share",
+        "strength",
+        "fusing",
+        "relies",
+        "prior",
+        "tail.weight",
+        "tail.bias",
+        "weighing.weight",
+        "weighing.bias",
+    ],
+    "solar": [
+        "rate",
+        "share",
+        "strength",
+        "relies",
+        "prior",
+        *(f"queue.{what}" for what in ("vectors", "labels", "next", "limit")),
+    ],
     "records": ["mean_feature"],
     "epoch-records": ["prior", "total", "count"],
     "mean-target": ["mean_target"],
@@ -77,7 +131,10 @@ STATE = {
     "oracle-la": ["log_frequencies"],
     "oracle-la-posthoc": ["log_frequencies"],
     "temp-oracle-la": ["log_frequencies", "strength"],
-    "bcl": ["centres", *(f"projector.{layer}.{what}" for layer in (0, 2) for what in ("weight", "bias"))],
+    "bcl": [
+        "centres",
+        *(f"projector.{layer}.{what}" for layer in (0, 2) for what in ("weight", "bias")),
+    ],
     "paco": MEMORY,
 }
 
@@ -99,7 +156,11 @@ def test_every_part_is_imported_from_its_package(package, name):
 @ALL_PARTS
 def test_options_are_what_the_constructor_was_given_and_a_clone_has_the_same(package, name):
     cls, options = REGISTRIES[package][name], OPTIONS.get(name, {})
-    assert set(options) == {key for key, p in inspect.signature(cls).parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD}
+    assert set(options) == {
+        key
+        for key, p in inspect.signature(cls).parameters.items()
+        if p.kind is p.POSITIONAL_OR_KEYWORD
+    }
     part = cls(**options)
     assert part.get_params() == options
     assert all(part.get_params()[key] is value for key, value in options.items())
@@ -133,7 +194,17 @@ def test_attaching_again_starts_from_the_beginning(package, name):
         other = made(package, name)
         other.attach(small_model())
     for key, value in other.state_dict().items():
-        if key not in ("phi", "by_label", "ramp", "rate", "share", "strength", "fusing", "relies", "log_frequencies"):  # of the constructor
+        if key not in (
+            "phi",
+            "by_label",
+            "ramp",
+            "rate",
+            "share",
+            "strength",
+            "fusing",
+            "relies",
+            "log_frequencies",
+        ):  # of the constructor
             assert torch.equal(first[key], value), key
 
 
@@ -141,7 +212,11 @@ def test_changed_options_give_the_object_that_the_constructor_would_give():
     part = CORR()
     assert part.set_params(form="original", weight=2.0) is part
     other = CORR(form="original", weight=2.0)
-    assert part.get_params() == other.get_params() == {"form": "original", "weight": 2.0, "ramp_epochs": 100}
+    assert (
+        part.get_params()
+        == other.get_params()
+        == {"form": "original", "weight": 2.0, "ramp_epochs": 100}
+    )
     assert part.views == other.views == ("weak", "strong", "strong")
     assert torch.equal(part.ramp, other.ramp)
 
@@ -150,7 +225,10 @@ def test_a_refused_option_changes_nothing():
     part = RECORDS(momentum=0.5)
     part.attach(small_model())
     assert "momentum" in refusal(lambda: part.set_params(momentum=2), InputError)
-    assert refusal(lambda: part.set_params(rate=2), InputError) == "RECORDS has no option 'rate'; its options: momentum."
+    assert (
+        refusal(lambda: part.set_params(rate=2), InputError)
+        == "RECORDS has no option 'rate'; its options: momentum."
+    )
     assert part.momentum == 0.5
     assert part.mean_feature.shape == (5,)
 
@@ -165,18 +243,35 @@ def test_a_part_shows_its_options():
 
 def test_parts_are_built_from_names_options_and_objects():
     given = RECORDS(momentum=0.99)
-    method, rebalancer, extras = build_parts("corr", given, ["mixup", Mixup(alpha=3)], {"mixup": {"alpha": 2}, "corr": {"weight": 0.5}})
-    assert (type(method), type(rebalancer), [type(extra) for extra in extras]) == (CORR, RECORDS, [Mixup, Mixup])
-    assert (method.weight, rebalancer.momentum, [extra.alpha for extra in extras]) == (0.5, 0.99, [2, 3])
+    method, rebalancer, extras = build_parts(
+        "corr", given, ["mixup", Mixup(alpha=3)], {"mixup": {"alpha": 2}, "corr": {"weight": 0.5}}
+    )
+    assert (type(method), type(rebalancer), [type(extra) for extra in extras]) == (
+        CORR,
+        RECORDS,
+        [Mixup, Mixup],
+    )
+    assert (method.weight, rebalancer.momentum, [extra.alpha for extra in extras]) == (
+        0.5,
+        0.99,
+        [2, 3],
+    )
     assert rebalancer is not given
 
 
 def test_what_an_oracle_knows_reaches_parts_given_by_name():
     counts = np.asarray([5, 3, 2])
-    assert build_parts("proden", "oracle-la", class_frequencies=counts).rebalancer.class_frequencies is counts
-    assert build_parts("proden", "records", class_frequencies=counts).rebalancer.get_params() == {"momentum": 0.9}
+    assert (
+        build_parts("proden", "oracle-la", class_frequencies=counts).rebalancer.class_frequencies
+        is counts
+    )
+    assert build_parts("proden", "records", class_frequencies=counts).rebalancer.get_params() == {
+        "momentum": 0.9
+    }
     own = {"oracle-la": {"class_frequencies": [1, 1, 1]}}
-    assert build_parts("proden", "oracle-la", options=own, class_frequencies=counts).rebalancer.class_frequencies == [1, 1, 1]
+    assert build_parts(
+        "proden", "oracle-la", options=own, class_frequencies=counts
+    ).rebalancer.class_frequencies == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +279,14 @@ def test_what_an_oracle_knows_reaches_parts_given_by_name():
     [
         (("prodden",), "Did you mean 'proden'"),
         (("proden", "records", (), {"mixup": {}}), "There are options for 'mixup'"),
-        ((PRODEN(), RECORDS(), (), {"records": {"momentum": 0.5}}), "There are options for 'records'"),
-        (("proden", "records", (), {"records": {"speed": 1}}), "no option 'speed'; its options: momentum."),
+        (
+            (PRODEN(), RECORDS(), (), {"records": {"momentum": 0.5}}),
+            "There are options for 'records'",
+        ),
+        (
+            ("proden", "records", (), {"records": {"speed": 1}}),
+            "no option 'speed'; its options: momentum.",
+        ),
         ((PRODEN,), "is the class PRODEN: give an object"),
         ((RECORDS(),), "There is no method 'RECORDS(momentum=0.9)'"),
         (("proden", OracleLA([1, 2]), [["mixup"]]), "There is no extra"),
@@ -193,7 +294,11 @@ def test_what_an_oracle_knows_reaches_parts_given_by_name():
     ],
 )
 def test_what_is_not_a_part_is_refused(arguments, fragment):
-    kind = UnknownNameError if "no method" in fragment or "no extra" in fragment or "mean" in fragment else InputError
+    kind = (
+        UnknownNameError
+        if "no method" in fragment or "no extra" in fragment or "mean" in fragment
+        else InputError
+    )
     assert fragment in refusal(lambda: build_parts(*arguments), kind)
 
 
@@ -249,7 +354,9 @@ def plugin_folder(tmp_path, monkeypatch):
 
 
 def methods_with_plugins():
-    return Registry("method", Method, "ltpll.methods").discover("ltpll.methods", list(importlib.import_module("ltpll.methods").__path__))
+    return Registry("method", Method, "ltpll.methods").discover(
+        "ltpll.methods", list(importlib.import_module("ltpll.methods").__path__)
+    )
 
 
 def test_a_plug_in_is_loaded_when_the_registry_is_first_read(plugin_folder):
@@ -264,9 +371,15 @@ def test_a_plug_in_is_loaded_when_the_registry_is_first_read(plugin_folder):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("ltpll_plugin:Missing", "AttributeError: module 'ltpll_plugin' has no attribute 'Missing'"),
+        (
+            "ltpll_plugin:Missing",
+            "AttributeError: module 'ltpll_plugin' has no attribute 'Missing'",
+        ),
         ("ltpll_nowhere:Missing", "ModuleNotFoundError: No module named 'ltpll_nowhere'"),
-        ("ltpll_plugin:Elsewhere", "<class 'ltpll_plugin.Elsewhere'> is not a Method, so it cannot be registered as a method"),
+        (
+            "ltpll_plugin:Elsewhere",
+            "<class 'ltpll_plugin.Elsewhere'> is not a Method, so it cannot be registered as a method",
+        ),
         ("ltpll_plugin:Taken", "The method name 'corr' is taken by ltpll.methods.corr.CORR"),
     ],
 )
@@ -275,7 +388,9 @@ def test_a_broken_plug_in_is_reported_once_in_a_sentence_and_left_out(plugin_fol
     methods = methods_with_plugins()
     with pytest.warns(InputWarning) as caught:
         assert methods["corr"] is CORR
-    assert [str(warning.message) for warning in caught] == [f"The method plug-in 'broken' of ltpll-plugin was not loaded ({reason})."]
+    assert [str(warning.message) for warning in caught] == [
+        f"The method plug-in 'broken' of ltpll-plugin was not loaded ({reason})."
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert set(methods) == {*METHODS, "uniform"}
@@ -283,7 +398,9 @@ def test_a_broken_plug_in_is_reported_once_in_a_sentence_and_left_out(plugin_fol
 
 def run(folder, *arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_the_command_line_lists_plug_ins_and_does_not_import_them_for_help(tmp_path):
@@ -292,9 +409,13 @@ def test_the_command_line_lists_plug_ins_and_does_not_import_them_for_help(tmp_p
     assert not (tmp_path / "ltpll_plugin.imported").exists()
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from support.interrupted_runs import command; command('list')"
     log, errors = tmp_path / "log", tmp_path / "errors"
-    status, printed = shared_fork_server().call("interrupted_runs.execute", code, log=log, errors=errors, environment={"COLUMNS": "100"})
+    status, printed = shared_fork_server().call(
+        "interrupted_runs.execute", code, log=log, errors=errors, environment={"COLUMNS": "100"}
+    )
     assert status == 0, errors.read_text()
-    assert [line.split()[:2] for line in printed.splitlines() if "targets never change" in line] == [["method", "uniform"]]
+    assert [
+        line.split()[:2] for line in printed.splitlines() if "targets never change" in line
+    ] == [["method", "uniform"]]
     assert "'corr' is taken by ltpll.methods.corr.CORR" in " ".join(errors.read_text().split())
     assert "Traceback" not in errors.read_text()
 
@@ -312,7 +433,9 @@ def test_a_plug_in_is_fitted_saved_and_loaded_by_name_or_as_an_object(tmp_path):
             assert np.array_equal(loaded.predict_proba(x), fitted[0].predict_proba(x))
     """
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{textwrap.dedent(code)}"
-    status, printed = shared_fork_server().call("interrupted_runs.execute", code, log=tmp_path / "log", cwd=tmp_path)
+    status, printed = shared_fork_server().call(
+        "interrupted_runs.execute", code, log=tmp_path / "log", cwd=tmp_path
+    )
     assert status == 0, printed
 
 

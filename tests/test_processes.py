@@ -50,8 +50,13 @@ def test_what_a_call_raises_reaches_the_caller():
         in_processes(power, [(0, -1), (2, 1)], 2)
 
 
-@pytest.mark.parametrize(("limited", "error"), [("thread", RuntimeError("can't start new thread")), ("server", BlockingIOError(11, "no"))])
-def test_where_no_process_can_be_started_this_one_does_the_work_and_says_so(monkeypatch, limited, error):
+@pytest.mark.parametrize(
+    ("limited", "error"),
+    [("thread", RuntimeError("can't start new thread")), ("server", BlockingIOError(11, "no"))],
+)
+def test_where_no_process_can_be_started_this_one_does_the_work_and_says_so(
+    monkeypatch, limited, error
+):
     def refuse(*_):
         raise error
 
@@ -93,7 +98,9 @@ def test_processes_end_with_a_parent_that_was_killed(tmp_path):
 
 
 def test_tests_and_their_children_hear_interrupts_where_these_are_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a job in the background of a shell
+    before = signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # as in a job in the background of a shell
     try:
         with hearing_signals():
             with pytest.raises(KeyboardInterrupt):

@@ -25,14 +25,22 @@ from ltpll.data.readers.tables import Reading, read_table
 from ltpll.errors import InputError
 from support.refusals import refusal
 
-LIMIT = settings(deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LIMIT = settings(
+    deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 # No separator, bracket or quote at an end, and nothing that is a blank to one reader and a letter to another.
 letters = st.characters(categories=("L", "N", "P", "S"), exclude_characters="|[]\"'")
 # A cell such as {} is an object of scores.
-names = st.text(letters, min_size=1, max_size=6).filter(lambda name: not (name.startswith("{") and name.endswith("}")))
+names = st.text(letters, min_size=1, max_size=6).filter(
+    lambda name: not (name.startswith("{") and name.endswith("}"))
+)
 sets_of_names = st.lists(names, min_size=2, max_size=5, unique=True).flatmap(
-    lambda classes: st.lists(st.lists(st.sampled_from(classes), min_size=1, max_size=4, unique=True), min_size=2, max_size=6)
+    lambda classes: st.lists(
+        st.lists(st.sampled_from(classes), min_size=1, max_size=4, unique=True),
+        min_size=2,
+        max_size=6,
+    )
 )
 
 
@@ -61,7 +69,9 @@ def npz(**arrays):
 
 def mat(matrix, **options):
     file = io.BytesIO()
-    scipy.io.savemat(file, {"data": np.ones((matrix.shape[0], 1)), "partial_target": matrix}, **options)
+    scipy.io.savemat(
+        file, {"data": np.ones((matrix.shape[0], 1)), "partial_target": matrix}, **options
+    )
     return file.getvalue()
 
 
@@ -74,7 +84,9 @@ def test_sets_are_the_same_from_whatever_form_they_were_written_in(tmp_path, set
     matrix = np.asarray([[name in row for name in classes] for row in sets], dtype=np.uint8)
     truth = [{classes[c] for c in np.flatnonzero(row)} for row in matrix]
     joined = ["|".join(row) for row in sets]
-    in_columns = {f"is_{name}": column.tolist() for name, column in zip(classes, matrix.T, strict=True)}
+    in_columns = {
+        f"is_{name}": column.tolist() for name, column in zip(classes, matrix.T, strict=True)
+    }
     sparse = scipy.sparse.csc_matrix(matrix.astype(float))
     known, by_column = Reading(classes=tuple(classes)), Reading(class_columns=("is_*",))
     files = {
@@ -115,7 +127,10 @@ def test_sets_are_the_same_from_whatever_form_they_were_written_in(tmp_path, set
 
 
 @LIMIT
-@given(text=st.text(st.characters(codec="utf-8"), max_size=60), first=st.sampled_from(["candidates", "candidates,x", "id,candidates", ""]))
+@given(
+    text=st.text(st.characters(codec="utf-8"), max_size=60),
+    first=st.sampled_from(["candidates", "candidates,x", "id,candidates", ""]),
+)
 def test_any_text_is_a_table_or_is_refused(tmp_path, text, first):
     path = tmp_path / "t.csv"
     path.write_bytes(f"{first}\n{text}".encode())
@@ -126,7 +141,9 @@ def test_any_text_is_a_table_or_is_refused(tmp_path, text, first):
 
 
 # Neither a bracket, which would start a list, nor a mark (`!`, `*`, `:`), nor any separator: they have tests of their own.
-parts_of_cells = st.text(st.characters(exclude_characters="[]{}!*|;,/\t:", exclude_categories=("Cs",)), max_size=4)
+parts_of_cells = st.text(
+    st.characters(exclude_characters="[]{}!*|;,/\t:", exclude_categories=("Cs",)), max_size=4
+)
 
 
 @LIMIT
@@ -135,7 +152,9 @@ parts_of_cells = st.text(st.characters(exclude_characters="[]{}!*|;,/\t:", exclu
     separator=st.sampled_from(["|", ";", ", ", "::"]),
     as_series=st.booleans(),
 )
-def test_strings_hold_the_names_that_splitting_them_gives_or_are_refused(rows, separator, as_series):
+def test_strings_hold_the_names_that_splitting_them_gives_or_are_refused(
+    rows, separator, as_series
+):
     cells = [separator.join(row) for row in rows]
     split = [{part.strip() for part in cell.split(separator)} - {""} for cell in cells]
     source = pd.Series(cells, dtype=object) if as_series else cells
@@ -172,7 +191,10 @@ def test_lists_of_anything_are_labels_or_are_refused(labels):
         ("[" * 2000, "cannot be read: it has too many brackets"),
         ("- " * 2000, "cannot be read: its lists are nested too deeply"),
         ("data: &a x\nmethod: *a", "aliases (*name) are not supported"),
-        ("data: &a {x: 1}\n" + "\n".join("b: &a {<<: [*a, *a]}" for _ in range(40)), "aliases (*name) are not supported"),
+        (
+            "data: &a {x: 1}\n" + "\n".join("b: &a {<<: [*a, *a]}" for _ in range(40)),
+            "aliases (*name) are not supported",
+        ),
         ("data: " + "x" * LARGEST, "is larger than 16 KiB"),
     ],
 )

@@ -58,15 +58,23 @@ def test_membership_and_get_work_for_known_and_unknown_names(shapes):
     assert shapes.get("cube", Point) is Point
 
 
-@pytest.mark.parametrize(("name", "guess"), [("circel", "circle"), ("Square", "square"), ("pont", "point")])
+@pytest.mark.parametrize(
+    ("name", "guess"), [("circel", "circle"), ("Square", "square"), ("pont", "point")]
+)
 def test_a_near_miss_is_answered_with_the_name_that_was_meant(shapes, name, guess):
     message = refusal(lambda: shapes[name], UnknownNameError)
-    assert message == f"There is no shape {name!r}. Did you mean {guess!r}? Available: circle, point, square."
+    assert (
+        message
+        == f"There is no shape {name!r}. Did you mean {guess!r}? Available: circle, point, square."
+    )
 
 
 @pytest.mark.parametrize("name", ["zzz", "", 3, None])
 def test_a_name_unlike_all_others_is_answered_with_the_list_only(shapes, name):
-    assert refusal(lambda: shapes[name], UnknownNameError) == f"There is no shape {name!r}. Available: circle, point, square."
+    assert (
+        refusal(lambda: shapes[name], UnknownNameError)
+        == f"There is no shape {name!r}. Available: circle, point, square."
+    )
 
 
 def test_an_unknown_name_is_a_key_error_too(shapes):
@@ -110,10 +118,14 @@ def test_registering_twice_is_the_same_as_once_and_gives_the_class_back(shapes):
     assert len(shapes) == 3
 
 
-@pytest.mark.parametrize(("before", "after", "replaces"), [("__main__", "__main__", True), ("other", "__main__", False)])
+@pytest.mark.parametrize(
+    ("before", "after", "replaces"), [("__main__", "__main__", True), ("other", "__main__", False)]
+)
 def test_only_a_class_of_a_notebook_is_replaced_when_its_cell_is_run_again(before, after, replaces):
     registry = Registry("shape", Shape)
-    first, second = (type("Star", (Shape,), {"name": "star", "__module__": module}) for module in (before, after))
+    first, second = (
+        type("Star", (Shape,), {"name": "star", "__module__": module}) for module in (before, after)
+    )
     registry.register(first)
     if not replaces:
         assert "is taken by other.Star" in refusal(lambda: registry.register(second))
@@ -135,11 +147,17 @@ def test_register_is_a_decorator():
 # ---- discovery --------------------------------------------------------------------------------------------------------
 
 
-def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_others(tmp_path, monkeypatch):
-    (tmp_path / "ltpll_zoo_base.py").write_text("class Animal: pass\nclass Wolf(Animal):\n    name = 'wolf'\n")
+def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_others(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "ltpll_zoo_base.py").write_text(
+        "class Animal: pass\nclass Wolf(Animal):\n    name = 'wolf'\n"
+    )
     zoo = tmp_path / "ltpll_zoo"
     zoo.mkdir()
-    (zoo / "__init__.py").write_text("from ltpll_zoo_base import Animal\nclass Root(Animal):\n    name = 'root'\n")
+    (zoo / "__init__.py").write_text(
+        "from ltpll_zoo_base import Animal\nclass Root(Animal):\n    name = 'root'\n"
+    )
     (zoo / "cat.py").write_text(
         "from ltpll_zoo_base import Animal, Wolf\n"
         "class Cat(Animal):\n    name = 'cat'\n"
@@ -147,7 +165,9 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
         "class Stone:\n    name = 'stone'\n"
         "lion = Cat()\n"
     )
-    (zoo / "dog.py").write_text("from ltpll_zoo.cat import Cat\nclass Dog(Cat):\n    name = 'dog'\nclass Pup(Dog):\n    name = 'pup'\n")
+    (zoo / "dog.py").write_text(
+        "from ltpll_zoo.cat import Cat\nclass Dog(Cat):\n    name = 'dog'\nclass Pup(Dog):\n    name = 'pup'\n"
+    )
     (zoo / "notes.txt").write_text("not a module")
     monkeypatch.syspath_prepend(tmp_path)
     try:
@@ -155,7 +175,9 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
         registry = Registry("animal", base.Animal).discover("ltpll_zoo", [str(zoo)])
         assert list(registry) == ["cat", "dog", "pup"]
         assert registry["pup"].__module__ == "ltpll_zoo.dog"
-        assert sys.modules["ltpll_zoo"].Pup is registry["pup"]  # importable from the package without a line in its __init__
+        assert (
+            sys.modules["ltpll_zoo"].Pup is registry["pup"]
+        )  # importable from the package without a line in its __init__
     finally:
         for name in [name for name in sys.modules if name.startswith("ltpll_zoo")]:
             del sys.modules[name]
@@ -176,7 +198,9 @@ def test_discovery_finds_the_classes_defined_in_the_files_of_the_package_and_no_
         ("point", {"side": 2.0}, {}, {}),
     ],
 )
-def test_creation_passes_the_options_and_only_the_context_that_is_wanted(shapes, name, context, options, expected):
+def test_creation_passes_the_options_and_only_the_context_that_is_wanted(
+    shapes, name, context, options, expected
+):
     made = shapes.create(name, context, **options)
     assert type(made) is shapes[name]
     assert vars(made) == expected
@@ -188,12 +212,20 @@ def test_an_unknown_option_is_refused_with_the_known_ones_and_without_the_contex
 
 
 def test_an_option_for_a_class_that_has_none_is_refused(shapes):
-    assert refusal(lambda: shapes.create("point", side=2)) == "The shape 'point' has no option 'side'; its options: none."
+    assert (
+        refusal(lambda: shapes.create("point", side=2))
+        == "The shape 'point' has no option 'side'; its options: none."
+    )
 
 
 def test_a_missing_argument_is_named(shapes):
-    assert refusal(lambda: shapes.create("square", {"canvas": 1})) == "The shape 'square' needs 'side', which is not known here."
+    assert (
+        refusal(lambda: shapes.create("square", {"canvas": 1}))
+        == "The shape 'square' needs 'side', which is not known here."
+    )
 
 
 def test_creating_an_unknown_name_lists_the_alternatives(shapes):
-    assert "Available: circle, point, square." in refusal(lambda: shapes.create("cube", side=1), UnknownNameError)
+    assert "Available: circle, point, square." in refusal(
+        lambda: shapes.create("cube", side=1), UnknownNameError
+    )

@@ -28,7 +28,10 @@ def forks():
 def child(forks, tmp_path):
     """Call a function of support/interrupted_runs.py in a child; returns its exit status and everything that it printed."""
     return lambda function, *arguments, **options: forks.call(
-        f"interrupted_runs.{function}", *map(str_of_path, arguments), log=tmp_path / "log", **options
+        f"interrupted_runs.{function}",
+        *map(str_of_path, arguments),
+        log=tmp_path / "log",
+        **options,
     )
 
 
@@ -59,11 +62,22 @@ def points(forks, tmp_path_factory):
     """A finished run that nothing has disturbed, and how many disk operations it took."""
     folder = tmp_path_factory.mktemp("points")
     count = folder / "count"
-    finished(forks.call("interrupted_runs.killed_at", 0, "points_run", str(folder / "whole"), log=folder / "log", count=str(count)))
+    finished(
+        forks.call(
+            "interrupted_runs.killed_at",
+            0,
+            "points_run",
+            str(folder / "whole"),
+            log=folder / "log",
+            count=str(count),
+        )
+    )
     return folder / "whole", int(count.read_text())
 
 
-def test_a_run_killed_before_any_of_its_disk_operations_ends_like_an_undisturbed_one(child, points, tmp_path):
+def test_a_run_killed_before_any_of_its_disk_operations_ends_like_an_undisturbed_one(
+    child, points, tmp_path
+):
     """Between every two things that happen on the disk, and with the file that was being written cut in half."""
     whole, moments = points
     assert moments > 15
@@ -111,7 +125,11 @@ def kill_at_random_moments(forks, folder, kills, seed):
         while not list(root.glob("*/done")):
             pid = forks.start("interrupted_runs.images_run", str(root), log=folder / "log")
             started, moment = time.monotonic(), rng.uniform(0, takes)
-            while done < kills and time.monotonic() < started + moment and not list(root.glob("*/done")):
+            while (
+                done < kills
+                and time.monotonic() < started + moment
+                and not list(root.glob("*/done"))
+            ):
                 time.sleep(0.002)
             if done < kills:
                 takes = time.monotonic() - started if list(root.glob("*/done")) else 1.2 * takes
@@ -119,7 +137,9 @@ def kill_at_random_moments(forks, folder, kills, seed):
             status, said = forks.wait(pid)
             assert status in (0, KILLED), said
             done += status == KILLED
-        finished(forks.call("interrupted_runs.images_run", str(root), log=folder / "log"))  # one that is done stays done
+        finished(
+            forks.call("interrupted_runs.images_run", str(root), log=folder / "log")
+        )  # one that is done stays done
         assert outcome(root) == expected
     return done, runs
 
@@ -150,7 +170,16 @@ def images(tmp_path_factory):
 def train(images, out):
     """A small `ltpll-research benchmark` whose runs lie in the given folder: two epochs of three steps."""
     options = "--imbalance 4 --ambiguity 0.2 --width 2 --batch-size 16 --lr 0.05 --device cpu --epochs 2 --measure-every 1"
-    return ("research_command", "benchmark", "cifar10", *options.split(), "--data-root", str(images), "--out", str(out))
+    return (
+        "research_command",
+        "benchmark",
+        "cifar10",
+        *options.split(),
+        "--data-root",
+        str(images),
+        "--out",
+        str(out),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +202,9 @@ def last_checkpoint(root):
     [(signal.SIGTERM, ENDED), (signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGINT, INTERRUPTED)],
     ids=["SIGTERM", "closed terminal", "interrupt"],
 )
-def test_a_command_that_is_told_to_end_finishes_its_step_writes_and_loses_nothing(child, images, trained, tmp_path, number, status):
+def test_a_command_that_is_told_to_end_finishes_its_step_writes_and_loses_nothing(
+    child, images, trained, tmp_path, number, status
+):
     """Told in the middle of the fifth step, it ends after the second step of the second epoch."""
     ended = tmp_path / "ended"
     said = finished(child("signalled_at", 5, number, *train(images, ended)), status=status)
@@ -186,23 +217,49 @@ def test_a_command_that_is_told_to_end_finishes_its_step_writes_and_loses_nothin
 
 def grid(data, out, *more):
     """A small `ltpll-research reproduce` of three runs of two epochs."""
-    options = ["--set", "width=2", "--set", "batch_size=16", "--epochs", "2", "--device", "cpu", "--data-root"]
+    options = [
+        "--set",
+        "width=2",
+        "--set",
+        "batch_size=16",
+        "--epochs",
+        "2",
+        "--device",
+        "cpu",
+        "--data-root",
+    ]
     only = ("--only", "dataset=cifar10 rho=50 q=0.3 method=proden")
-    return "research_command", "reproduce", "main", *options, str(data), "--out", str(out), *only, *more
+    return (
+        "research_command",
+        "reproduce",
+        "main",
+        *options,
+        str(data),
+        "--out",
+        str(out),
+        *only,
+        *more,
+    )
 
 
 def outcomes(root):
     return {path.name: outcome(path) for path in root.iterdir() if path.is_dir()}
 
 
-def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_and_the_table_of_an_undisturbed_one(child, tmp_path):
+def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_and_the_table_of_an_undisturbed_one(
+    child, tmp_path
+):
     write_image_set(coloured_images(10, 50, 1, side=8), tmp_path / "data")
     whole, ended = tmp_path / "whole", tmp_path / "ended"
     finished(child(*grid(tmp_path / "data", whole)))
-    said = finished(child("signalled_at", 2, signal.SIGTERM, *grid(tmp_path / "data", ended)), status=ENDED)
+    said = finished(
+        child("signalled_at", 2, signal.SIGTERM, *grid(tmp_path / "data", ended)), status=ENDED
+    )
     assert "failed" not in said
     assert (last_checkpoint(ended)["epoch"], last_checkpoint(ended)["step"]) == (0, 2)
-    finished(child("signalled_at", 20, signal.SIGKILL, *grid(tmp_path / "data", ended)), status=KILLED)
+    finished(
+        child("signalled_at", 20, signal.SIGKILL, *grid(tmp_path / "data", ended)), status=KILLED
+    )
     finished(child(*grid(tmp_path / "data", ended)))
     assert outcomes(ended) == outcomes(whole)
     assert len(outcomes(ended)) == 3
@@ -212,12 +269,20 @@ def test_a_grid_that_is_killed_or_told_to_end_goes_on_to_the_records_and_the_tab
     assert "proden + records" in shown
     assert "72.15" not in shown  # imbalance 100
     assert "79.48" in shown
-    assert "Deviates from the paper's protocol: width = 2, batch_size = 16, epochs = 2" in " ".join(shown.split())
+    assert "Deviates from the paper's protocol: width = 2, batch_size = 16, epochs = 2" in " ".join(
+        shown.split()
+    )
 
 
 @pytest.mark.reliability
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, ENDED), (signal.SIGINT, INTERRUPTED)], ids=["SIGTERM", "interrupt"])
-def test_a_grid_in_several_processes_ends_with_a_checkpoint_of_each_when_only_the_first_is_told(forks, child, tmp_path, number, status):
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, ENDED), (signal.SIGINT, INTERRUPTED)],
+    ids=["SIGTERM", "interrupt"],
+)
+def test_a_grid_in_several_processes_ends_with_a_checkpoint_of_each_when_only_the_first_is_told(
+    forks, child, tmp_path, number, status
+):
     write_image_set(coloured_images(10, 50, 1, side=8), tmp_path / "data")
     whole, ended = tmp_path / "whole", tmp_path / "ended"
     finished(child(*grid(tmp_path / "data", whole, "--epochs", "20")))
@@ -229,7 +294,11 @@ def test_a_grid_in_several_processes_ends_with_a_checkpoint_of_each_when_only_th
     told = time.time() - 0.05  # a file's time may be a tick older than the moment it was written
     os.kill(pid, number)
     finished(forks.wait(pid), status=status)
-    written = [path.stat().st_mtime > told for path in ended.rglob("checkpoint.safetensors") if not (path.parent / "done").exists()]
+    written = [
+        path.stat().st_mtime > told
+        for path in ended.rglob("checkpoint.safetensors")
+        if not (path.parent / "done").exists()
+    ]
     assert len(written) == 2  # of three runs, and the third was not begun
     assert all(written)
     finished(child(*grid(tmp_path / "data", ended, "--epochs", "20")))
@@ -239,23 +308,36 @@ def test_a_grid_in_several_processes_ends_with_a_checkpoint_of_each_when_only_th
 # ---- damage and numbers that are not finite --------------------------------------------------------------------------
 
 
-def test_a_damaged_checkpoint_is_warned_of_in_a_sentence_and_the_one_before_it_gets_to_the_same_end(child, images, trained, tmp_path):
+def test_a_damaged_checkpoint_is_warned_of_in_a_sentence_and_the_one_before_it_gets_to_the_same_end(
+    child, images, trained, tmp_path
+):
     finished(child("signalled_at", 5, signal.SIGTERM, *train(images, tmp_path)), status=ENDED)
     (newest,) = tmp_path.rglob("checkpoint.safetensors")
     newest.write_bytes(newest.read_bytes()[:1000])
-    (sentence,) = [line for line in finished(child(*train(images, tmp_path))).splitlines() if line.startswith("warning: ")]
+    (sentence,) = [
+        line
+        for line in finished(child(*train(images, tmp_path))).splitlines()
+        if line.startswith("warning: ")
+    ]
     assert f"The checkpoint {newest} is damaged" in sentence
-    assert sentence.endswith("it was renamed to checkpoint.refused.safetensors, and the previous checkpoint is used.")
+    assert sentence.endswith(
+        "it was renamed to checkpoint.refused.safetensors, and the previous checkpoint is used."
+    )
     assert outcome(tmp_path) == trained[0]
 
 
-def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops_it_as_asked(child, images, trained, tmp_path):
+def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops_it_as_asked(
+    child, images, trained, tmp_path
+):
     arguments = train(images, tmp_path)
     explodes = [*arguments, "--lr", "1e30"]
     (sentence,) = sentences(finished(child(*explodes), status=2))
     assert "not finite in epoch 1, step 2, for rows" in sentence
     (sentence,) = sentences(finished(child(*explodes, "--on-nan", "skip"), status=2))
-    assert "predictions of test examples are not finite in epoch 1: lower the learning rate (now 1e+30)" in sentence
+    assert (
+        "predictions of test examples are not finite in epoch 1: lower the learning rate (now 1e+30)"
+        in sentence
+    )
     (sentence,) = sentences(finished(child(*arguments, "--on-nan", "ignore"), status=2))
     assert "on_nan is 'ignore': choose 'stop' or 'skip'." in sentence
     assert not list(tmp_path.rglob("checkpoint*"))
@@ -268,7 +350,9 @@ def test_a_command_that_meets_what_is_not_finite_says_where_and_exits_2_or_drops
 # ---- no room, no permission ------------------------------------------------------------------------------------------
 
 
-def test_a_command_without_room_for_its_checkpoint_says_so_keeps_the_last_one_and_goes_on_later(child, images, trained, tmp_path):
+def test_a_command_without_room_for_its_checkpoint_says_so_keeps_the_last_one_and_goes_on_later(
+    child, images, trained, tmp_path
+):
     short = tmp_path / "short"
     finished(child("signalled_at", 2, signal.SIGTERM, *train(images, short)), status=ENDED)
     (kept,) = short.rglob("checkpoint.safetensors")
@@ -282,11 +366,15 @@ def test_a_command_without_room_for_its_checkpoint_says_so_keeps_the_last_one_an
     assert outcome(short) == trained[0]
 
 
-def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_when_there_is_room(child, images, trained, tmp_path):
+def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on_when_there_is_room(
+    child, images, trained, tmp_path
+):
     """On a file system of its own, which has no room for a second checkpoint."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    code, said = child("on_small_disk", disk, 2 * trained[1], tmp_path / "rescued", *train(images, disk / "out"))
+    code, said = child(
+        "on_small_disk", disk, 2 * trained[1], tmp_path / "rescued", *train(images, disk / "out")
+    )
     if code == 77:
         pytest.skip("mounting a file system is not allowed here")
     (sentence,) = sentences(finished((code, said), status=2))
@@ -310,7 +398,9 @@ def test_a_read_only_folder_is_one_sentence_before_training_begins(child, images
         for path in (folder, *folder.rglob("*")):
             path.chmod((0o555 if path.is_relative_to(out) else 0o755) if path.is_dir() else 0o444)
         try:
-            said = finished(child("without_privileges", "signalled_at", 1, signal.SIGKILL, *arguments), status=2)
+            said = finished(
+                child("without_privileges", "signalled_at", 1, signal.SIGKILL, *arguments), status=2
+            )
         finally:
             for path in (folder, *folder.rglob("*")):
                 path.chmod(0o755)

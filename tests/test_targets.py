@@ -15,7 +15,13 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.open_sets import OpenSets
 from ltpll.interfaces import Outputs
 from ltpll.methods.proden import PRODEN
-from ltpll.targets import CandidateTargets, ClassTargets, initial_targets, restricted_softmax, transduce
+from ltpll.targets import (
+    CandidateTargets,
+    ClassTargets,
+    initial_targets,
+    restricted_softmax,
+    transduce,
+)
 
 LAYOUTS = {"candidates": CandidateTargets, "classes": ClassTargets}
 
@@ -23,7 +29,9 @@ LAYOUTS = {"candidates": CandidateTargets, "classes": ClassTargets}
 @st.composite
 def sets_of_labels(draw):
     n_classes = draw(st.integers(2, 7))
-    return draw(st.lists(st.sets(st.integers(0, n_classes - 1), min_size=1), min_size=1, max_size=10)), n_classes
+    return draw(
+        st.lists(st.sets(st.integers(0, n_classes - 1), min_size=1), min_size=1, max_size=10)
+    ), n_classes
 
 
 def uniform(sets, n_classes, targets_on):
@@ -62,7 +70,11 @@ def test_targets_start_uniform_on_what_they_cover(targets_on, data):
     assert rows.dtype == torch.float32
     assert np.array_equal(rows.numpy(), uniform(sets, n_classes, targets_on))
     assert targets.labels().tolist() == [min(labels) for labels in sets]
-    np.testing.assert_allclose(targets.mean().numpy(), mean_on_candidates(uniform(sets, n_classes, "candidates"), sets), atol=1e-6)
+    np.testing.assert_allclose(
+        targets.mean().numpy(),
+        mean_on_candidates(uniform(sets, n_classes, "candidates"), sets),
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("targets_on", LAYOUTS)
@@ -80,7 +92,9 @@ def test_any_sequence_of_reads_and_writes_equals_a_dense_matrix(targets_on, data
     for _ in range(draw.draw(st.integers(1, 4))):
         index = rng.permutation(n)[: rng.integers(0, n + 1)]
         rows = rng.random((len(index), n_classes)).astype(np.float32) + np.float32(0.01)
-        if targets_on == "candidates" and rng.random() < 0.8:  # what methods write, and now and then what they should not
+        if (
+            targets_on == "candidates" and rng.random() < 0.8
+        ):  # what methods write, and now and then what they should not
             rows = rows * mask[index] / (rows * mask[index]).sum(1, keepdims=True)
         targets[torch.from_numpy(index)] = torch.from_numpy(rows)
         dense[index] = rows * mask[index] if targets_on == "candidates" else rows
@@ -89,23 +103,37 @@ def test_any_sequence_of_reads_and_writes_equals_a_dense_matrix(targets_on, data
         assert np.array_equal(targets[torch.from_numpy(read)].numpy(), dense[read])
     assert targets.labels().tolist() == best_candidates(dense, sets)
     if targets_on == "classes":
-        np.testing.assert_allclose(targets.mean().numpy(), mean_on_candidates(dense, sets), atol=1e-6)
+        np.testing.assert_allclose(
+            targets.mean().numpy(), mean_on_candidates(dense, sets), atol=1e-6
+        )
     else:
-        np.testing.assert_allclose(targets.mean().numpy(), dense.astype(np.float64).mean(0), atol=1e-6)
+        np.testing.assert_allclose(
+            targets.mean().numpy(), dense.astype(np.float64).mean(0), atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("targets_on", LAYOUTS)
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["positions worked out", "positions kept"])
 @pytest.mark.parametrize("even", [True, False])
-def test_one_index_that_changes_reads_and_writes_what_it_says_now(targets_on, few, even, monkeypatch):
+def test_one_index_that_changes_reads_and_writes_what_it_says_now(
+    targets_on, few, even, monkeypatch
+):
     monkeypatch.setattr(ltpll.candidates.storage, "FEW_POSITIONS", few)
     rng = np.random.default_rng(0)
-    sets = [set(rng.choice(6, size=3 if even else rng.integers(1, 7), replace=False).tolist()) for _ in range(12)]
+    sets = [
+        set(rng.choice(6, size=3 if even else rng.integers(1, 7), replace=False).tolist())
+        for _ in range(12)
+    ]
     mask = np.asarray([[c in labels for c in range(6)] for labels in sets])
-    dense, targets = uniform(sets, 6, targets_on), initial_targets(Candidates.of(sets, n_classes=6), targets_on)
+    dense, targets = (
+        uniform(sets, 6, targets_on),
+        initial_targets(Candidates.of(sets, n_classes=6), targets_on),
+    )
     index = torch.zeros(4, dtype=torch.long)
     for _ in range(20):
-        index.copy_(torch.from_numpy(rng.permutation(12)[:4] - 12 * rng.integers(0, 2, 4)))  # some from behind
+        index.copy_(
+            torch.from_numpy(rng.permutation(12)[:4] - 12 * rng.integers(0, 2, 4))
+        )  # some from behind
         rows = rng.random((4, 6)).astype(np.float32)
         assert np.array_equal(targets[index].numpy(), dense[index.numpy()])
         targets[index] = torch.from_numpy(rows)
@@ -138,7 +166,9 @@ def test_reading_gives_a_copy(targets_on):
 
 @pytest.mark.parametrize("targets_on", LAYOUTS)
 @pytest.mark.parametrize("rows_at_once", [1, 3, 10, 11])
-def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(targets_on, rows_at_once, monkeypatch):
+def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(
+    targets_on, rows_at_once, monkeypatch
+):
     rng = np.random.default_rng(rows_at_once)
     sets = [set(rng.choice(5, size=rng.integers(1, 6), replace=False).tolist()) for _ in range(10)]
     targets = initial_targets(Candidates.of(sets, n_classes=5), targets_on)
@@ -147,13 +177,17 @@ def test_labels_and_mean_do_not_depend_on_how_many_rows_are_looked_at_at_once(ta
     monkeypatch.setattr(ltpll.candidates.storage, "VALUES_PER_PASS", 5 * rows_at_once)
     assert targets.labels().tolist() == best_candidates(dense, sets)
     expected = (
-        mean_on_candidates(dense, sets) if targets_on == "classes" else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10
+        mean_on_candidates(dense, sets)
+        if targets_on == "classes"
+        else sum(mask_row(d, s) for d, s in zip(dense, sets, strict=True)) / 10
     )
     np.testing.assert_allclose(targets.mean().numpy(), expected, atol=1e-6)
 
 
 def mask_row(row, labels):
-    return np.array([value if c in labels else 0.0 for c, value in enumerate(row)], dtype=np.float64)
+    return np.array(
+        [value if c in labels else 0.0 for c, value in enumerate(row)], dtype=np.float64
+    )
 
 
 def test_targets_on_candidates_need_one_number_for_each_candidate():
@@ -171,22 +205,42 @@ def naive_softmax(logits, mask):
     if not on:
         return [0.0] * len(logits)
     total = math.fsum(math.exp(z - max(on)) for z in on)
-    return [math.exp(z - max(on)) / total if keep else 0.0 for z, keep in zip(logits, mask, strict=True)]
+    return [
+        math.exp(z - max(on)) / total if keep else 0.0 for z, keep in zip(logits, mask, strict=True)
+    ]
 
 
 @settings(max_examples=60, deadline=None)
-@given(draw=st.data(), scale=st.sampled_from([1.0, 30.0, 1e4]), dtype=st.sampled_from([torch.float32, torch.float64]))
-def test_restricted_softmax_equals_a_loop_over_the_mask_however_large_the_logits(draw, scale, dtype):
+@given(
+    draw=st.data(),
+    scale=st.sampled_from([1.0, 30.0, 1e4]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_restricted_softmax_equals_a_loop_over_the_mask_however_large_the_logits(
+    draw, scale, dtype
+):
     n, c = draw.draw(st.integers(1, 6)), draw.draw(st.integers(1, 6))
     cells = st.floats(-1, 1, allow_nan=False, width=32)
-    logits = torch.tensor(draw.draw(st.lists(st.lists(cells, min_size=c, max_size=c), min_size=n, max_size=n)), dtype=dtype) * scale
-    mask = torch.tensor(draw.draw(st.lists(st.lists(st.booleans(), min_size=c, max_size=c), min_size=n, max_size=n)))
+    logits = (
+        torch.tensor(
+            draw.draw(st.lists(st.lists(cells, min_size=c, max_size=c), min_size=n, max_size=n)),
+            dtype=dtype,
+        )
+        * scale
+    )
+    mask = torch.tensor(
+        draw.draw(st.lists(st.lists(st.booleans(), min_size=c, max_size=c), min_size=n, max_size=n))
+    )
     out = restricted_softmax(logits, mask)
     assert out.dtype == dtype
     assert bool(torch.isfinite(out).all())
     assert bool((out[~mask] == 0).all())
-    expected = [naive_softmax(z, m) for z, m in zip(logits.double().tolist(), mask.tolist(), strict=True)]
-    torch.testing.assert_close(out.double(), torch.tensor(expected, dtype=torch.float64), atol=3e-6, rtol=0)
+    expected = [
+        naive_softmax(z, m) for z, m in zip(logits.double().tolist(), mask.tolist(), strict=True)
+    ]
+    torch.testing.assert_close(
+        out.double(), torch.tensor(expected, dtype=torch.float64), atol=3e-6, rtol=0
+    )
     torch.testing.assert_close(out.sum(1), mask.any(1).to(dtype), atol=1e-5, rtol=0)
 
 
@@ -217,13 +271,19 @@ def test_restricted_softmax_equals_the_masked_probabilities_divided_by_their_sum
     mask[np.arange(8), rng.integers(0, 5, 8)] = True
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     expected = p * mask / (p * mask).sum(1, keepdims=True)
-    np.testing.assert_allclose(restricted_softmax(torch.from_numpy(logits), torch.from_numpy(mask)).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        restricted_softmax(torch.from_numpy(logits), torch.from_numpy(mask)).numpy(),
+        expected,
+        rtol=1e-12,
+    )
 
 
 def test_the_gradient_of_restricted_softmax_equals_the_finite_difference():
     torch.manual_seed(0)
     logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
-    mask = torch.tensor([[1, 1, 0, 0, 1], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], dtype=torch.bool)
+    mask = torch.tensor(
+        [[1, 1, 0, 0, 1], [0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]], dtype=torch.bool
+    )
     assert torch.autograd.gradcheck(lambda z: restricted_softmax(z, mask), (logits,))
 
 
@@ -269,7 +329,9 @@ def test_of_candidates_believed_as_much_the_lower_number_comes_first_as_in_the_l
 
 
 def test_targets_start_from_the_weights_of_the_candidates():
-    candidates = Candidates.of([[0, 2], [1], [0, 1, 3]], n_classes=4).with_weights([3, 1, 5, 1, 1, 2])
+    candidates = Candidates.of([[0, 2], [1], [0, 1, 3]], n_classes=4).with_weights(
+        [3, 1, 5, 1, 1, 2]
+    )
     on_candidates = np.asarray([[0.75, 0, 0.25, 0], [0, 1, 0, 0], [0.25, 0.25, 0, 0.5]])
     targets = initial_targets(candidates)
     assert np.array_equal(targets[torch.arange(3)].numpy(), on_candidates)
@@ -277,7 +339,9 @@ def test_targets_start_from_the_weights_of_the_candidates():
     assert candidates.weights[0] == 0.75  # not overwritten by targets
     # With targets of all classes, candidates keep the total of uniform targets, which the weights divide.
     on_classes = np.asarray([[0.375, 0.25, 0.125, 0.25], [0.25] * 4, [0.1875, 0.1875, 0.25, 0.375]])
-    np.testing.assert_allclose(initial_targets(candidates, "classes")[torch.arange(3)].numpy(), on_classes, atol=1e-7)
+    np.testing.assert_allclose(
+        initial_targets(candidates, "classes")[torch.arange(3)].numpy(), on_classes, atol=1e-7
+    )
     for layout in LAYOUTS:
         assert initial_targets(candidates, layout).labels().tolist() == [0, 1, 3]
 
@@ -289,22 +353,34 @@ def open_problem(n=40, n_classes=6, seed=0):
     generator = torch.Generator().manual_seed(seed)
     mask = torch.rand(n, n_classes, generator=generator) < 0.4
     mask[torch.arange(n), torch.randint(0, n_classes, (n,), generator=generator)] = True
-    return mask, torch.randn(n, n_classes, generator=generator) * 2, OpenSets(Candidates.from_matrix(mask), 0.3)
+    return (
+        mask,
+        torch.randn(n, n_classes, generator=generator) * 2,
+        OpenSets(Candidates.from_matrix(mask), 0.3),
+    )
 
 
 @pytest.mark.parametrize("targets_on", ["candidates", "classes"])
-def test_targets_of_open_sets_are_probabilities_times_the_weight_of_candidates_and_guests(targets_on):
+def test_targets_of_open_sets_are_probabilities_times_the_weight_of_candidates_and_guests(
+    targets_on,
+):
     mask, logits, sets = open_problem()
     targets, index = initial_targets(sets, targets_on), torch.arange(len(sets))
-    assert torch.equal(targets.labels(), initial_targets(Candidates.from_matrix(mask), targets_on).labels())
+    assert torch.equal(
+        targets.labels(), initial_targets(Candidates.from_matrix(mask), targets_on).labels()
+    )
     sets.invite(index, logits)
-    targets[index] = PRODEN().disambiguate(Outputs((logits,), ()).weighted(sets.log_weights(index)), targets[index], sets[index])
+    targets[index] = PRODEN().disambiguate(
+        Outputs((logits,), ()).weighted(sets.log_weights(index)), targets[index], sets[index]
+    )
     stored, labels, mean = targets[index], targets.labels(), torch.zeros(6)
     for i in range(len(sets)):
         k, p = int(mask[i].sum()), torch.softmax(logits[i], 0)
         weight = torch.where(mask[i], 1.0, 0.0)
         if k < 6:
-            weight[int(torch.where(mask[i], -torch.inf, logits[i]).argmax())] = 0.3 / 0.7 * k / (6 - k)
+            weight[int(torch.where(mask[i], -torch.inf, logits[i]).argmax())] = (
+                0.3 / 0.7 * k / (6 - k)
+            )
         expected = p * weight / (p * weight).sum()
         torch.testing.assert_close(stored[i], expected)
         assert int(labels[i]) == int(expected.argmax())
@@ -315,7 +391,9 @@ def test_targets_of_open_sets_are_probabilities_times_the_weight_of_candidates_a
     assert found.labels.tolist() == labels.tolist()
     torch.testing.assert_close(torch.from_numpy(found.confidence), stored.max(1).values)
     second = stored.scatter(1, labels[:, None], -1).max(1)
-    torch.testing.assert_close(torch.from_numpy(found.margin), stored.max(1).values - second.values.clamp_min(0))
+    torch.testing.assert_close(
+        torch.from_numpy(found.margin), stored.max(1).values - second.values.clamp_min(0)
+    )
 
 
 @pytest.mark.parametrize("targets_on", ["candidates", "classes"])

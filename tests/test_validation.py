@@ -40,7 +40,9 @@ def test_features_keep_their_values_whatever_holds_them(holder):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "bool", "uint16"])
 @pytest.mark.parametrize("shape", [(2, 3), (2, 1, 4, 4), (1, 1)])
-def test_whole_numbers_become_floats_of_the_same_shape_and_images_of_bytes_stay_as_they_are(dtype, shape):
+def test_whole_numbers_become_floats_of_the_same_shape_and_images_of_bytes_stay_as_they_are(
+    dtype, shape
+):
     values = (np.arange(np.prod(shape)).reshape(shape) % 2).astype(dtype)
     inputs = as_inputs(values, "training")
     # Images of bytes stay bytes: their views make numbers of them, a chunk at a time.
@@ -50,15 +52,21 @@ def test_whole_numbers_become_floats_of_the_same_shape_and_images_of_bytes_stay_
 
 @settings(max_examples=60, deadline=None)
 @given(
-    x=hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 4)), elements=st.floats(-1e3, 1e3)),
-    bad=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]))),
+    x=hnp.arrays(
+        np.float64, st.tuples(st.integers(1, 6), st.integers(1, 4)), elements=st.floats(-1e3, 1e3)
+    ),
+    bad=st.sets(
+        st.tuples(st.integers(0, 5), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]))
+    ),
 )
 def test_the_first_row_with_a_missing_or_infinite_value_is_named_and_the_rows_are_counted(x, bad):
     hit = {row % len(x) for row, _, _ in bad}
     for row, column, value in bad:
         x[row % len(x), column % x.shape[1]] = value
     if not hit:
-        np.testing.assert_array_equal(as_inputs(x, "test", torch.float32).numpy(), x.astype(np.float32))
+        np.testing.assert_array_equal(
+            as_inputs(x, "test", torch.float32).numpy(), x.astype(np.float32)
+        )
         return
     message = refusal(lambda: as_inputs(x, "test"))
     assert message.startswith(f"Row {min(hit)} of the test features has a NaN or an infinite value")
@@ -92,7 +100,9 @@ def test_a_value_beyond_float32_is_not_called_infinite():
 def test_a_bad_pixel_of_an_image_names_the_image():
     images = torch.zeros(5, 3, 4, 4)
     images[3, 2, 1, 0] = float("nan")
-    assert refusal(lambda: as_inputs(images, "training")).startswith("Row 3 of the training features")
+    assert refusal(lambda: as_inputs(images, "training")).startswith(
+        "Row 3 of the training features"
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +118,9 @@ def test_a_bad_pixel_of_an_image_names_the_image():
     ids=["text", "text of digits", "frame with text", "none", "ragged", "dates"],
 )
 def test_features_that_are_no_numbers_are_refused(x):
-    assert refusal(lambda: as_inputs(x, "training")).startswith("The training features are not numbers")
+    assert refusal(lambda: as_inputs(x, "training")).startswith(
+        "The training features are not numbers"
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (0,), (0, 3), (0, 1, 8, 8), (3, 0)])
@@ -128,7 +140,10 @@ LABEL_HOLDERS = {
     "torch": torch.tensor(LABELS),
     "backwards": np.array(LABELS[::-1])[::-1],
     "foreign byte order": np.array(LABELS, dtype=">i4"),
-    **{dtype: np.array(LABELS, dtype=dtype) for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
+    **{
+        dtype: np.array(LABELS, dtype=dtype)
+        for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    },
 }
 
 
@@ -147,7 +162,9 @@ def test_the_first_label_out_of_range_is_named_with_its_row(y, n_classes):
         assert as_labels(y, "test", n_classes).tolist() == y
         return
     row, label = wrong[0]
-    expected = f"Row {row} of the test labels is {label}, but classes are numbered 0 to {n_classes - 1}."
+    expected = (
+        f"Row {row} of the test labels is {label}, but classes are numbered 0 to {n_classes - 1}."
+    )
     assert refusal(lambda: as_labels(y, "test", n_classes)) == expected
 
 
@@ -165,7 +182,18 @@ def test_the_first_label_out_of_range_is_named_with_its_row(y, n_classes):
         [0, None],
         [[0], [1, 2]],
     ],
-    ids=["float", "fraction", "nan", "float tensor", "complex", "two dimensions", "no dimension", "names", "none", "ragged"],
+    ids=[
+        "float",
+        "fraction",
+        "nan",
+        "float tensor",
+        "complex",
+        "two dimensions",
+        "no dimension",
+        "names",
+        "none",
+        "ragged",
+    ],
 )
 def test_labels_that_are_no_list_of_class_numbers_are_refused(y):
     assert refusal(lambda: as_labels(y, "test", 3)).startswith("The test labels must be")
@@ -181,9 +209,14 @@ def test_a_whole_number_that_is_large_enough_is_kept(value, least):
     assert result == value
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "3", "three", None, float("nan"), float("inf"), 2**70])
+@pytest.mark.parametrize(
+    "value", [0, -1, 1.5, "3", "three", None, float("nan"), float("inf"), 2**70]
+)
 def test_what_is_no_whole_number_or_too_small_is_refused_by_name(value):
-    assert refusal(lambda: whole_number(value, 1, "epochs")) == f"epochs is {value!r}: it must be a whole number of at least 1."
+    assert (
+        refusal(lambda: whole_number(value, 1, "epochs"))
+        == f"epochs is {value!r}: it must be a whole number of at least 1."
+    )
 
 
 @pytest.mark.parametrize("value", [0, -0.0, -1, "0.1", None, float("nan"), float("inf"), 2.5, True])

@@ -39,14 +39,20 @@ def advisories_of(name: str, version: str, fetch: Fetch) -> Entry:
         return {"version": version, "known": False, "newest": None, "advisories": []}
     newest = entry["info"]["version"]
     known = newest == version
-    advisories = [advisory["id"] for advisory in entry["vulnerabilities"] if not advisory.get("withdrawn")] if known else []
+    advisories = (
+        [advisory["id"] for advisory in entry["vulnerabilities"] if not advisory.get("withdrawn")]
+        if known
+        else []
+    )
     return {"version": version, "known": known, "newest": newest, "advisories": advisories}
 
 
 def fetch_from(index: str) -> Fetch:
     def fetch(path: str) -> Entry | None:
         try:
-            with urllib.request.urlopen(f"{index.rstrip('/')}/pypi/{path}/json", timeout=30) as answer:
+            with urllib.request.urlopen(
+                f"{index.rstrip('/')}/pypi/{path}/json", timeout=30
+            ) as answer:
                 found: Entry = json.load(answer)
                 return found
         except urllib.error.HTTPError as error:
@@ -58,23 +64,39 @@ def fetch_from(index: str) -> Fetch:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Look up security advisories for the pinned versions in a package index.")
-    parser.add_argument("index", metavar="INDEX", help="address of the index, which serves INDEX/pypi/NAME/json")
+    parser = argparse.ArgumentParser(
+        description="Look up security advisories for the pinned versions in a package index."
+    )
+    parser.add_argument(
+        "index", metavar="INDEX", help="address of the index, which serves INDEX/pypi/NAME/json"
+    )
     parser.add_argument("--json", type=Path, help="file to write the results to")
     options = parser.parse_args()
     versions = pinned((ROOT / "constraints.txt").read_text(encoding="utf-8"))
     fetch = fetch_from(options.index)
     with ThreadPoolExecutor(8) as pool:
-        found = dict(zip((name for name, _ in versions), pool.map(lambda pin: advisories_of(*pin, fetch), versions), strict=True))
+        found = dict(
+            zip(
+                (name for name, _ in versions),
+                pool.map(lambda pin: advisories_of(*pin, fetch), versions),
+                strict=True,
+            )
+        )
     vulnerable = {name: entry for name, entry in found.items() if entry["advisories"]}
     unknown = {name: entry for name, entry in found.items() if not entry["known"]}
     for name, entry in vulnerable.items():
         print(f"{name} {entry['version']}: {', '.join(entry['advisories'])}")
     for name, entry in unknown.items():
-        print(f"{name} {entry['version']}: unknown; the newest version is {entry['newest'] or 'unknown too'}")
+        print(
+            f"{name} {entry['version']}: unknown; the newest version is {entry['newest'] or 'unknown too'}"
+        )
     print(f"{len(found)} packages, {len(vulnerable)} with advisories, {len(unknown)} unknown")
     if options.json:
-        record = {"format": "ltpll-audit-1", "date": datetime.date.today().isoformat(), "packages": found}
+        record = {
+            "format": "ltpll-audit-1",
+            "date": datetime.date.today().isoformat(),
+            "packages": found,
+        }
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 1 if vulnerable or unknown else 0
 

@@ -40,11 +40,24 @@ def torch_requirements(constraints: str) -> list[str]:
 
 def linux(python: str) -> dict[str, str]:
     """The environment that markers are evaluated in, on Linux with a version of Python."""
-    system = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
-    return {**system, "python_version": python, "python_full_version": f"{python}.0", "implementation_name": "cpython", "extra": ""}
+    system = {
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+    }
+    return {
+        **system,
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "implementation_name": "cpython",
+        "extra": "",
+    }
 
 
-def contradictions(pins: Mapping[str, str], requirements: Iterable[str], environments: Iterable[Mapping[str, str]]) -> list[str]:
+def contradictions(
+    pins: Mapping[str, str], requirements: Iterable[str], environments: Iterable[Mapping[str, str]]
+) -> list[str]:
     """The requirements that apply in any of the environments and that the pin of their package does not satisfy."""
     places = [dict(environment) for environment in environments]
     found = []
@@ -61,18 +74,52 @@ def constraints_text(report: Mapping[str, Any]) -> str:
     """The content of constraints.txt, from pip's report of what it would install."""
     packages = {package["metadata"]["name"]: package["metadata"] for package in report["install"]}
     torch = packages["torch"]
-    required = [text for text in torch["requires_dist"] if not text.startswith(CUDA) and "extra ==" not in text]
-    kept = [name for name in packages if canonicalize_name(name) not in OURS and not canonicalize_name(name).startswith(CUDA)]
-    pinned = sorted((f"{name}=={packages[name]['version'].partition('+')[0]}" for name in kept), key=str.lower)
-    return HEADER.format(torch=torch["version"]) + "".join(f"{MARK}{text}\n" for text in required) + "\n".join(pinned) + "\n"
+    required = [
+        text
+        for text in torch["requires_dist"]
+        if not text.startswith(CUDA) and "extra ==" not in text
+    ]
+    kept = [
+        name
+        for name in packages
+        if canonicalize_name(name) not in OURS and not canonicalize_name(name).startswith(CUDA)
+    ]
+    pinned = sorted(
+        (f"{name}=={packages[name]['version'].partition('+')[0]}" for name in kept), key=str.lower
+    )
+    return (
+        HEADER.format(torch=torch["version"])
+        + "".join(f"{MARK}{text}\n" for text in required)
+        + "\n".join(pinned)
+        + "\n"
+    )
 
 
 def resolve(python: str, constraints: Path, folder: Path) -> dict[str, Any]:
     """Let pip resolve the development extra for a Python, ignoring pip's configuration; returns its report."""
     report = folder / f"{python}.json"
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("PIP_") or name in ("PIP_CERT", "PIP_PROXY")}
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run", "--ignore-installed"]
-    command += ["--only-binary=:all:", "--python-version", python, "--target", str(folder / "target")]
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PIP_") or name in ("PIP_CERT", "PIP_PROXY")
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--dry-run",
+        "--ignore-installed",
+    ]
+    command += [
+        "--only-binary=:all:",
+        "--python-version",
+        python,
+        "--target",
+        str(folder / "target"),
+    ]
     command += ["--constraint", str(constraints), "--report", str(report), ".[dev]", "./research"]
     subprocess.run(command, cwd=ROOT, env=plain | {"PIP_CONFIG_FILE": os.devnull}, check=True)
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
@@ -111,13 +158,18 @@ def main() -> int:
                 wrong = [
                     f"{package['metadata']['name']}: {line}"
                     for package in report["install"]
-                    for line in contradictions(pins, package["metadata"].get("requires_dist", ()), [linux(python)])
+                    for line in contradictions(
+                        pins, package["metadata"].get("requires_dist", ()), [linux(python)]
+                    )
                 ]
                 wrong += [f"{name} is not pinned" for name in unpinned(report, pins)]
             except subprocess.CalledProcessError:
                 wrong = ["see pip's message above"]
             failed += bool(wrong)
-            print(f"Python {python}: " + ("the pins do not resolve: " + "; ".join(wrong) if wrong else "the pins resolve"))
+            print(
+                f"Python {python}: "
+                + ("the pins do not resolve: " + "; ".join(wrong) if wrong else "the pins resolve")
+            )
     return 1 if failed else 0
 
 

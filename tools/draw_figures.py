@@ -49,13 +49,27 @@ def per_class(records: Sequence[Record], read: Callable[[Record], Record]) -> li
 def partial_labels_data() -> dict[str, Any]:
     table = example_tables().train
     pixels = np.asarray([table[name] for name in table if name.startswith("pixel")]).T
-    ambiguous = [row for row, text in enumerate(table["candidates"]) if text.count("|") and table["label"][row] in text.split("|")]
+    ambiguous = [
+        row
+        for row, text in enumerate(table["candidates"])
+        if text.count("|") and table["label"][row] in text.split("|")
+    ]
     wanted = ["zero", "three", "eight", "five", "nine", "seven"]
     rows = [next(row for row in ambiguous if table["label"][row] == name) for name in wanted]
-    records = [record for record in results_under(render_docs.ROOT / "results" / "digits") if record["config"]["method"] == "corr"]
-    plain, anchored = ([one for one in records if one["config"]["rebalancer"] == name] for name in ("none", "anchor"))
+    records = [
+        record
+        for record in results_under(render_docs.ROOT / "results" / "digits")
+        if record["config"]["method"] == "corr"
+    ]
+    plain, anchored = (
+        [one for one in records if one["config"]["rebalancer"] == name]
+        for name in ("none", "anchor")
+    )
     return {
-        "examples": [[table["candidates"][row], table["label"][row], pixels[row].round(2).tolist()] for row in rows],
+        "examples": [
+            [table["candidates"][row], table["label"][row], pixels[row].round(2).tolist()]
+            for row in rows
+        ],
         "sizes": sorted((table["label"].count(name) for name in set(table["label"])), reverse=True),
         "accuracy": {
             "none": per_class(plain, lambda record: record["last"]["test"]),
@@ -70,7 +84,9 @@ def draw_partial_labels(data: dict[str, Any]) -> Any:
     left, middle, right = figure.subfigures(1, 3, width_ratios=(1.2, 0.75, 1.05))
     left.text(0.02, 0.93, "Each example has a set of candidates", weight="bold", size=10)
     for place, (candidates, label, pixels) in enumerate(data["examples"]):
-        axes = left.add_axes((0.02 + 0.32 * (place % 3), 0.51 - 0.41 * (place // 3), 0.18, 0.37), anchor="W")
+        axes = left.add_axes(
+            (0.02 + 0.32 * (place % 3), 0.51 - 0.41 * (place // 3), 0.18, 0.37), anchor="W"
+        )
         axes.imshow(np.reshape(pixels, (8, 8)), cmap="gray_r")
         axes.axis("off")
         names = candidates.split("|")
@@ -80,25 +96,46 @@ def draw_partial_labels(data: dict[str, Any]) -> Any:
     left.text(0.03, 0.02, "The true label (blue) is not known in training.", size=8)
     axes = middle.add_axes((0.14, 0.16, 0.8, 0.7))
     axes.bar(range(len(data["sizes"])), data["sizes"], color="#999999")
-    axes.set(title="Classes are long-tailed", xlabel="class, by frequency", ylabel="examples", xticks=[])
+    axes.set(
+        title="Classes are long-tailed", xlabel="class, by frequency", ylabel="examples", xticks=[]
+    )
     axes = right.add_axes((0.14, 0.16, 0.84, 0.7))
     names = {"none": "CORR alone", "mean-target": "+ mean-target", "anchor": "+ anchor"}
     for name, runs in data["accuracy"].items():
         mean = np.mean(runs, axis=0)
-        axes.plot(range(1, len(mean) + 1), mean, marker="o", markersize=3.5, color=COLOURS[name], label=names[name])
+        axes.plot(
+            range(1, len(mean) + 1),
+            mean,
+            marker="o",
+            markersize=3.5,
+            color=COLOURS[name],
+            label=names[name],
+        )
     runs = len(next(iter(data["accuracy"].values())))
-    axes.set(title="Rare classes need rebalancing", xlabel=f"class, by frequency (digits demo, n = {runs})", ylabel="test accuracy (%)")
+    axes.set(
+        title="Rare classes need rebalancing",
+        xlabel=f"class, by frequency (digits demo, n = {runs})",
+        ylabel="test accuracy (%)",
+    )
     axes.set(ylim=(-3, 103), xticks=range(1, 11))
     axes.legend(frameon=False, loc="center left", fontsize=8)
     return figure
 
 
 def drift_data() -> dict[str, Any]:
-    groups = {name: records for name, records in render_docs.under_recipe().items() if name in COLOURS}
-    adjusted = {name: per_class(records, lambda record: render_docs.last_figures(record)["adjusted"]) for name, records in groups.items()}
+    groups = {
+        name: records for name, records in render_docs.under_recipe().items() if name in COLOURS
+    }
+    adjusted = {
+        name: per_class(records, lambda record: render_docs.last_figures(record)["adjusted"])
+        for name, records in groups.items()
+    }
     return {
         "epochs": list(render_docs.DRIFT_EPOCHS),
-        "recovery": {name: [render_docs.recovery_curve(record) for record in records] for name, records in groups.items()},
+        "recovery": {
+            name: [render_docs.recovery_curve(record) for record in records]
+            for name, records in groups.items()
+        },
         "accuracy": adjusted,
     }
 
@@ -109,21 +146,43 @@ def draw_drift(data: dict[str, Any]) -> Any:
     for name, runs in data["recovery"].items():
         values = 100 * np.asarray(runs)
         left.plot(data["epochs"], values.mean(0), color=COLOURS[name], label=names[name])
-        left.fill_between(data["epochs"], values.min(0), values.max(0), color=COLOURS[name], alpha=0.15, linewidth=0)
+        left.fill_between(
+            data["epochs"],
+            values.min(0),
+            values.max(0),
+            color=COLOURS[name],
+            alpha=0.15,
+            linewidth=0,
+        )
     half = data["epochs"][-1] / 2
     left.axvline(half, color="black", linewidth=0.8, linestyle=":")
     left.text(half + 2, 66.5, "the anchor takes over", size=8)
-    left.set(title="Labels recovered during training", xlabel="epoch", ylabel="training rows (%)", ylim=(65, 100))
+    left.set(
+        title="Labels recovered during training",
+        xlabel="epoch",
+        ylabel="training rows (%)",
+        ylim=(65, 100),
+    )
     left.legend(frameon=False, loc="upper left", ncols=3, fontsize=8)
     n = len(next(iter(data["accuracy"].values())))
     for name, runs in data["accuracy"].items():
         values = np.asarray(runs)
         places = range(1, values.shape[1] + 1)
         right.plot(places, values.mean(0), marker="o", markersize=3.5, color=COLOURS[name])
-        right.fill_between(places, values.min(0), values.max(0), color=COLOURS[name], alpha=0.15, linewidth=0)
-    right.set(title="Accuracy at the end, z − log m", xlabel="class, by frequency", ylabel="test accuracy (%)", ylim=(-3, 103))
+        right.fill_between(
+            places, values.min(0), values.max(0), color=COLOURS[name], alpha=0.15, linewidth=0
+        )
+    right.set(
+        title="Accuracy at the end, z − log m",
+        xlabel="class, by frequency",
+        ylabel="test accuracy (%)",
+        ylim=(-3, 103),
+    )
     right.set(xticks=places)
-    figure.supxlabel(f"CIFAR-10-LT, ρ = 100, q = 0.5, CORR + mixup, {data['epochs'][-1]} epochs; mean and range of {n} seeds", size=8)
+    figure.supxlabel(
+        f"CIFAR-10-LT, ρ = 100, q = 0.5, CORR + mixup, {data['epochs'][-1]} epochs; mean and range of {n} seeds",
+        size=8,
+    )
     return figure
 
 
@@ -137,7 +196,9 @@ def main(arguments: Sequence[str]) -> int:
     stale = []
     for name, (read, draw) in FIGURES.items():
         path, data = FOLDER / f"{name}.svg", read()
-        mark = "data sha256 " + hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        mark = (
+            "data sha256 " + hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        )
         if path.exists() and mark in path.read_text(encoding="utf-8"):
             continue
         stale.append(path.name)
@@ -145,7 +206,11 @@ def main(arguments: Sequence[str]) -> int:
             FOLDER.mkdir(parents=True, exist_ok=True)
             with mpl.rc_context(STYLE):
                 figure = draw(data)
-                figure.savefig(path, facecolor="white", metadata={"Date": None, "Creator": "ltpll", "Description": mark})
+                figure.savefig(
+                    path,
+                    facecolor="white",
+                    metadata={"Date": None, "Creator": "ltpll", "Description": mark},
+                )
                 plt.close(figure)
     if stale:
         print(("out of date: " if "--check" in arguments else "drawn: ") + ", ".join(stale))

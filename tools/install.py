@@ -21,10 +21,17 @@ from typing import NamedTuple
 from pins import normalized, pins_of
 
 ROOT = Path(__file__).resolve().parents[1]
-LINK = "zz_existing_torch.pth"  # sorted after other .pth files, so that packages in .venv come first
+LINK = (
+    "zz_existing_torch.pth"  # sorted after other .pth files, so that packages in .venv come first
+)
 CORE, DEV = "installed", "installed-dev"  # stamps
 ASKED = "torch-asked-for"
-COMMANDS = ("ruff", "mypy", "codespell", "mkdocs")  # commands of the development extra that make runs
+COMMANDS = (
+    "ruff",
+    "mypy",
+    "codespell",
+    "mkdocs",
+)  # commands of the development extra that make runs
 
 
 class InstallError(Exception):
@@ -59,7 +66,9 @@ def public(version: str) -> str:
     return version.partition("+")[0]
 
 
-def choose(asked: str, *, dev: bool, own: str | None, existing: Torch | None, pin: str, lowest: str) -> Choice:
+def choose(
+    asked: str, *, dev: bool, own: str | None, existing: Torch | None, pin: str, lowest: str
+) -> Choice:
     """Choose a torch; `own` is the version that .venv already has, and `lowest` the oldest version that works."""
     if asked == "pinned":
         return Choice()
@@ -67,12 +76,20 @@ def choose(asked: str, *, dev: bool, own: str | None, existing: Torch | None, pi
         return Choice(requirement=asked)
     if asked == "existing":
         if existing is None:
-            raise InstallError(f"TORCH=existing was given, but {sys.executable} has no torch: install one there, or omit TORCH.")
+            raise InstallError(
+                f"TORCH=existing was given, but {sys.executable} has no torch: install one there, or omit TORCH."
+            )
         if release(existing.version) < release(lowest):
             what = "the development tools need" if dev else "ltpll needs"
-            raise InstallError(f"The torch {existing.version} in {existing.folder} is too old: {what} {lowest} or newer.")
+            raise InstallError(
+                f"The torch {existing.version} in {existing.folder} is too old: {what} {lowest} or newer."
+            )
         return Choice(existing)
-    if existing is None or release(existing.version) < release(lowest) or (own is not None and public(own) == pin):
+    if (
+        existing is None
+        or release(existing.version) < release(lowest)
+        or (own is not None and public(own) == pin)
+    ):
         return Choice()
     return Choice(existing) if public(existing.version) == pin or not dev else Choice()
 
@@ -84,14 +101,21 @@ def kept_constraints(constraints: str, torch: Torch | None, requires: Iterable[s
         return constraints
     others = {"torch"}
     if public(torch.version) != pins["torch"]:
-        others |= {normalized(found[0]) for requirement in requires if (found := re.match(r"[A-Za-z0-9_.-]+", requirement))}
+        others |= {
+            normalized(found[0])
+            for requirement in requires
+            if (found := re.match(r"[A-Za-z0-9_.-]+", requirement))
+        }
     lines = [f"{name}=={version}" for name, version in pins.items() if name not in others]
     return "\n".join([*lines, f"torch=={torch.version}"]) + "\n"
 
 
 def lowest_torch(project: Mapping[str, object], dev: bool) -> str:
     """The oldest torch that pyproject.toml allows, with or without the extras."""
-    texts = [str(project["dependencies"]), *([str(project["optional-dependencies"])] if dev else [])]
+    texts = [
+        str(project["dependencies"]),
+        *([str(project["optional-dependencies"])] if dev else []),
+    ]
     return max(re.findall(r"'torch>=([\d.]+)'", " ".join(texts)), key=release)
 
 
@@ -120,7 +144,10 @@ def existing_torch(venv: Path) -> Torch | None:
         return None
     tried = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False)
     if tried.returncode:
-        print(f"The torch {found.version} in {found.folder} cannot be imported and is not used.", flush=True)
+        print(
+            f"The torch {found.version} in {found.folder} cannot be imported and is not used.",
+            flush=True,
+        )
         return None
     return found
 
@@ -141,25 +168,40 @@ def make_environment(venv: Path) -> Path:
         wanted = "{}.{}".format(*sys.version_info[:2])
         if version != wanted:
             problem = f"made for Python {version}, not {wanted}" if version else "broken"
-            raise InstallError(f"{venv.name} is {problem}: `make clean` removes it, and the next call creates it again.")
+            raise InstallError(
+                f"{venv.name} is {problem}: `make clean` removes it, and the next call creates it again."
+            )
     if _output_of(python, "import pip; print('found')") != "found":
         created = subprocess.run([sys.executable, "-m", "venv", str(venv)], check=False)
         if created.returncode:
-            raise InstallError(f"{sys.executable} cannot create a virtual environment: on Debian or Ubuntu install python3-venv.")
+            raise InstallError(
+                f"{sys.executable} cannot create a virtual environment: on Debian or Ubuntu install python3-venv."
+            )
     return Path(_output_of(python, "import sysconfig; print(sysconfig.get_path('purelib'))"))
 
 
 def _output_of(python: Path, code: str) -> str:
     """The output of a Python command; empty if it fails."""
     try:
-        return subprocess.run([str(python), "-I", "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            [str(python), "-I", "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 
 
 def pip(venv: Path, doing: str, command: str, *arguments: str) -> None:
     # Isolated (-I), so that packages on PYTHONPATH do not count as installed.
-    line = [str(venv / "bin" / "python"), "-I", "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments]
+    line = [
+        str(venv / "bin" / "python"),
+        "-I",
+        "-m",
+        "pip",
+        command,
+        "--quiet",
+        "--disable-pip-version-check",
+        *arguments,
+    ]
     if subprocess.run(line, cwd=ROOT, check=False).returncode:
         raise InstallError(f"pip failed to {doing}; see its message above.")
 
@@ -175,7 +217,14 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
         (venv / stamp).unlink(missing_ok=True)
     own = torch_in([str(site)])
     existing = existing_torch(venv) if asked in ("", "existing") else None
-    choice = choose(asked, dev=dev, own=own.version if own else None, existing=existing, pin=pin, lowest=lowest_torch(project, dev))
+    choice = choose(
+        asked,
+        dev=dev,
+        own=own.version if own else None,
+        existing=existing,
+        pin=pin,
+        lowest=lowest_torch(project, dev),
+    )
     torch = provide_torch(venv, site, choice, own, pin)
     what = ".[dev]" if dev else "."
     print(
@@ -184,9 +233,19 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "constraints.txt"
-        kept.write_text(kept_constraints(constraints, torch, requirements_of(torch) if torch else ()), encoding="utf-8")
+        kept.write_text(
+            kept_constraints(constraints, torch, requirements_of(torch) if torch else ()),
+            encoding="utf-8",
+        )
         packages = ("--editable", what, "--editable", "./research")
-        pip(venv, "install the packages and their requirements", "install", "--constraint", str(kept), *packages)
+        pip(
+            venv,
+            "install the packages and their requirements",
+            "install",
+            "--constraint",
+            str(kept),
+            *packages,
+        )
         # pip skips a tool that is installed beside an existing torch, but its command is not in .venv.
         missing = [name for name in COMMANDS if dev and not (venv / "bin" / name).exists()]
         if missing:
@@ -197,7 +256,9 @@ def install(venv: Path, asked: str, *, dev: bool) -> None:
         (venv / stamp).touch()
 
 
-def provide_torch(venv: Path, site: Path, choice: Choice, own: Torch | None, pin: str) -> Torch | None:
+def provide_torch(
+    venv: Path, site: Path, choice: Choice, own: Torch | None, pin: str
+) -> Torch | None:
     """Link or install the chosen torch; None if it is the pinned one, which pip installs with the package."""
     link = site / LINK
     link.unlink(missing_ok=True)
@@ -205,7 +266,10 @@ def provide_torch(venv: Path, site: Path, choice: Choice, own: Torch | None, pin
         if own:
             pip(venv, f"remove torch {own.version} from {venv.name}", "uninstall", "--yes", "torch")
         link.write_text(f"{choice.existing.folder}\n", encoding="utf-8")
-        print(f"Using torch {choice.existing.version} in {choice.existing.folder} (TORCH=pinned installs {pin} instead).", flush=True)
+        print(
+            f"Using torch {choice.existing.version} in {choice.existing.folder} (TORCH=pinned installs {pin} instead).",
+            flush=True,
+        )
         return choice.existing
     if not choice.requirement:
         return None
@@ -213,14 +277,20 @@ def provide_torch(venv: Path, site: Path, choice: Choice, own: Torch | None, pin
     pip(venv, f"install TORCH={choice.requirement}", "install", "--no-deps", choice.requirement)
     torch = torch_in([str(site)])
     if torch is None:
-        raise InstallError(f"TORCH={choice.requirement} is not torch: use a requirement such as torch=={pin}, or a wheel file of torch.")
+        raise InstallError(
+            f"TORCH={choice.requirement} is not torch: use a requirement such as torch=={pin}, or a wheel file of torch."
+        )
     return torch
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Create .venv and install the package into it.")
     parser.add_argument("--dev", action="store_true", help="add the development extra")
-    parser.add_argument("--torch", default="", help="a requirement, existing or pinned (default: an existing torch if it is suitable)")
+    parser.add_argument(
+        "--torch",
+        default="",
+        help="a requirement, existing or pinned (default: an existing torch if it is suitable)",
+    )
     options = parser.parse_args()
     try:
         install(ROOT / ".venv", options.torch.strip(), dev=options.dev)

@@ -19,7 +19,9 @@ def main(runs: Path) -> int:
     if not finished:
         print(f"error: there are no finished runs in {runs}.", file=sys.stderr)
         return 2
-    records = [(path, read_result(path)) for path in finished]  # read them all before deleting anything
+    records = [
+        (path, read_result(path)) for path in finished
+    ]  # read them all before deleting anything
     for study in {record["config"]["study"] for _, record in records}:
         for old in (RESULTS / study).glob("*.json"):
             old.unlink()

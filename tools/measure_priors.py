@@ -46,7 +46,12 @@ def seed_of(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
 
 
-def around(n: int, n_classes: int, imbalance: float, draw: Callable[[Array, int, np.random.Generator], Candidates]) -> Draw:
+def around(
+    n: int,
+    n_classes: int,
+    imbalance: float,
+    draw: Callable[[Array, int, np.random.Generator], Candidates],
+) -> Draw:
     """Sets that are drawn around random labels."""
 
     def drawn(rng: np.random.Generator) -> Drawn:
@@ -56,20 +61,26 @@ def around(n: int, n_classes: int, imbalance: float, draw: Callable[[Array, int,
     return drawn
 
 
-def with_own_rates(labels: Array, n_classes: int, rng: np.random.Generator, ambiguity: float) -> Candidates:
+def with_own_rates(
+    labels: Array, n_classes: int, rng: np.random.Generator, ambiguity: float
+) -> Candidates:
     """Sets which each wrong label joins with a probability of its own."""
     joined = rng.random((len(labels), n_classes)) < 2 * ambiguity * rng.random(n_classes)
     joined[np.arange(len(labels)), labels] = True
     return Candidates.from_matrix(joined)
 
 
-def pictures(n_groups: int, n_classes: int, objects: float, repeats: float, *, by_class: bool) -> Draw:
+def pictures(
+    n_groups: int, n_classes: int, objects: float, repeats: float, *, by_class: bool
+) -> Draw:
     """Pictures without their groups; the number of objects of a class depends on the class or not."""
 
     def drawn(rng: np.random.Generator) -> Drawn:
         times = repeats * np.exp(rng.normal(0, 0.8, n_classes)) if by_class else repeats
         shares = prior(n_classes, 30)
-        candidates, labels = grouped_candidates(n_groups, shares, seed=seed_of(rng), objects=objects, repeats=times)
+        candidates, labels = grouped_candidates(
+            n_groups, shares, seed=seed_of(rng), objects=objects, repeats=times
+        )
         return candidates.with_groups(None), labels
 
     return drawn
@@ -87,26 +98,52 @@ def settings() -> dict[str, Draw]:
         (30, 0.3, 20, 300),
     ]:
         found[f"uniform, {n_classes} classes, q={q}, imbalance {imbalance}, n={n}"] = around(
-            n, n_classes, imbalance, lambda y, c, rng, q=q: uniform_candidates(y, c, q, seed=seed_of(rng))
+            n,
+            n_classes,
+            imbalance,
+            lambda y, c, rng, q=q: uniform_candidates(y, c, q, seed=seed_of(rng)),
         )
     for n_classes, q, n in [(10, 0.2, 2000), (50, 0.05, 3000)]:
-        found[f"rates by label, {n_classes} classes, n={n}"] = around(n, n_classes, 20, lambda y, c, rng, q=q: with_own_rates(y, c, rng, q))
+        found[f"rates by label, {n_classes} classes, n={n}"] = around(
+            n, n_classes, 20, lambda y, c, rng, q=q: with_own_rates(y, c, rng, q)
+        )
     for q, n in [(0.01, 2000), (0.05, 12_000)]:
         found[f"superclass, 100 classes, q={q}, n={n}"] = around(
-            n, 100, 50, lambda y, c, rng, q=q: superclass_candidates(y, np.arange(c) // 5, q, seed=seed_of(rng))
+            n,
+            100,
+            50,
+            lambda y, c, rng, q=q: superclass_candidates(
+                y, np.arange(c) // 5, q, seed=seed_of(rng)
+            ),
         )
-    for name, accuracies in (("good", (0.95, 0.9, 0.85)), ("mixed", (0.9, 0.75, 0.6)), ("bad", (0.6, 0.5, 0.4))):
+    for name, accuracies in (
+        ("good", (0.95, 0.9, 0.85)),
+        ("mixed", (0.9, 0.75, 0.6)),
+        ("bad", (0.6, 0.5, 0.4)),
+    ):
         for n_classes, n in [(10, 10_000), (60, 3000)]:
             found[f"crowd, {name} annotators, {n_classes} classes, n={n}"] = around(
-                n, n_classes, 20, lambda y, c, rng, a=accuracies: crowd_candidates(y, c, seed=seed_of(rng), accuracies=a)
+                n,
+                n_classes,
+                20,
+                lambda y, c, rng, a=accuracies: crowd_candidates(
+                    y, c, seed=seed_of(rng), accuracies=a
+                ),
             )
     found["neighbours, 70 classes, 14 rows each"] = lambda rng: (
-        neighbour_candidates(labels := rng.permutation(np.repeat(np.arange(70), 14)), 70, seed=seed_of(rng)),
+        neighbour_candidates(
+            labels := rng.permutation(np.repeat(np.arange(70), 14)), 70, seed=seed_of(rng)
+        ),
         labels,
     )
     for n_classes, reach, n in [(78, 3, 2000), (10, 1, 5000)]:
         found[f"neighbours, {n_classes} classes, n={n}"] = around(
-            n, n_classes, 20, lambda y, c, rng, reach=reach: neighbour_candidates(y, c, seed=seed_of(rng), reach=reach)
+            n,
+            n_classes,
+            20,
+            lambda y, c, rng, reach=reach: neighbour_candidates(
+                y, c, seed=seed_of(rng), reach=reach
+            ),
         )
     for n_classes, k, n in [(10, 3, 5000), (50, 5, 3000)]:
         found[f"top {k} of a model, {n_classes} classes, n={n}"] = around(
@@ -132,7 +169,11 @@ def settings() -> dict[str, Draw]:
 
 def orders(name: str) -> list[str]:
     some = ["as drawn", "by class", "by set"]
-    return [*some, "80 %", "shuffled", "shuffled, 80 %"] if name.startswith(("grouped", "real")) else some
+    return (
+        [*some, "80 %", "shuffled", "shuffled, 80 %"]
+        if name.startswith(("grouped", "real"))
+        else some
+    )
 
 
 def reorder(candidates: Candidates, labels: Array, order: str, rng: np.random.Generator) -> Drawn:
@@ -157,11 +198,16 @@ def measure(draws: Iterator[Drawn]) -> dict[str, Any]:
         found = estimate_prior(candidates)
         truth = np.bincount(labels, minlength=candidates.n_classes) / len(labels)
         inside = (truth >= found.lower - 1e-12) & (truth <= found.upper + 1e-12)
-        errors = [np.abs(values - truth).sum() for values in (found.em, found.average, found.estimate)]
+        errors = [
+            np.abs(values - truth).sum() for values in (found.em, found.average, found.estimate)
+        ]
         regimes[found.regime] += 1
         rows.append([*errors, inside[found.seen].mean(), (found.upper - found.lower).sum()])
     means = np.mean(rows, axis=0).round(3).tolist()
-    return {"regimes": dict(regimes), **dict(zip(("em", "average", "estimate", "within_bounds", "width"), means, strict=True))}
+    return {
+        "regimes": dict(regimes),
+        **dict(zip(("em", "average", "estimate", "within_bounds", "width"), means, strict=True)),
+    }
 
 
 def measure_setting(name: str, draw: Draw, seeds: int) -> list[dict[str, Any]]:
@@ -181,8 +227,14 @@ def measure_size(draws: int) -> dict[str, Any]:
     rejected = 0
     for seed in range(draws):
         rng = np.random.default_rng(seed)
-        n_classes, n = int(np.exp(rng.uniform(np.log(4), np.log(200)))), int(np.exp(rng.uniform(np.log(200), np.log(20_000))))
-        q, imbalance = float(np.exp(rng.uniform(np.log(0.02), np.log(0.8)))), float(np.exp(rng.uniform(0, np.log(100))))
+        n_classes, n = (
+            int(np.exp(rng.uniform(np.log(4), np.log(200)))),
+            int(np.exp(rng.uniform(np.log(200), np.log(20_000)))),
+        )
+        q, imbalance = (
+            float(np.exp(rng.uniform(np.log(0.02), np.log(0.8)))),
+            float(np.exp(rng.uniform(0, np.log(100)))),
+        )
         n = min(n, int(4_000_000 / (1 + q * n_classes)))
         labels = rng.choice(n_classes, n, p=prior(n_classes, imbalance))
         sets = distinct_sets(uniform_candidates(labels, n_classes, q, seed=seed))
@@ -206,9 +258,17 @@ def real_sets(folder: Path) -> Iterator[tuple[str, Candidates, Array]]:
         labels = images["y_train"].astype(int)
         labels = labels[long_tail_subset(labels, 100, seed=0)]
         for q in rates:
-            yield f"{name}-lt, q={q}", uniform_candidates(labels, labels.max() + 1, q, seed=0), labels
+            yield (
+                f"{name}-lt, q={q}",
+                uniform_candidates(labels, labels.max() + 1, q, seed=0),
+                labels,
+            )
         if name == "cifar100":
-            yield "cifar100-lt-nu, q=0.05", superclass_candidates(labels, images["coarse_of_fine"], 0.05, seed=0), labels
+            yield (
+                "cifar100-lt-nu, q=0.05",
+                superclass_candidates(labels, images["coarse_of_fine"], 0.05, seed=0),
+                labels,
+            )
 
 
 def measure_real(folder: Path) -> list[dict[str, Any]]:
@@ -216,14 +276,21 @@ def measure_real(folder: Path) -> list[dict[str, Any]]:
     for name, candidates, labels in real_sets(folder):
         for order in orders("real"):
             drawn = reorder(candidates, labels, order, np.random.default_rng(0))
-            rows.append({"setting": name, "order": order, "n": len(labels), **measure(iter([drawn]))})
+            rows.append(
+                {"setting": name, "order": order, "n": len(labels), **measure(iter([drawn]))}
+            )
     return rows
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10, help="draws of each setting")
-    parser.add_argument("--size-draws", type=int, default=1000, help="draws for the size of the test of independence")
+    parser.add_argument(
+        "--size-draws",
+        type=int,
+        default=1000,
+        help="draws for the size of the test of independence",
+    )
     parser.add_argument("--real", type=Path, help="folder of the real sets")
     options = parser.parse_args()
     kept = json.loads(RECORD.read_text(encoding="utf-8"))["real"] if RECORD.is_file() else []
@@ -231,7 +298,11 @@ def main() -> int:
         "environment": environment("cpu"),
         "seeds": options.seeds,
         "size": measure_size(options.size_draws),
-        "synthetic": [row for name, draw in settings().items() for row in measure_setting(name, draw, options.seeds)],
+        "synthetic": [
+            row
+            for name, draw in settings().items()
+            for row in measure_setting(name, draw, options.seeds)
+        ],
         "real": measure_real(options.real) if options.real else kept,
     }
     RECORD.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,11 @@ BUILD = ROOT / "build" / "release"
 LARGEST_WHEEL = 1_000_000  # bytes
 NEEDED = {
     "ltpll": ("ltpll/py.typed", "ltpll/report/cleaning.html"),
-    "ltpll_research": ("ltpll_research/py.typed", "ltpll_research/report/study.html", "ltpll_research/paper/published.json"),
+    "ltpll_research": (
+        "ltpll_research/py.typed",
+        "ltpll_research/report/study.html",
+        "ltpll_research/paper/published.json",
+    ),
 }
 
 
@@ -36,7 +40,9 @@ def disagreements(version: str, changelog: str, citation: str, research: str) ->
     wrong = []
     newest = re.search(r"(?m)^## \[?(\d[\w.]*)\]? - \d{4}-\d{2}-\d{2}$", changelog)
     if newest is None or newest[1] != version:
-        wrong.append(f"the newest dated section of CHANGELOG.md is {newest[1] if newest else 'missing'}")
+        wrong.append(
+            f"the newest dated section of CHANGELOG.md is {newest[1] if newest else 'missing'}"
+        )
     cited = yaml.safe_load(citation)["version"]
     if str(cited) != version:
         wrong.append(f"CITATION.cff names {cited}")
@@ -50,7 +56,11 @@ def wheel_problems(wheel: Path) -> list[str]:
     """Files that the wheel lacks or should not have, and whether it is too large."""
     names, package = zipfile.ZipFile(wheel).namelist(), wheel.name.partition("-")[0]
     wrong = [f"{name} is missing" for name in NEEDED[package] if name not in names]
-    wrong += [f"{name} does not belong in it" for name in names if not name.startswith((f"{package}/", f"{package}-"))]
+    wrong += [
+        f"{name} does not belong in it"
+        for name in names
+        if not name.startswith((f"{package}/", f"{package}-"))
+    ]
     size = wheel.stat().st_size
     if size > LARGEST_WHEEL:
         wrong.append(f"it has {size:,} bytes, more than {LARGEST_WHEEL:,}")
@@ -65,9 +75,14 @@ def run(doing: str, *command: str | Path, folder: Path = ROOT) -> None:
 
 def main() -> int:
     named = ("CHANGELOG.md", "CITATION.cff", "research/pyproject.toml")
-    wrong = disagreements(__version__, *((ROOT / name).read_text(encoding="utf-8") for name in named))
+    wrong = disagreements(
+        __version__, *((ROOT / name).read_text(encoding="utf-8") for name in named)
+    )
     if wrong:
-        print(f"error: the package is version {__version__}, but {' and '.join(wrong)}.", file=sys.stderr)
+        print(
+            f"error: the package is version {__version__}, but {' and '.join(wrong)}.",
+            file=sys.stderr,
+        )
         return 2
     try:
         shutil.rmtree(DIST, ignore_errors=True)
@@ -85,14 +100,42 @@ def main() -> int:
         shutil.rmtree(BUILD / "fresh", ignore_errors=True)
         make_environment(BUILD / "fresh")
         print("Installing the wheels into a fresh environment …", flush=True)
-        pip(BUILD / "fresh", "install the wheels", "install", "--constraint", str(ROOT / "constraints.txt"), *map(str, wheels))
+        pip(
+            BUILD / "fresh",
+            "install the wheels",
+            "install",
+            "--constraint",
+            str(ROOT / "constraints.txt"),
+            *map(str, wheels),
+        )
         ltpll, research = (BUILD / "fresh" / "bin" / name for name in ("ltpll", "ltpll-research"))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             run("Asking for its version", ltpll, "--version", folder=folder)
-            run("Running the demo with one seed", research, "demo", "--seeds", "1", "--out", folder / "demo", folder=folder)
+            run(
+                "Running the demo with one seed",
+                research,
+                "demo",
+                "--seeds",
+                "1",
+                "--out",
+                folder / "demo",
+                folder=folder,
+            )
             run("Writing an example table", ltpll, "data", "example", folder=folder)
-            run("Training on it", ltpll, "train", "digits.csv", "--epochs", "2", "--folds", "2", "--out", "run", folder=folder)
+            run(
+                "Training on it",
+                ltpll,
+                "train",
+                "digits.csv",
+                "--epochs",
+                "2",
+                "--folds",
+                "2",
+                "--out",
+                "run",
+                folder=folder,
+            )
             run("Cleaning its labels", ltpll, "clean", "run", "--out", "cleaned.csv", folder=folder)
     except InstallError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -29,7 +29,10 @@ from ltpll_research.summary import Figure, Row, difference, rows
 ROOT = Path(__file__).resolve().parents[1]
 # How the rebalancer auto says so, in records of any version.
 FIXED_SHARES = ("Class shares are fixed", "Class shares are kept", "Class shares are held")
-PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    "README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
+]
 
 
 def part_names() -> str:
@@ -58,18 +61,31 @@ def percent(figure: Figure | None) -> str:
 
 def table(records: Sequence[Record], columns: dict[str, Callable[[Row], str]]) -> str:
     found = rows(records)
-    lines = ["| " + " | ".join(["", "seeds", *columns]) + " |", "|---|" + "---:|" * (len(columns) + 1)]
-    lines += [f"| {row.label} | {row.n} | " + " | ".join(column(row) for column in columns.values()) + " |" for row in found]
+    lines = [
+        "| " + " | ".join(["", "seeds", *columns]) + " |",
+        "|---|" + "---:|" * (len(columns) + 1),
+    ]
+    lines += [
+        f"| {row.label} | {row.n} | "
+        + " | ".join(column(row) for column in columns.values())
+        + " |"
+        for row in found
+    ]
     return "\n".join([*lines, "", measured_on(records)])
 
 
 def demo_table() -> str:
-    records = sorted(results_under(ROOT / "results" / "digits"), key=lambda record: (order(record), record["config"]["seed"]))
+    records = sorted(
+        results_under(ROOT / "results" / "digits"),
+        key=lambda record: (order(record), record["config"]["seed"]),
+    )
     found = rows(records)
 
     def gain(row: Row) -> str:
         compared = difference(row, found)
-        return "–" if compared is None else f"{100 * compared[0].mean:+.1f} ± {100 * compared[1]:.1f}"
+        return (
+            "–" if compared is None else f"{100 * compared[0].mean:+.1f} ± {100 * compared[1]:.1f}"
+        )
 
     return table(
         records,
@@ -86,11 +102,17 @@ def demo_table() -> str:
 
 
 def toy_table(*, cosine: bool) -> str:
-    records = [record for record in results_under(ROOT / "results" / "toy") if (record["config"]["final_lr"] != 1.0) == cosine]
+    records = [
+        record
+        for record in results_under(ROOT / "results" / "toy")
+        if (record["config"]["final_lr"] != 1.0) == cosine
+    ]
     records.sort(key=lambda record: (order(record), record["config"]["seed"]))
 
     def every(row: Row) -> str:
-        return " ".join(f"{100 * record['last']['test']['balanced_accuracy']:.0f}" for record in row.records)
+        return " ".join(
+            f"{100 * record['last']['test']['balanced_accuracy']:.0f}" for record in row.records
+        )
 
     return table(
         records,
@@ -105,11 +127,16 @@ def toy_table(*, cosine: bool) -> str:
 
 def order(record: Record) -> tuple[int, int]:
     methods, rebalancers = ["proden", "corr"], ["none", "oracle-la", "records", "anchor"]
-    return methods.index(record["config"]["method"]), rebalancers.index(record["config"]["rebalancer"])
+    return methods.index(record["config"]["method"]), rebalancers.index(
+        record["config"]["rebalancer"]
+    )
 
 
 def bench_records(name: str) -> list[Record]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "bench").glob(f"{name}-*.json"))]
+    return [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "bench").glob(f"{name}-*.json"))
+    ]
 
 
 def performance_table() -> str:
@@ -126,7 +153,9 @@ def performance_table() -> str:
             "|---|---:|",
             f"| views per second, end to end | {found['views_per_second']:,.0f} |",
             *(
-                [f"| views per second, without evaluation | {found['training_views_per_second']:,.0f} |"]
+                [
+                    f"| views per second, without evaluation | {found['training_views_per_second']:,.0f} |"
+                ]
                 if "training_views_per_second" in found
                 else []
             ),
@@ -134,7 +163,10 @@ def performance_table() -> str:
             f"| cost of RECORDS over `none` | {found['rebalancer_cost']:+.1%} |",
             f"| start-up | {found['start_seconds']:.0f} s |",
             f"| peak memory | {found['peak_memory_gib']:.2f} GiB |",
-            *(f"| {name}, ms | {value:.2f} |" for name, value in found["milliseconds_per_step"].items()),
+            *(
+                f"| {name}, ms | {value:.2f} |"
+                for name, value in found["milliseconds_per_step"].items()
+            ),
             "",
         ]
     return "\n".join(lines).rstrip()
@@ -205,14 +237,28 @@ def views_table() -> str:
         for row in found["rows"]:
             ours, theirs = row["microseconds"]["batched"], row["microseconds"]["pillow"]
             compared = "– | –" if theirs is None else f"{theirs:.0f} | {theirs / ours:.1f}"
-            lines.append(f"| {row['policy']} | {row['kind']} | {row['batch']:,} | {ours:.1f} | {compared} |")
+            lines.append(
+                f"| {row['policy']} | {row['kind']} | {row['batch']:,} | {ours:.1f} | {compared} |"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
 def by_setting(record: Record) -> tuple[object, ...]:
     config = record["config"]
-    return tuple(config[name] for name in ("data", "imbalance", "ambiguity", "epochs", "method", "extras", "rebalancer", "seed"))
+    return tuple(
+        config[name]
+        for name in (
+            "data",
+            "imbalance",
+            "ambiguity",
+            "epochs",
+            "method",
+            "extras",
+            "rebalancer",
+            "seed",
+        )
+    )
 
 
 def image_runs_table() -> str:
@@ -247,12 +293,17 @@ TABULAR_ROWS = {
 
 def tabular_records() -> dict[tuple[str, str], Record]:
     """Ten-fold cross-validation on small real tables, from `benchmarks/tabular.py`, by table and row."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "tabular").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "tabular").glob("*.json"))
+    ]
     return {(record["table"], record["row"]): record for record in records}
 
 
 def over_folds(values: list[float]) -> str:
-    return f"{100 * statistics.mean(values):.1f}" + (f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else "")
+    return f"{100 * statistics.mean(values):.1f}" + (
+        f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    )
 
 
 def tabular_table() -> str:
@@ -267,11 +318,15 @@ def tabular_table() -> str:
     ):
         lines += [f"| {title} | " + " | ".join(tables) + " |", "|---|" + "---:|" * len(tables)]
         lines += [
-            f"| {label} | " + " | ".join(over_folds(found[t, row][figure]) for t in tables) + " |" for row, label in TABULAR_ROWS.items()
+            f"| {label} | " + " | ".join(over_folds(found[t, row][figure]) for t in tables) + " |"
+            for row, label in TABULAR_ROWS.items()
         ]
         lines.append("")
     first = [found[table, "neighbours"] for table in tables]
-    sizes = [f"{r['table']}: {r['n']:,} × {r['features']}, {r['classes']} classes, {r['set_size']:.1f} candidates" for r in first]
+    sizes = [
+        f"{r['table']}: {r['n']:,} × {r['features']}, {r['classes']} classes, {r['set_size']:.1f} candidates"
+        for r in first
+    ]
     folds = first[0]["folds"]
     note = f"*{'; '.join(sizes)}. Mean and standard deviation over {folds} folds.*"
     return "\n".join([*lines, note, "", measured_on(list(found.values()))])
@@ -281,10 +336,16 @@ def headline_table() -> str:
     """The default beside plain training and RECORDS on the real tables."""
     found = tabular_records()
     tables = sorted({table for table, _ in found})
-    lines = [f"| accuracy / balanced accuracy / recovered labels (%) | {' | '.join(tables)} |", "|---|" + "---:|" * len(tables)]
+    lines = [
+        f"| accuracy / balanced accuracy / recovered labels (%) | {' | '.join(tables)} |",
+        "|---|" + "---:|" * len(tables),
+    ]
     for row in ("corr+none", "corr+mean-target", "corr+records", "corr+auto"):
         cells = [
-            " / ".join(f"{100 * statistics.mean(found[t, row][name]):.1f}" for name in ("accuracy", "balanced_accuracy", "recovery"))
+            " / ".join(
+                f"{100 * statistics.mean(found[t, row][name]):.1f}"
+                for name in ("accuracy", "balanced_accuracy", "recovery")
+            )
             for t in tables
         ]
         lines.append(f"| {TABULAR_ROWS[row]} | {' | '.join(cells)} |")
@@ -304,14 +365,24 @@ REVIEW_ROWS = {
 
 def review_table() -> str:
     """What answers for 5 % of the rows achieve, by how the rows were chosen, from `benchmarks/review.py`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "review").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "review").glob("*.json"))
+    ]
     by_table: dict[str, list[Record]] = {}
     for record in records:
         by_table.setdefault(record["table"], []).append(record)
 
     def cell(table: str, key: tuple[str, float], figure: str) -> str:
-        rows = [(r, row) for r in by_table[table] for row in r["rows"] if (row["queue"], row["trust"]) == key]
-        return over_folds([row[figure] / r["answers"] if figure == "wrong" else row[figure] for r, row in rows])
+        rows = [
+            (r, row)
+            for r in by_table[table]
+            for row in r["rows"]
+            if (row["queue"], row["trust"]) == key
+        ]
+        return over_folds(
+            [row[figure] / r["answers"] if figure == "wrong" else row[figure] for r, row in rows]
+        )
 
     lines = []
     for figure, title in (
@@ -320,34 +391,65 @@ def review_table() -> str:
         ("recovery", "Recovered labels (%)"),
         ("wrong", "Answered labels that were wrong (%)"),
     ):
-        keys = [key for key in REVIEW_ROWS if figure != "wrong" or (key[0] != "none" and key[1] == 0)]
+        keys = [
+            key for key in REVIEW_ROWS if figure != "wrong" or (key[0] != "none" and key[1] == 0)
+        ]
         lines += [f"| {title} | {' | '.join(by_table)} |", "|---|" + "---:|" * len(by_table)]
-        lines += [f"| {REVIEW_ROWS[key]} | {' | '.join(cell(table, key, figure) for table in by_table)} |" for key in keys]
+        lines += [
+            f"| {REVIEW_ROWS[key]} | {' | '.join(cell(table, key, figure) for table in by_table)} |"
+            for key in keys
+        ]
         lines.append("")
-    sizes = [f"{table}: {mine[0]['answers']} of about {mine[0]['n']:,} rows" for table, mine in by_table.items()]
+    sizes = [
+        f"{table}: {mine[0]['answers']} of about {mine[0]['n']:,} rows"
+        for table, mine in by_table.items()
+    ]
     note = f"*Answers: {'; '.join(sizes)}. Mean and standard deviation over {min(map(len, by_table.values()))} draws.*"
     return "\n".join([*lines, note, "", measured_on(records)])
 
 
 def origins_table() -> str:
     """Rebalancers on real features with sets of many origins, from `benchmarks/origins.py`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "origins").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "origins").glob("*.json"))
+    ]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record["data"], record["origin"]), []).append(record)
     names = ("mean-target", "records", "average", "set-evidence", "auto")
-    lines = [f"| features, sets | n | regime | {' | '.join(names)} | auto held shares |", "|---|---:|---|" + "---:|" * len(names) + "---:|"]
+    lines = [
+        f"| features, sets | n | regime | {' | '.join(names)} | auto held shares |",
+        "|---|---:|---|" + "---:|" * len(names) + "---:|",
+    ]
     for (data, origin), group in groups.items():
         cells = []
         for name in names:
             rows = [record["figures"][name] for record in group]
-            means = [100 * statistics.mean(row[figure] for row in rows) for figure in ("accuracy", "balanced_accuracy", "recovery")]
+            means = [
+                100 * statistics.mean(row[figure] for row in rows)
+                for figure in ("accuracy", "balanced_accuracy", "recovery")
+            ]
             cells.append(" / ".join(f"{mean:.1f}" for mean in means))
         regimes = sorted({record["regime"] for record in group})
         held = sum(record["choice"].startswith(FIXED_SHARES) for record in group)
-        lines.append(f"| {data}, {origin} | {len(group)} | {', '.join(regimes)} | {' | '.join(cells)} | {held} of {len(group)} |")
+        lines.append(
+            f"| {data}, {origin} | {len(group)} | {', '.join(regimes)} | {' | '.join(cells)} | {held} of {len(group)} |"
+        )
     note = "*Accuracy / balanced accuracy / recovered labels in %, means over n draws of sets and of held-out rows.*"
-    return "\n".join([*lines, "", note, "", evidence_sentence(records), "", score_sentence(records), "", measured_on(records)])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            note,
+            "",
+            evidence_sentence(records),
+            "",
+            score_sentence(records),
+            "",
+            measured_on(records),
+        ]
+    )
 
 
 def evidence_sentence(records: list[Record]) -> str:
@@ -359,10 +461,16 @@ def evidence_sentence(records: list[Record]) -> str:
     changes = []
     for figure in ("accuracy", "balanced_accuracy", "recovery"):
         gains = [
-            100 * statistics.mean(record["figures"]["set-evidence"][figure] - record["figures"]["mean-target"][figure] for record in group)
+            100
+            * statistics.mean(
+                record["figures"]["set-evidence"][figure] - record["figures"]["mean-target"][figure]
+                for record in group
+            )
             for group in groups.values()
         ]
-        changes.append(f"{signed(statistics.mean(gains))} ({signed(min(gains))} to {signed(max(gains))})")
+        changes.append(
+            f"{signed(statistics.mean(gains))} ({signed(min(gains))} to {signed(max(gains))})"
+        )
     return (
         f"In the {len(groups)} rows with an unclear origin, `set-evidence` changes plain training (mean-target) by {changes[0]} points of "
         f"accuracy, {changes[1]} of balanced accuracy and {changes[2]} of recovered labels: the mean of the rows, and the range."
@@ -375,25 +483,40 @@ def signed(value: float) -> str:
 
 def columns_table() -> str:
     """Every column of Table 1 on features of a pretrained network, from `benchmarks/columns.py`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "columns").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "columns").glob("*.json"))
+    ]
     groups: dict[tuple[str, bool, float, float], list[Record]] = {}
     for record in records:
-        setting = (record["data"], record.get("superclass", False), record.get("imbalance", 0.0), record.get("ambiguity", 0.0))
+        setting = (
+            record["data"],
+            record.get("superclass", False),
+            record.get("imbalance", 0.0),
+            record.get("ambiguity", 0.0),
+        )
         groups.setdefault(setting, []).append(record)
     names = ("mean-target", "records", "set-evidence", "auto")
-    lines = [f"| setting | n | none | {' | '.join(names)} | regime that auto found |", "|---|---:|" + "---:|" * (len(names) + 1) + "---|"]
-    for (data, similar, imbalance, ambiguity), group in sorted(groups.items(), key=lambda item: item[0]):
+    lines = [
+        f"| setting | n | none | {' | '.join(names)} | regime that auto found |",
+        "|---|---:|" + "---:|" * (len(names) + 1) + "---|",
+    ]
+    for (data, similar, imbalance, ambiguity), group in sorted(
+        groups.items(), key=lambda item: item[0]
+    ):
         by = {name: [record for record in group if record["rebalancer"] == name] for name in names}
         cells = [mean_and_deviation(by["mean-target"], "uncorrected")]
         for name in names:
             recovered = 100 * statistics.mean(record["recovery"] for record in by[name])
             cells.append(f"{mean_and_deviation(by[name], 'balanced_accuracy')}, {recovered:.1f}")
-        row = data if not imbalance else f"{data}{'-nu' if similar else ''}, ρ={imbalance:g}, q={ambiguity:g}"
+        row = (
+            data
+            if not imbalance
+            else f"{data}{'-nu' if similar else ''}, ρ={imbalance:g}, q={ambiguity:g}"
+        )
         chosen = sorted({regime_of(record["choice"]) for record in by["auto"]})
         lines.append(f"| {row} | {len(by['auto'])} | {' | '.join(cells)} | {', '.join(chosen)} |")
-    note = (
-        "*Balanced accuracy, mean ± standard deviation, and recovered labels, in %. none: the training of mean-target, predicted with z.*"
-    )
+    note = "*Balanced accuracy, mean ± standard deviation, and recovered labels, in %. none: the training of mean-target, predicted with z.*"
     return "\n".join([*lines, "", note, "", measured_on(records)])
 
 
@@ -402,7 +525,9 @@ def regime_of(choice: str) -> str:
     if "unclear" in choice or "held-out rows" in choice:
         return "unclear"
     if "join independently" in choice:
-        return "independent, held" + (" between bounds" if "between bounds" in choice else " exactly")
+        return "independent, held" + (
+            " between bounds" if "between bounds" in choice else " exactly"
+        )
     return "single labels, left alone" if "single label" in choice else "co-occurrence"
 
 
@@ -418,7 +543,9 @@ def score_sentence(records: list[Record]) -> str:
             # Both ways as `auto` trains them; sets whose labels join independently are never undecided.
             rows = [record["figures"][name] for name in ("average", "set-evidence")]
             true = [(row["accuracy"] + row["balanced_accuracy"]) / 2 for row in rows]
-            pairs.append((record["scores"]["average"] - record["scores"]["plain"], true[0] - true[1]))
+            pairs.append(
+                (record["scores"]["average"] - record["scores"]["plain"], true[0] - true[1])
+            )
     clear = [(score, true) for score, true in pairs if abs(true) >= 0.02]
 
     def right(chosen: list[tuple[float, float]]) -> int:
@@ -471,7 +598,10 @@ def cleaning_table() -> str:
                 f"{ratio(mine, 'largest_contradicted', 'largest_fine')} / {ratio(mine, 'rarest_contradicted', 'rarest_fine')}",
             ]
             lines.append(f"| {problem} | {' | '.join(cells)} |")
-        lines += ["", f"*{seeds} seeds together; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"]
+        lines += [
+            "",
+            f"*{seeds} seeds together; {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*",
+        ]
     return "\n".join(lines)
 
 
@@ -479,12 +609,17 @@ def confidence_table() -> str:
     """How well confidences tell right labels from wrong ones, from `benchmarks/cleaning.py`."""
     lines = []
     for found in bench_records("cleaning"):
-        lines += ["| in % | labels right | trained on the rows: mean confidence, error, ranking | `confidence`: mean, error, ranking |"]
+        lines += [
+            "| in % | labels right | trained on the rows: mean confidence, error, ranking | `confidence`: mean, error, ranking |"
+        ]
         lines += ["|---|---:|---:|---:|"]
         for (problem, missing), mine in cleaning_groups(found).items():
             cells = [f"{100 * statistics.mean(row['targets']['accuracy'] for row in mine):.1f}"]
             for name in ("targets", "calibrated"):
-                figures = [statistics.mean(row[name][key] for row in mine) for key in ("mean_confidence", "calibration_error")]
+                figures = [
+                    statistics.mean(row[name][key] for row in mine)
+                    for key in ("mean_confidence", "calibration_error")
+                ]
                 known = [row[name]["ranking"] for row in mine if row[name]["ranking"] is not None]
                 ranking = f"{statistics.mean(known):.2f}" if known else "–"
                 cells.append(f"{100 * figures[0]:.1f}, {100 * figures[1]:.1f}, {ranking}")
@@ -506,23 +641,46 @@ CROWD_COLUMNS = {
 
 def crowds_table() -> str:
     """Labels recovered from the votes of simulated annotators, from `benchmarks/crowds.py`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "crowds").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "crowds").glob("*.json"))
+    ]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record["data"], record["crowd"]), []).append(record)
     columns = [*CROWD_COLUMNS.values(), "some annotator right"]
-    lines = [f"| Right labels where annotators disagree (%) | rows | {' | '.join(columns)} |", "|---|---:|" + "---:|" * len(columns)]
+    lines = [
+        f"| Right labels where annotators disagree (%) | rows | {' | '.join(columns)} |",
+        "|---|---:|" + "---:|" * len(columns),
+    ]
     for (data, crowd), group in groups.items():
         rows = statistics.mean(record["n"] * record["ambiguous"] for record in group)
-        cells = [spread([record["figures"][name]["ambiguous"] for record in group]) for name in CROWD_COLUMNS]
+        cells = [
+            spread([record["figures"][name]["ambiguous"] for record in group])
+            for name in CROWD_COLUMNS
+        ]
         bound = statistics.mean(record["covered"]["ambiguous"] for record in group)
         lines.append(f"| {data}, {crowd} | {rows:.0f} | {' | '.join(cells)} | {100 * bound:.1f} |")
-    for figure, title in (("all", "all rows, mean"), ("balanced", "all rows, mean over the classes")):
-        means = [statistics.mean(record["figures"][name][figure] for record in records) for name in CROWD_COLUMNS]
-        bound = f"{100 * statistics.mean(record['covered']['all'] for record in records):.1f}" if figure == "all" else ""
-        lines.append(f"| {title} | | {' | '.join(f'{100 * mean:.1f}' for mean in means)} | {bound} |")
+    for figure, title in (
+        ("all", "all rows, mean"),
+        ("balanced", "all rows, mean over the classes"),
+    ):
+        means = [
+            statistics.mean(record["figures"][name][figure] for record in records)
+            for name in CROWD_COLUMNS
+        ]
+        bound = (
+            f"{100 * statistics.mean(record['covered']['all'] for record in records):.1f}"
+            if figure == "all"
+            else ""
+        )
+        lines.append(
+            f"| {title} | | {' | '.join(f'{100 * mean:.1f}' for mean in means)} | {bound} |"
+        )
     seeds = len({record["seed"] for record in records})
-    return "\n".join([*lines, "", f"*Mean and standard deviation over {seeds} seeds.*", "", measured_on(records)])
+    return "\n".join(
+        [*lines, "", f"*Mean and standard deviation over {seeds} seeds.*", "", measured_on(records)]
+    )
 
 
 SCORE_COLUMNS = {
@@ -536,25 +694,42 @@ SCORE_COLUMNS = {
 
 def scores_table() -> str:
     """Labels recovered from sets that weak models made, with powers of their scores as weights, from `benchmarks/scores.py`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "scores").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "scores").glob("*.json"))
+    ]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record["data"], record["model"]), []).append(record)
     columns = [*SCORE_COLUMNS.values(), "set holds the label"]
-    lines = [f"| Right labels (%) | rows | {' | '.join(columns)} |", "|---|---:|" + "---:|" * len(columns)]
+    lines = [
+        f"| Right labels (%) | rows | {' | '.join(columns)} |",
+        "|---|---:|" + "---:|" * len(columns),
+    ]
     for (data, model), group in groups.items():
-        cells = [spread([record["figures"][name]["all"] for record in group]) for name in SCORE_COLUMNS]
-        rows, bound = (statistics.mean(record[name] for record in group) for name in ("n", "covered"))
+        cells = [
+            spread([record["figures"][name]["all"] for record in group]) for name in SCORE_COLUMNS
+        ]
+        rows, bound = (
+            statistics.mean(record[name] for record in group) for name in ("n", "covered")
+        )
         lines.append(f"| {data}, {model} | {rows:.0f} | {' | '.join(cells)} | {100 * bound:.1f} |")
     for figure, title in (("all", "mean"), ("balanced", "mean over the classes")):
-        means = [statistics.mean(record["figures"][name][figure] for record in records) for name in SCORE_COLUMNS]
+        means = [
+            statistics.mean(record["figures"][name][figure] for record in records)
+            for name in SCORE_COLUMNS
+        ]
         lines.append(f"| {title} | | {' | '.join(f'{100 * mean:.1f}' for mean in means)} | |")
     seeds = len({record["seed"] for record in records})
-    return "\n".join([*lines, "", f"*Mean and standard deviation over {seeds} seeds.*", "", measured_on(records)])
+    return "\n".join(
+        [*lines, "", f"*Mean and standard deviation over {seeds} seeds.*", "", measured_on(records)]
+    )
 
 
 def spread(values: Sequence[float]) -> str:
-    return f"{100 * statistics.mean(values):.1f}" + (f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else "")
+    return f"{100 * statistics.mean(values):.1f}" + (
+        f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    )
 
 
 def fit_table() -> str:
@@ -584,7 +759,11 @@ def systems_table() -> str:
     lines = []
     for found in bench_records("systems"):
         made, rows = found["environment"], found["rows"]
-        reference = next(row for row in rows if (row["method"], row["rebalancer"], row["extras"]) == ("corr", "records", []))
+        reference = next(
+            row
+            for row in rows
+            if (row["method"], row["rebalancer"], row["extras"]) == ("corr", "records", [])
+        )
         lines += [
             f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), batches of {found['batch']}, bfloat16, replayed:",
             "",
@@ -592,9 +771,17 @@ def systems_table() -> str:
             "|---|---:|---:|---:|",
         ]
         for row in rows:
-            parts = [row["method"], *row["extras"], *([] if row["rebalancer"] == "none" else [row["rebalancer"]])]
+            parts = [
+                row["method"],
+                *row["extras"],
+                *([] if row["rebalancer"] == "none" else [row["rebalancer"]]),
+            ]
             took = row["milliseconds"]
-            cells = "– | – | –" if took is None else f"{took:.2f} | {took / reference['milliseconds']:.2f} | {row['gib']:.2f}"
+            cells = (
+                "– | – | –"
+                if took is None
+                else f"{took:.2f} | {took / reference['milliseconds']:.2f} | {row['gib']:.2f}"
+            )
             lines.append(f"| {' + '.join(parts)} | {cells} |")
         lines.append("")
     return "\n".join(lines).rstrip()
@@ -614,13 +801,26 @@ def threads_table() -> str:
             f"features, {classes} classes, CORR; medians of {found['repeats']} runs of four epochs, with minimum and maximum; "
             f"on a shared machine, whose load before each part was {loads[0]:.1f} to {loads[1]:.1f}), views per second:",
             "",
-            "| threads | waiting threads | " + " | ".join(f"{k} other job{'s' * (k != 1)}" for k in jobs) + " |",
+            "| threads | waiting threads | "
+            + " | ".join(f"{k} other job{'s' * (k != 1)}" for k in jobs)
+            + " |",
             "|---|---|" + "---:|" * len(jobs),
         ]
         for how, waiting in dict.fromkeys((row["threads"], row["waiting"]) for row in rows):
-            cells = {row["jobs"]: row for row in rows if (row["threads"], row["waiting"]) == (how, waiting)}
-            shown = [f"{cells[k]['views_per_second']:,} ({min(cells[k]['all']):,}–{max(cells[k]['all']):,})" for k in jobs]
-            lines.append(f"| {names[how]} | {'spin' if waiting == 'spinning' else 'sleep'} | " + " | ".join(shown) + " |")
+            cells = {
+                row["jobs"]: row
+                for row in rows
+                if (row["threads"], row["waiting"]) == (how, waiting)
+            }
+            shown = [
+                f"{cells[k]['views_per_second']:,} ({min(cells[k]['all']):,}–{max(cells[k]['all']):,})"
+                for k in jobs
+            ]
+            lines.append(
+                f"| {names[how]} | {'spin' if waiting == 'spinning' else 'sleep'} | "
+                + " | ".join(shown)
+                + " |"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -630,12 +830,24 @@ def sharing_table() -> str:
     lines = []
     for found in bench_records("sharing"):
         made = found["environment"]
-        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), views per second of all runs together:", ""]
+        lines += [
+            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}), views per second of all runs together:",
+            "",
+        ]
         counts = sorted({row["runs"] for row in found["rows"]})
-        lines += ["| runs at once | " + " | ".join(map(str, counts)) + " |", "|---|" + "---:|" * len(counts)]
+        lines += [
+            "| runs at once | " + " | ".join(map(str, counts)) + " |",
+            "|---|" + "---:|" * len(counts),
+        ]
         for how in dict.fromkeys(row["how"] for row in found["rows"]):
-            cells = {row["runs"]: row["views_per_second"] for row in found["rows"] if row["how"] == how}
-            lines.append(f"| {how} | " + " | ".join(f"{cells[n]:,.0f}" if cells.get(n) else "–" for n in counts) + " |")
+            cells = {
+                row["runs"]: row["views_per_second"] for row in found["rows"] if row["how"] == how
+            }
+            lines.append(
+                f"| {how} | "
+                + " | ".join(f"{cells[n]:,.0f}" if cells.get(n) else "–" for n in counts)
+                + " |"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -646,12 +858,26 @@ def shares_table() -> str:
     ways = [(engine, messages) for engine in ("captured", "eager") for messages in (False, True)]
     for found in bench_records("shares"):
         made = found["environment"]
-        lines += [f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; 1 to 2 epochs), milliseconds per step:", ""]
+        lines += [
+            f"**{made['hardware']}** (torch {made['torch']}, commit {made['commit']}; 1 to 2 epochs), milliseconds per step:",
+            "",
+        ]
         heads = [f"{engine}, {'with messages' if each else 'alone'}" for engine, each in ways]
-        lines += ["| rows per process | " + " | ".join(heads) + " |", "|---:|" + "---:|" * len(heads)]
+        lines += [
+            "| rows per process | " + " | ".join(heads) + " |",
+            "|---:|" + "---:|" * len(heads),
+        ]
         for size in dict.fromkeys(row["rows"] for row in found["rows"]):
-            cells = {(row["engine"], row["messages"]): row["step_milliseconds"] for row in found["rows"] if row["rows"] == size}
-            lines.append(f"| {size} | " + " | ".join(f"{cells[way]:.2f}" if way in cells else "–" for way in ways) + " |")
+            cells = {
+                (row["engine"], row["messages"]): row["step_milliseconds"]
+                for row in found["rows"]
+                if row["rows"] == size
+            }
+            lines.append(
+                f"| {size} | "
+                + " | ".join(f"{cells[way]:.2f}" if way in cells else "–" for way in ways)
+                + " |"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -671,7 +897,9 @@ def targets_table() -> str:
         for row in [*found["grid"], *found["uneven"], *([large] if large else [])]:
             ours, sizes = row["milliseconds"], "–".join(map(str, sorted(set(row["set_sizes"]))))
             dense = [row["dense_milliseconds"], row["selected_milliseconds"]]
-            times = [f"{sum(ours.values()) / sum(one.values()):.2f}" if one else "–" for one in dense]
+            times = [
+                f"{sum(ours.values()) / sum(one.values()):.2f}" if one else "–" for one in dense
+            ]
             lines.append(
                 f"| {row['examples']:,} | {row['classes']:,} | {sizes} | {row['bytes'] / 1e6:,.1f} | {row['dense_bytes'] / 1e6:,.0f} "
                 f"| {ours['read']:.3f} | {ours['write']:.3f} | {' | '.join(times)} |"
@@ -680,10 +908,20 @@ def targets_table() -> str:
         def power(value: float) -> str:
             return f"{round(value, 2) + 0.0:.2f}"  # never −0.00
 
-        grows = [f"{name} as N^{power(one['examples'])} · C^{power(one['classes'])}" for name, one in found["exponents"].items()]
-        lines += ["", f"Growth, fitted to the rows with {found['candidates']} candidates each: {'; '.join(grows)}.", ""]
+        grows = [
+            f"{name} as N^{power(one['examples'])} · C^{power(one['classes'])}"
+            for name, one in found["exponents"].items()
+        ]
+        lines += [
+            "",
+            f"Growth, fitted to the rows with {found['candidates']} candidates each: {'; '.join(grows)}.",
+            "",
+        ]
         if large and large["resident_bytes"] is not None:
-            lines += [f"At the size of iNaturalist 2018 (last row), the process grew by {large['resident_bytes'] / 1e6:.0f} MB.", ""]
+            lines += [
+                f"At the size of iNaturalist 2018 (last row), the process grew by {large['resident_bytes'] / 1e6:.0f} MB.",
+                "",
+            ]
     return "\n".join(lines).rstrip()
 
 
@@ -698,16 +936,31 @@ def drift_table() -> str:
     records = [
         record
         for record in results_under(ROOT / "results" / "images")
-        if (one := record["config"])["data"] == "cifar10" and (one["imbalance"], one["ambiguity"], one["method"]) == (100, 0.5, "corr")
-        if one["rebalancer"] in ("none", "records") and (one["seed"], one["epochs"], one["extras"], one["options"]) == (0, 800, [], {})
+        if (one := record["config"])["data"] == "cifar10"
+        and (one["imbalance"], one["ambiguity"], one["method"]) == (100, 0.5, "corr")
+        if one["rebalancer"] in ("none", "records")
+        and (one["seed"], one["epochs"], one["extras"], one["options"]) == (0, 800, [], {})
     ]
-    records.sort(key=lambda record: (record["config"]["rebalancer"], record["config"].get("edition", FIRST_EDITION)))
-    records = list({record["config"]["rebalancer"]: record for record in records}.values())  # of the newest edition
+    records.sort(
+        key=lambda record: (
+            record["config"]["rebalancer"],
+            record["config"].get("edition", FIRST_EDITION),
+        )
+    )
+    records = list(
+        {record["config"]["rebalancer"]: record for record in records}.values()
+    )  # of the newest edition
     epochs = range(100, 801, 100)
-    lines = ["| epoch | | " + " | ".join(map(str, epochs)) + " |", "|---|---|" + "---:|" * len(epochs)]
+    lines = [
+        "| epoch | | " + " | ".join(map(str, epochs)) + " |",
+        "|---|---|" + "---:|" * len(epochs),
+    ]
     for record in records:
         curves, name = record["curves"], record["config"]["rebalancer"]
-        for what, values in (("accuracy (%)", curves["accuracy"]["test"]), ("target recovery (%)", curves["target_recovery"])):
+        for what, values in (
+            ("accuracy (%)", curves["accuracy"]["test"]),
+            ("target recovery (%)", curves["target_recovery"]),
+        ):
             cells = [f"{100 * value:.1f}" for value in at_epochs(curves, values, epochs)]
             lines.append(f"| corr + {name} | {what} | " + " | ".join(cells) + " |")
     for record in records:
@@ -729,7 +982,10 @@ HEAD = "balanced-head"
 
 
 DRIFT_EPOCHS = range(20, RECIPES["best"]["epochs"] + 1, 20)  # which the curves of all runs have
-CELL, HUNDRED = ("cifar10", 100.0, 0.5), ("cifar100", 100.0, 0.05)  # image set, imbalance and ambiguity
+CELL, HUNDRED = (
+    ("cifar10", 100.0, 0.5),
+    ("cifar100", 100.0, 0.05),
+)  # image set, imbalance and ambiguity
 
 
 def beyond_runs(cell: tuple[str, float, float] | None = None) -> list[Record]:
@@ -737,7 +993,8 @@ def beyond_runs(cell: tuple[str, float, float] | None = None) -> list[Record]:
     found = [
         record
         for record in results_under(ROOT / "results" / "beyond")
-        if cell is None or (setting_of(record) == cell and record["config"]["epochs"] == RECIPES["best"]["epochs"])
+        if cell is None
+        or (setting_of(record) == cell and record["config"]["epochs"] == RECIPES["best"]["epochs"])
     ]
     return sorted(found, key=lambda record: record["config"]["seed"])
 
@@ -749,8 +1006,14 @@ def setting_of(record: Record) -> tuple[str, float, float]:
 
 def last_figures(record: Record) -> dict[str, Record | None]:
     """The figures of the last epoch by prediction rule: the balanced head, RECORDS' own rule, z − log m, and z."""
-    last, extras, rebalancer = record["last"], record["config"]["extras"], record["config"]["rebalancer"]
-    anchored = rebalancer == "anchor" and HEAD not in extras  # then z − log m is the prediction itself
+    last, extras, rebalancer = (
+        record["last"],
+        record["config"]["extras"],
+        record["config"]["rebalancer"],
+    )
+    anchored = (
+        rebalancer == "anchor" and HEAD not in extras
+    )  # then z − log m is the prediction itself
     return {
         "head": last["test"] if HEAD in extras else None,
         "own": last["test"] if rebalancer == "records" and HEAD not in extras else None,
@@ -773,22 +1036,35 @@ def shown_percent(value: float | None) -> str:
 
 def anchor_options(record: Record) -> Record:
     """The options of the run's parts; runs that do not name the anchor's `lift` were made when it was "records" by default."""
-    return {name: {"lift": "records", **given} if name == "anchor" else given for name, given in record["config"]["options"].items()}
+    return {
+        name: {"lift": "records", **given} if name == "anchor" else given
+        for name, given in record["config"]["options"].items()
+    }
 
 
 def under_recipe(cell: tuple[str, float, float] = CELL) -> dict[str, list[Record]]:
     """The runs of the recipe `best` and those that only differ in the rebalancer, the bounds or a balanced head, by their name."""
     groups: dict[str, list[Record]] = {}
-    recipe, runs = RECIPES["best"], [record for record in beyond_runs(cell) if "tried" not in record]
+    recipe, runs = (
+        RECIPES["best"],
+        [record for record in beyond_runs(cell) if "tried" not in record],
+    )
     bare = [extra for extra in recipe["extras"] if extra != HEAD]
     for rebalancer in ("anchor", "records", "none"):
         given = {name: options for name, options in recipe["options"].items() if name == rebalancer}
-        variants = {"": given} | ({", interval": {"anchor": {**given["anchor"], "bounds": "interval"}}} if given else {})
+        variants = {"": given} | (
+            {", interval": {"anchor": {**given["anchor"], "bounds": "interval"}}} if given else {}
+        )
         for extras in (bare, [*bare, HEAD]):
             for word, options in variants.items():
                 if word and HEAD in extras:
                     continue  # with those of the ablation
-                found = [record for record in runs if (record["config"]["rebalancer"], record["config"]["extras"]) == (rebalancer, extras)]
+                found = [
+                    record
+                    for record in runs
+                    if (record["config"]["rebalancer"], record["config"]["extras"])
+                    == (rebalancer, extras)
+                ]
                 found = [record for record in found if anchor_options(record) == options]
                 if found:
                     groups[rebalancer + word + (" + " + HEAD if HEAD in extras else "")] = found
@@ -806,15 +1082,24 @@ def beyond_images_table(cell: tuple[str, float, float] = CELL) -> str:
         "least accurate class, z − log m": lambda record: lowest(last_figures(record)["adjusted"]),
     }
     groups = under_recipe(cell)
-    columns = {name: of for name, of in columns.items() if any(of(record) is not None for found in groups.values() for record in found)}
-    lines = ["| trained with | seed | " + " | ".join(columns) + " |", "|---|---:|" + "---:|" * len(columns)]
+    columns = {
+        name: of
+        for name, of in columns.items()
+        if any(of(record) is not None for found in groups.values() for record in found)
+    }
+    lines = [
+        "| trained with | seed | " + " | ".join(columns) + " |",
+        "|---|---:|" + "---:|" * len(columns),
+    ]
     for name, records in groups.items():
         for record in records:
             cells = " | ".join(shown_percent(column(record)) for column in columns.values())
             lines.append(f"| {name} | {record['config']['seed']} | {cells} |")
         if len(records) > 1:
             figures = [[column(record) for record in records] for column in columns.values()]
-            cells = " | ".join("–" if None in values else percent(Figure.of(values)) for values in figures)
+            cells = " | ".join(
+                "–" if None in values else percent(Figure.of(values)) for values in figures
+            )
             lines.append(f"| **{name}, mean ± std. deviation** | n = {len(records)} | {cells} |")
     config = next(iter(groups.values()))[0]["config"]
     setting = f"{config['data']}, ρ={config['imbalance']:g}, q={config['ambiguity']:g}, {config['method']} + mixup"
@@ -838,7 +1123,9 @@ def beyond_short_table() -> str:
     for record in beyond_runs():
         config = record["config"]
         if config["epochs"] != RECIPES["best"]["epochs"] and setting_of(record) != CELL:
-            groups.setdefault(setting_of(record), {}).setdefault(config["rebalancer"], []).append(record)
+            groups.setdefault(setting_of(record), {}).setdefault(config["rebalancer"], []).append(
+                record
+            )
     lines = [
         "| setting | epochs | trained with | n | z − log π̂ | z − log m | z | target recovery |",
         "|---|---:|---|---:|---:|---:|---:|---:|",
@@ -847,12 +1134,21 @@ def beyond_short_table() -> str:
         drawn = "" if data.startswith("voc") else f", ρ={imbalance:g}, q={ambiguity:g}"
         for rebalancer in sorted(by_rebalancer):
             records = by_rebalancer[rebalancer]
-            figures = [[accuracy(last_figures(record)[rule]) for record in records] for rule in ("own", "adjusted", "plain")]
+            figures = [
+                [accuracy(last_figures(record)[rule]) for record in records]
+                for rule in ("own", "adjusted", "plain")
+            ]
             figures.append([record["last"]["target_recovery"] for record in records])
             cells = ["–" if None in values else percent(Figure.of(values)) for values in figures]
-            lines.append(f"| {data}{drawn} | {records[0]['config']['epochs']} | {rebalancer} | {len(records)} | {' | '.join(cells)} |")
+            lines.append(
+                f"| {data}{drawn} | {records[0]['config']['epochs']} | {rebalancer} | {len(records)} | {' | '.join(cells)} |"
+            )
     return "\n".join(
-        [*lines, "", "*Balanced accuracy in % at the last epoch; recipe `best` without the balanced head; VOC also without mixup.*"]
+        [
+            *lines,
+            "",
+            "*Balanced accuracy in % at the last epoch; recipe `best` without the balanced head; VOC also without mixup.*",
+        ]
     )
 
 
@@ -864,11 +1160,21 @@ def recovery_curve(record: Record) -> list[float]:
 def beyond_drift_table() -> str:
     """Target recovery over the course of training, on the seeds that all rebalancers share."""
     groups = {name: records for name, records in under_recipe().items() if HEAD not in name}
-    shared = set.intersection(*({record["config"]["seed"] for record in records} for records in groups.values()))
-    chosen = {name: [record for record in records if record["config"]["seed"] in shared] for name, records in groups.items()}
-    lines = ["| target recovery (%) after epoch | " + " | ".join(map(str, DRIFT_EPOCHS)) + " |", "|---|" + "---:|" * len(DRIFT_EPOCHS)]
+    shared = set.intersection(
+        *({record["config"]["seed"] for record in records} for records in groups.values())
+    )
+    chosen = {
+        name: [record for record in records if record["config"]["seed"] in shared]
+        for name, records in groups.items()
+    }
+    lines = [
+        "| target recovery (%) after epoch | " + " | ".join(map(str, DRIFT_EPOCHS)) + " |",
+        "|---|" + "---:|" * len(DRIFT_EPOCHS),
+    ]
     for name, records in chosen.items():
-        means = [statistics.fmean(values) for values in zip(*map(recovery_curve, records), strict=True)]
+        means = [
+            statistics.fmean(values) for values in zip(*map(recovery_curve, records), strict=True)
+        ]
         lines.append(f"| {name} | " + " | ".join(f"{100 * mean:.1f}" for mean in means) + " |")
     return "\n".join([*lines, "", f"*Means over {len(shared)} seeds.*"])
 
@@ -876,7 +1182,9 @@ def beyond_drift_table() -> str:
 def variant(record: Record) -> tuple[str, ...]:
     """The columns that tell the variants of the anchor apart."""
     options = record["config"]["options"].get("anchor", {})
-    bounds = options.get("bounds", "interval") + (f", ± {options['width']:g} sd" if "width" in options else "")
+    bounds = options.get("bounds", "interval") + (
+        f", ± {options['width']:g} sd" if "width" in options else ""
+    )
     lift = options.get("lift", "records")
     head = "yes" if HEAD in record["config"]["extras"] else "no"
     return bounds, f"{options['warmup']:g}", lift, head, record.get("tried", "–")
@@ -889,7 +1197,9 @@ def beyond_ablation_table() -> str:
         if record["config"]["rebalancer"] == "anchor":
             groups.setdefault(variant(record), []).append(record)
     # The final rule first, then by the bounds; later warm-ups first.
-    ordered = sorted(groups, key=lambda key: (key[4] != "–", key[0] != "point", -float(key[1]), key))
+    ordered = sorted(
+        groups, key=lambda key: (key[4] != "–", key[0] != "point", -float(key[1]), key)
+    )
     seeds = sorted({record["config"]["seed"] for records in groups.values() for record in records})
     lines = [
         "| bounds | warm-up | lift | balanced head | earlier code | n | "
@@ -898,10 +1208,21 @@ def beyond_ablation_table() -> str:
     ]
     lines += ["|---|---:|---|---|---|---:|" + "---:|" * (len(seeds) + 1)]
     for key in ordered:
-        by_seed = {record["config"]["seed"]: last_figures(record)["head"] or last_figures(record)["adjusted"] for record in groups[key]}
-        cells = [f"{shown_percent(accuracy(by_seed[s]))} ({shown_percent(lowest(by_seed[s]))})" if s in by_seed else "–" for s in seeds]
+        by_seed = {
+            record["config"]["seed"]: last_figures(record)["head"]
+            or last_figures(record)["adjusted"]
+            for record in groups[key]
+        }
+        cells = [
+            f"{shown_percent(accuracy(by_seed[s]))} ({shown_percent(lowest(by_seed[s]))})"
+            if s in by_seed
+            else "–"
+            for s in seeds
+        ]
         recovery = Figure.of(record["last"]["target_recovery"] for record in groups[key])
-        lines.append(f"| {' | '.join(key)} | {len(by_seed)} | {' | '.join(cells)} | {percent(recovery)} |")
+        lines.append(
+            f"| {' | '.join(key)} | {len(by_seed)} | {' | '.join(cells)} | {percent(recovery)} |"
+        )
     return "\n".join(
         [
             *lines,
@@ -915,8 +1236,15 @@ def beyond_head() -> str:
     """What predicting with the balanced head gains over z − log m in the same training."""
     parts = []
     for name, records in under_recipe().items():
-        pairs = [(accuracy(found["head"]), accuracy(found["adjusted"])) for found in map(last_figures, records)]
-        gains = [100 * (head - adjusted) for head, adjusted in pairs if head is not None and adjusted is not None]
+        pairs = [
+            (accuracy(found["head"]), accuracy(found["adjusted"]))
+            for found in map(last_figures, records)
+        ]
+        gains = [
+            100 * (head - adjusted)
+            for head, adjusted in pairs
+            if head is not None and adjusted is not None
+        ]
         if gains:
             each = ", ".join(map(signed, gains))
             parts.append(f"{name.partition(' + ')[0]} {each} (n = {len(gains)})")
@@ -928,28 +1256,51 @@ def beyond_head() -> str:
 
 def beyond_cost() -> str:
     """The speed of the anchor compared with RECORDS and no rebalancing."""
-    compared = {name: records for name, records in under_recipe().items() if HEAD in name}  # always two at a time; others ended alone
-    speeds = {name: [record["views_per_second"] for record in records] for name, records in compared.items()}
+    compared = {
+        name: records for name, records in under_recipe().items() if HEAD in name
+    }  # always two at a time; others ended alone
+    speeds = {
+        name: [record["views_per_second"] for record in records]
+        for name, records in compared.items()
+    }
     medians = {name: statistics.median(found) for name, found in speeds.items()}
-    lines = ["| trained with | n | views per second, median run | relative to none |", "|---|---:|---:|---:|"]
+    lines = [
+        "| trained with | n | views per second, median run | relative to none |",
+        "|---|---:|---:|---:|",
+    ]
     for name, median in medians.items():
         reference = medians.get(name.replace(name.partition(" + ")[0], "none", 1))
-        relative = "–" if reference is None or name.startswith("none") else f"{median / reference - 1:+.1%}".replace("-", "−")
+        relative = (
+            "–"
+            if reference is None or name.startswith("none")
+            else f"{median / reference - 1:+.1%}".replace("-", "−")
+        )
         lines.append(f"| {name} | {len(speeds[name])} | {median:,.0f} | {relative} |")
     every = [speed for found in speeds.values() for speed in found]
     records = [record for found in compared.values() for record in found]
     spread = (max(every) - min(every)) / statistics.median(every)
     hardware = " / ".join(sorted({record["environment"]["hardware"] for record in records}))
-    return "\n".join([*lines, "", f"*{hardware}; two runs shared the GPU. The speeds of all runs lie within {spread:.1%}.*"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*{hardware}; two runs shared the GPU. The speeds of all runs lie within {spread:.1%}.*",
+        ]
+    )
 
 
 def beyond_origin() -> str:
     """Where the runs come from."""
     records = beyond_runs()
-    final, tried = ([record for record in records if ("tried" in record) == given] for given in (False, True))
+    final, tried = (
+        [record for record in records if ("tried" in record) == given] for given in (False, True)
+    )
 
     def commits(found: Sequence[Record]) -> str:
-        return ", ".join(f"{commit} ({n})" for commit, n in sorted(Counter(record["commit"] for record in found).items()))
+        return ", ".join(
+            f"{commit} ({n})"
+            for commit, n in sorted(Counter(record["commit"] for record in found).items())
+        )
 
     made = records[0]["environment"]
     return (
@@ -973,13 +1324,23 @@ FAMILIES = {  # how the sets of results/priors/origins.json arose, by the first 
 
 
 def family(setting: str) -> str:
-    first = setting.partition(",")[0].split(" ")[0] if setting.startswith("top") else setting.partition(",")[0]
-    return FAMILIES[f"grouped, {'exchangeable' if 'exchangeable' in setting else 'multiplicities'}" if first == "grouped" else first]
+    first = (
+        setting.partition(",")[0].split(" ")[0]
+        if setting.startswith("top")
+        else setting.partition(",")[0]
+    )
+    return FAMILIES[
+        f"grouped, {'exchangeable' if 'exchangeable' in setting else 'multiplicities'}"
+        if first == "grouped"
+        else first
+    ]
 
 
 def priors_table() -> str:
     """What `estimate_prior` finds in sets of many origins, from `tools/measure_priors.py`."""
-    found: Record = json.loads((ROOT / "results" / "priors" / "origins.json").read_text(encoding="utf-8"))
+    found: Record = json.loads(
+        (ROOT / "results" / "priors" / "origins.json").read_text(encoding="utf-8")
+    )
     groups: dict[str, list[Record]] = {}
     for row in found["synthetic"]:
         if row["order"] == "as drawn":
@@ -990,16 +1351,26 @@ def priors_table() -> str:
 
     def spread(group: Sequence[Record], name: str, *, whole: bool = False) -> str:
         values = [row[name] for row in group]
-        texts = [f"{100 * value:.0f}" if whole else f"{value:.2f}" for value in (min(values), max(values))]
+        texts = [
+            f"{100 * value:.0f}" if whole else f"{value:.2f}"
+            for value in (min(values), max(values))
+        ]
         return texts[0] if texts[0] == texts[1] else "–".join(texts)
 
-    lines = ["| sets | decided | L1, EM | L1, average | L1, chosen | within bounds (%) |", "|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| sets | decided | L1, EM | L1, average | L1, chosen | within bounds (%) |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for name, group in groups.items():
         regimes: Counter[str] = Counter()
         for row in group:
             regimes.update(row["regimes"])
-        decided = ", ".join(regime if len(regimes) == 1 else f"{regime} {n}" for regime, n in regimes.most_common())
-        cells = [spread(group, figure) for figure in ("em", "average", "estimate")] + [spread(group, "within_bounds", whole=True)]
+        decided = ", ".join(
+            regime if len(regimes) == 1 else f"{regime} {n}" for regime, n in regimes.most_common()
+        )
+        cells = [spread(group, figure) for figure in ("em", "average", "estimate")] + [
+            spread(group, "within_bounds", whole=True)
+        ]
         lines.append(f"| {name} | {decided} | {' | '.join(cells)} |")
     made = found["environment"]
     return "\n".join(
@@ -1013,14 +1384,23 @@ def priors_table() -> str:
 
 
 def fuzz_record(name: str) -> Record:
-    found: Record = json.loads((ROOT / "results" / "fuzz" / f"{name}.json").read_text(encoding="utf-8"))
+    found: Record = json.loads(
+        (ROOT / "results" / "fuzz" / f"{name}.json").read_text(encoding="utf-8")
+    )
     return found
 
 
 def fuzz_table() -> str:
     """The number of cases per reader and their outcomes, for both engines."""
-    runs = [fuzz_record(path.stem) for path in sorted((ROOT / "results" / "fuzz").glob("*.json")) if path.stem != "findings"]
-    lines = ["| reader | cases | read | rejected with a message | findings |", "|---|---:|---:|---:|---:|"]
+    runs = [
+        fuzz_record(path.stem)
+        for path in sorted((ROOT / "results" / "fuzz").glob("*.json"))
+        if path.stem != "findings"
+    ]
+    lines = [
+        "| reader | cases | read | rejected with a message | findings |",
+        "|---|---:|---:|---:|---:|",
+    ]
 
     def row(name: str, results: Sequence[Record]) -> str:
         sums = [sum(result[key] for result in results) for key in ("cases", "read", "refused")]
@@ -1037,8 +1417,17 @@ def fuzz_table() -> str:
         for run in runs
     )
     made = runs[0]["environment"]
-    versions = ", ".join(f"{name} {made[name]}" for name in ("numpy", "pyarrow", "pillow", "safetensors", "PyYAML", "torch"))
-    return "\n".join([*lines, "", f"*{engines} {made['hardware']}, one process, Python {made['python']}; {versions}.*"])
+    versions = ", ".join(
+        f"{name} {made[name]}"
+        for name in ("numpy", "pyarrow", "pillow", "safetensors", "PyYAML", "torch")
+    )
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*{engines} {made['hardware']}, one process, Python {made['python']}; {versions}.*",
+        ]
+    )
 
 
 def fuzz_findings() -> str:
@@ -1064,7 +1453,9 @@ def reproduction_tables() -> str:
         compared = compare(item, finished, seeds, {})
         numbers, comparison = identities_with_runs(item, compared), lay_out(item, compared)
         if comparison is not None and numbers <= shown:
-            repeated.append(f"- {comparison.title} ({len(numbers)} of {sum(map(len, compared))} cells)")
+            repeated.append(
+                f"- {comparison.title} ({len(numbers)} of {sum(map(len, compared))} cells)"
+            )
         elif comparison is not None:
             parts.append(f"### {comparison.title}\n\n{markdown(comparison)}")
         shown |= numbers
@@ -1078,7 +1469,10 @@ def shortened_tables() -> str:
     parts, shown = [], set[str]()
     for item in ITEMS.values():
         for epochs, compared in compare_other_lengths(item, finished, seeds).items():
-            numbers, comparison = identities_with_runs(item, compared), lay_out(with_equal_lengths(item), compared)
+            numbers, comparison = (
+                identities_with_runs(item, compared),
+                lay_out(with_equal_lengths(item), compared),
+            )
             if comparison is not None and not numbers <= shown:
                 parts.append(f"### {item.title}, {epochs} epochs\n\n{markdown(comparison)}")
             shown |= numbers
@@ -1093,7 +1487,13 @@ def verdicts_table() -> str:
 def protocols_table() -> str:
     """How the rows of the paper's tables and of other systems are trained."""
     lines = ["| rows labelled | training |", "|---|---|"]
-    return "\n".join(lines + [f"| {protocol.mark or 'without a protocol named'} | {protocol.summary} |" for protocol in PROTOCOLS.values()])
+    return "\n".join(
+        lines
+        + [
+            f"| {protocol.mark or 'without a protocol named'} | {protocol.summary} |"
+            for protocol in PROTOCOLS.values()
+        ]
+    )
 
 
 def audit_summary() -> str:
@@ -1101,9 +1501,13 @@ def audit_summary() -> str:
     record: Record = json.loads((ROOT / "results" / "audit.json").read_text(encoding="utf-8"))
     packages = record["packages"]
     vulnerable = [
-        f"{name} {entry['version']} ({', '.join(entry['advisories'])})" for name, entry in packages.items() if entry["advisories"]
+        f"{name} {entry['version']} ({', '.join(entry['advisories'])})"
+        for name, entry in packages.items()
+        if entry["advisories"]
     ]
-    unknown = [f"{name} {entry['version']}" for name, entry in packages.items() if not entry["known"]]
+    unknown = [
+        f"{name} {entry['version']}" for name, entry in packages.items() if not entry["known"]
+    ]
     known = len(packages) - len(unknown)
     return (
         f"*{record['date']}, {len(packages)} packages: {known} looked up, "
@@ -1114,26 +1518,45 @@ def audit_summary() -> str:
 
 def photos_table() -> str:
     """Trainings with a pretrained network, from `benchmarks/photos.py`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "photos").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "photos").glob("*.json"))
+    ]
     groups: dict[tuple[str, str, str], list[Record]] = {}
     order = ("auto", "none", "records", "supervised", "everything")
-    for record in sorted(records, key=lambda one: (one["data"], one["finetune"] != "none", order.index(one["trained_with"]))):
-        groups.setdefault((record["data"], record["finetune"], record["trained_with"]), []).append(record)
-    lines = ["| photos | backbone | rebalancer | n | balanced accuracy (%), goal balanced | goal accuracy | labels recovered (%) | time |"]
+    for record in sorted(
+        records,
+        key=lambda one: (one["data"], one["finetune"] != "none", order.index(one["trained_with"])),
+    ):
+        groups.setdefault((record["data"], record["finetune"], record["trained_with"]), []).append(
+            record
+        )
+    lines = [
+        "| photos | backbone | rebalancer | n | balanced accuracy (%), goal balanced | goal accuracy | labels recovered (%) | time |"
+    ]
     lines += ["|---|---|---|---:|---:|---:|---:|---:|"]
     for (data, layers, what), found in groups.items():
         if what == "everything":
             continue
         by_goal = [
-            [one["by_goal"].get(goal, next(iter(one["by_goal"].values())))["balanced_accuracy"] for one in found]
+            [
+                one["by_goal"].get(goal, next(iter(one["by_goal"].values())))["balanced_accuracy"]
+                for one in found
+            ]
             for goal in ("balanced", "accuracy")
         ]
         figures = [percent(Figure.of(values)) for values in by_goal]
-        figures.append("–" if what == "supervised" else percent(Figure.of(one["target_recovery"] for one in found)))
+        figures.append(
+            "–"
+            if what == "supervised"
+            else percent(Figure.of(one["target_recovery"] for one in found))
+        )
         seconds = format_duration(statistics.median(one["seconds"] for one in found))
         name = {"auto": "auto (default)", "supervised": "– (supervised)"}.get(what, what)
         frozen = "frozen" if layers == "none" else layers
-        lines.append(f"| {data} | {frozen} | {name} | {len(found)} | {' | '.join(figures)} | {seconds} |")
+        lines.append(
+            f"| {data} | {frozen} | {name} | {len(found)} | {' | '.join(figures)} | {seconds} |"
+        )
     for (data, _, what), found in groups.items():
         if what == "everything":
             everything = found[0]
@@ -1142,19 +1565,39 @@ def photos_table() -> str:
                 "",
                 f"Everything for {data}, {rows:,} photos with five folds and an empty cache: {format_duration(everything['seconds'])}.",
             ]
-    made = sorted({f"{one['environment']['hardware']}, commit {one['environment']['commit']}" for one in records})
-    return "\n".join([*lines, "", f"*Time of one training without folds, features from the cache. {'; '.join(made)}.*"])
+    made = sorted(
+        {
+            f"{one['environment']['hardware']}, commit {one['environment']['commit']}"
+            for one in records
+        }
+    )
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*Time of one training without folds, features from the cache. {'; '.join(made)}.*",
+        ]
+    )
 
 
 def missing_table() -> str:
     """Trainings on sets some of which lack the true label, from `benchmarks/missing.py`."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "missing").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "missing").glob("*.json"))
+    ]
     groups: dict[tuple[str, float], dict[str, list[Record]]] = {}
     for record in sorted(records, key=lambda one: (one["data"], one["removed"], one["seed"])):
-        groups.setdefault((record["data"], record["removed"]), {}).setdefault(record["how"], []).append(record)
+        groups.setdefault((record["data"], record["removed"]), {}).setdefault(
+            record["how"], []
+        ).append(record)
 
     def figure(found: Sequence[Record], name: str) -> str:
-        return percent(Figure.of(one[name] for one in found)) if all(one[name] is not None for one in found) else "–"
+        return (
+            percent(Figure.of(one[name] for one in found))
+            if all(one[name] is not None for one in found)
+            else "–"
+        )
 
     names = ("accuracy", "balanced_accuracy", "recovery")
     lines = [
@@ -1170,33 +1613,41 @@ def missing_table() -> str:
         lines.append(f"| {what} | {' | '.join(cells)} | {figure(auto, 'recovery_of_lacking')} |")
     made = records[0]["environment"]
     commits = " / ".join(sorted({one["environment"]["commit"] for one in records}))
-    note = (
-        f"*Mean and standard deviation over n draws. {made['hardware']}, one thread per training, torch {made['torch']}, commit {commits}.*"
-    )
+    note = f"*Mean and standard deviation over n draws. {made['hardware']}, one thread per training, torch {made['torch']}, commit {commits}.*"
     return "\n".join([*lines, "", note])
 
 
 def embedding_table() -> str:
     """How fast pictures are embedded and how much memory that takes, from `benchmarks/embedding.py`."""
-    record: Record = json.loads((ROOT / "results" / "bench" / "embedding-cpu.json").read_text(encoding="utf-8"))
+    record: Record = json.loads(
+        (ROOT / "results" / "bench" / "embedding-cpu.json").read_text(encoding="utf-8")
+    )
     speed, memory = record["speed"], record["memory"]
     sizes = list(dict.fromkeys((row["width"], row["height"]) for row in speed["rows"]))
     by_way: dict[str, dict[tuple[int, int], Record]] = {}
     for row in speed["rows"]:
         by_way.setdefault(row["how"], {})[row["width"], row["height"]] = row
     lines = [
-        "| pictures per second (CPU time of one, in ms) | " + " | ".join(f"{w} × {h}" for w, h in sizes) + " |",
+        "| pictures per second (CPU time of one, in ms) | "
+        + " | ".join(f"{w} × {h}" for w, h in sizes)
+        + " |",
         "|---|" + "---:|" * len(sizes),
     ]
     for how, by_size in by_way.items():
-        cells = [f"{by_size[size]['per_second']:.0f} ({by_size[size]['cpu_ms']:.0f})" for size in sizes]
+        cells = [
+            f"{by_size[size]['per_second']:.0f} ({by_size[size]['cpu_ms']:.0f})" for size in sizes
+        ]
         lines.append(f"| {how} | {' | '.join(cells)} |")
     peaks = "; ".join(
-        f"{row['pictures']:,} pictures {row['main_mib'] + row['workers_mib']:.0f} MiB" for row in memory["rows"] if not row["cache"]
+        f"{row['pictures']:,} pictures {row['main_mib'] + row['workers_mib']:.0f} MiB"
+        for row in memory["rows"]
+        if not row["cache"]
     )
     made = speed["environment"]
     repeats = len(speed["rows"][0]["all"])
-    gpu: Record = json.loads((ROOT / "results" / "bench" / "embedding-h200.json").read_text(encoding="utf-8"))
+    gpu: Record = json.loads(
+        (ROOT / "results" / "bench" / "embedding-h200.json").read_text(encoding="utf-8")
+    )
     made_on, loop = gpu["environment"], gpu["plain_loop"]
     on_gpu = (
         f"On an {made_on['hardware']} with {made_on['threads']} cores, `ltpll embed` takes {gpu['per_second']:,} pictures of "
@@ -1217,7 +1668,10 @@ def embedding_table() -> str:
 
 def pruning_records() -> dict[tuple[str, str], list[Record]]:
     """Pruning by neighbours, from `benchmarks/pruning.py`, by data set and kind of sets."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / "pruning").glob("*.json"))]
+    records = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / "pruning").glob("*.json"))
+    ]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         groups.setdefault((record["data"], record["origin"]), []).append(record)
@@ -1227,25 +1681,48 @@ def pruning_records() -> dict[tuple[str, str], list[Record]]:
 def pruning_votes_table() -> str:
     """Which labels are removed, by plain votes and by votes divided by the square root of the frequency."""
     shares = ("wrong_removed", "true_lost", "rare_lost")
-    heads = [f"{way}: {what}" for way in ("plain votes", "divided by √frequency") for what in ("wrong removed", "true lost", "rare lost")]
-    lines = [f"| in % | rows | n | candidates per set | {' | '.join(heads)} |", "|---|---:|---:|---:|" + "---:|" * len(heads)]
+    heads = [
+        f"{way}: {what}"
+        for way in ("plain votes", "divided by √frequency")
+        for what in ("wrong removed", "true lost", "rare lost")
+    ]
+    lines = [
+        f"| in % | rows | n | candidates per set | {' | '.join(heads)} |",
+        "|---|---:|---:|---:|" + "---:|" * len(heads),
+    ]
     groups = pruning_records()
     for (data, origin), found in groups.items():
-        sizes = " → ".join(f"{statistics.mean(one['set_size'][i] for one in found):.1f}" for i in (0, 1))
-        cells = [over_folds([one["votes"][way][name] for one in found]) for way in ("plain", "sqrt") for name in shares]
-        lines.append(f"| {data}, {origin} | {found[0]['n']:,} | {len(found)} | {sizes} | {' | '.join(cells)} |")
+        sizes = " → ".join(
+            f"{statistics.mean(one['set_size'][i] for one in found):.1f}" for i in (0, 1)
+        )
+        cells = [
+            over_folds([one["votes"][way][name] for one in found])
+            for way in ("plain", "sqrt")
+            for name in shares
+        ]
+        lines.append(
+            f"| {data}, {origin} | {found[0]['n']:,} | {len(found)} | {sizes} | {' | '.join(cells)} |"
+        )
     note = "*Mean and standard deviation over n draws of rows. Rare: the true labels of the rarest third of the classes.*"
     return "\n".join([*lines, "", note])
 
 
 def pruning_choices_table() -> str:
     """How rows are compared and whether equal sets vote, from `benchmarks/pruning_choices.py`; and the grid of thresholds."""
-    found: Record = json.loads((ROOT / "results" / "bench" / "pruning-cpu.json").read_text(encoding="utf-8"))
+    found: Record = json.loads(
+        (ROOT / "results" / "bench" / "pruning-cpu.json").read_text(encoding="utf-8")
+    )
     data, made = found["data"], found["environment"]
     ways = list(next(iter(data.values()))["compared"])
     lines = [f"| wrong labels removed (%) | {' | '.join(data)} |", "|---|" + "---:|" * len(data)]
     for way in ways:
-        name = f"**{way}** (default)" if way == "angle, standardised" else f"default, {way}" if way.startswith("without") else way
+        name = (
+            f"**{way}** (default)"
+            if way == "angle, standardised"
+            else f"default, {way}"
+            if way.startswith("without")
+            else way
+        )
         cells = [f"{100 * one['compared'][way]:.0f}" for one in data.values()]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [
@@ -1256,39 +1733,80 @@ def pruning_choices_table() -> str:
         "|---|" + "---:|" * len(data),
     ]
     for i, setting in enumerate(next(iter(data.values()))["grid"]):
-        cells = [f"{100 * one['grid'][i]['wrong_removed']:.0f} / {100 * one['grid'][i]['true_lost']:.1f}" for one in data.values()]
+        cells = [
+            f"{100 * one['grid'][i]['wrong_removed']:.0f} / {100 * one['grid'][i]['true_lost']:.1f}"
+            for one in data.values()
+        ]
         lines.append(f"| {setting['neighbours']}, {setting['threshold']:g} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"*All training rows, n = 1. {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*All training rows, n = 1. {made['hardware']}, torch {made['torch']}, commit {made['commit']}.*",
+        ]
+    )
 
 
 def pruning_training_table() -> str:
     """What pruning does to the default training."""
-    figures = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "recovery": "labels recovered"}
+    figures = {
+        "accuracy": "accuracy",
+        "balanced_accuracy": "balanced accuracy",
+        "recovery": "labels recovered",
+    }
     ways = {"given": "as given", "pruned": "pruned", "pruned, shares before": "`--prune`"}
     heads = [f"{name}: {way}" for name in figures.values() for way in ways.values()]
     lines = [f"| in % | n | {' | '.join(heads)} |", "|---|---:|" + "---:|" * len(heads)]
     groups = pruning_records()
     for (data, origin), found in groups.items():
-        cells = [over_folds([one["trained"][way][figure] for one in found]) for figure in figures for way in ways]
+        cells = [
+            over_folds([one["trained"][way][figure] for one in found])
+            for figure in figures
+            for way in ways
+        ]
         lines.append(f"| {data}, {origin} | {len(found)} | {' | '.join(cells)} |")
     records = [one for found in groups.values() for one in found]
-    means = [f"{100 * statistics.mean(one['trained'][way][figure] for one in records):.1f}" for figure in figures for way in ways]
+    means = [
+        f"{100 * statistics.mean(one['trained'][way][figure] for one in records):.1f}"
+        for figure in figures
+        for way in ways
+    ]
     note = "*Mean and standard deviation over n draws, on rows that were held out; recovered: of the training rows.*"
-    return "\n".join([*lines, f"| mean | {len(records)} | {' | '.join(means)} |", "", note, "", measured_on(records)])
+    return "\n".join(
+        [
+            *lines,
+            f"| mean | {len(records)} | {' | '.join(means)} |",
+            "",
+            note,
+            "",
+            measured_on(records),
+        ]
+    )
 
 
 def neighbours_table() -> str:
     """The time of the exact search for neighbours, from `benchmarks/neighbours.py`."""
-    found: Record = json.loads((ROOT / "results" / "bench" / "neighbours-cpu.json").read_text(encoding="utf-8"))
-    lines = ["| | rows | seconds, median (all) | CPU seconds, median | memory beside the features, MiB |", "|---|---:|---:|---:|---:|"]
+    found: Record = json.loads(
+        (ROOT / "results" / "bench" / "neighbours-cpu.json").read_text(encoding="utf-8")
+    )
+    lines = [
+        "| | rows | seconds, median (all) | CPU seconds, median | memory beside the features, MiB |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for row in found["rows"]:
-        clock, processor, memory = (sorted(turn[name] for turn in row["turns"]) for name in ("seconds", "cpu_seconds", "mib"))
+        clock, processor, memory = (
+            sorted(turn[name] for turn in row["turns"])
+            for name in ("seconds", "cpu_seconds", "mib")
+        )
         every = ", ".join(f"{value:.1f}" for value in clock)
         lines.append(
             f"| {row['how']} | {row['rows']:,} | {statistics.median(clock):.1f} ({every}) | {statistics.median(processor):.1f} "
             f"| {statistics.median(memory):,.0f} |"
         )
-    made, loads = found["environment"], [turn["load"] for row in found["rows"] for turn in row["turns"]]
+    made, loads = (
+        found["environment"],
+        [turn["load"] for row in found["rows"] for turn in row["turns"]],
+    )
     note = (
         f"*{found['neighbours']} neighbours of every row, {found['features']} features; {made['hardware']}, {made['threads']} threads, "
         f"torch {made['torch']}, scikit-learn {made['scikit-learn']}, commit {made['commit']}. Load "
@@ -1357,14 +1875,23 @@ def rendered(text: str) -> str:
             raise InputError(f"There is no block {name!r}; available: {', '.join(BLOCKS)}.")
         return f"<!-- begin {name} -->\n{BLOCKS[name]()}\n<!-- end {name} -->"
 
-    return re.sub(r"<!-- begin (?P<name>[\w-]+) -->.*?<!-- end (?P=name) -->", fill, text, flags=re.S)
+    return re.sub(
+        r"<!-- begin (?P<name>[\w-]+) -->.*?<!-- end (?P=name) -->", fill, text, flags=re.S
+    )
 
 
 def update(pages: Mapping[Path, str | None], *, check: bool) -> int:
     """Write the pages that are out of date and delete those whose text is None; with `check`, only name them and return 1."""
-    stale = {path: text for path, text in pages.items() if text != (path.read_text(encoding="utf-8") if path.exists() else None)}
+    stale = {
+        path: text
+        for path, text in pages.items()
+        if text != (path.read_text(encoding="utf-8") if path.exists() else None)
+    }
     if stale:
-        print(("out of date: " if check else "rendered: ") + ", ".join(str(path.relative_to(ROOT)) for path in stale))
+        print(
+            ("out of date: " if check else "rendered: ")
+            + ", ".join(str(path.relative_to(ROOT)) for path in stale)
+        )
     if check:
         return int(bool(stale))
     for path, text in stale.items():
@@ -1378,7 +1905,10 @@ def update(pages: Mapping[Path, str | None], *, check: bool) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     paths = [ROOT / name for name in PAGES]
-    return update({path: rendered(path.read_text(encoding="utf-8")) for path in paths}, check="--check" in arguments)
+    return update(
+        {path: rendered(path.read_text(encoding="utf-8")) for path in paths},
+        check="--check" in arguments,
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,13 @@ from typing import Any
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLES = ("crowd_labels", "embeddings", "look_alike_classes", "own_network_own_loop", "own_method")  # in the order of the index
+EXAMPLES = (
+    "crowd_labels",
+    "embeddings",
+    "look_alike_classes",
+    "own_network_own_loop",
+    "own_method",
+)  # in the order of the index
 NOTEBOOKS = ("crowd_labels",)
 SCRIPTS, PAGES = ROOT / "examples", ROOT / "docs" / "gallery"
 THUMBNAIL = (360, 160)  # pixels, at most
@@ -75,15 +81,23 @@ def read_script(name: str) -> Script:
     starts = [i for i, line in enumerate(lines) if line.startswith("# %%")]
     cells = [_cell("", lines[after_docstring : starts[0]], after_docstring)]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        cells.append(_cell(lines[start].removeprefix("# %%").strip(), lines[start + 1 : end], start + 1))
+        cells.append(
+            _cell(lines[start].removeprefix("# %%").strip(), lines[start + 1 : end], start + 1)
+        )
     return Script(name, title.removesuffix("."), _joined(introduction.splitlines()), tuple(cells))
 
 
 def _cell(heading: str, lines: Sequence[str], n_before: int) -> Cell:
     n_prose = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     n_blank = next((i for i, line in enumerate(lines[n_prose:]) if line), 0)
-    paragraphs = [f"## {heading}"] * bool(heading) + [_joined([line.removeprefix("#").strip() for line in lines[:n_prose]])]
-    return Cell("\n\n".join(paragraphs).strip(), "\n".join(lines[n_prose:]).strip("\n"), n_before + n_prose + n_blank)
+    paragraphs = [f"## {heading}"] * bool(heading) + [
+        _joined([line.removeprefix("#").strip() for line in lines[:n_prose]])
+    ]
+    return Cell(
+        "\n\n".join(paragraphs).strip(),
+        "\n".join(lines[n_prose:]).strip("\n"),
+        n_before + n_prose + n_blank,
+    )
 
 
 def _joined(lines: Sequence[str]) -> str:
@@ -104,7 +118,12 @@ def run_script(script: Script) -> Results:
         path = Path(f"{script.name}.png")
         for number, cell in enumerate(script.cells):
             with contextlib.redirect_stdout(io.StringIO()) as output:
-                exec(compile("\n" * cell.n_before + cell.code, str(SCRIPTS / f"{script.name}.py"), "exec"), space)
+                exec(
+                    compile(
+                        "\n" * cell.n_before + cell.code, str(SCRIPTS / f"{script.name}.py"), "exec"
+                    ),
+                    space,
+                )
             printed.append("\n".join(line.rstrip() for line in output.getvalue().splitlines()))
             if path.exists() and figure_cell < 0:
                 figure, figure_cell = path.read_bytes(), number
@@ -180,11 +199,28 @@ def notebook(script: Script, results: Results | None) -> dict[str, Any]:
         cells += [_markdown_cell(cell.prose)] * bool(cell.prose)
         outputs: list[dict[str, Any]] = []
         if results is not None and results.printed[number]:
-            outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(results.printed[number] + "\n")})
+            outputs.append(
+                {
+                    "name": "stdout",
+                    "output_type": "stream",
+                    "text": _lines(results.printed[number] + "\n"),
+                }
+            )
         if results is not None and number == results.figure_cell:
-            data = {"image/png": base64.b64encode(results.figure).decode(), "text/plain": [f"<{script.title}>"]}
+            data = {
+                "image/png": base64.b64encode(results.figure).decode(),
+                "text/plain": [f"<{script.title}>"],
+            }
             outputs.append({"data": data, "metadata": {}, "output_type": "display_data"})
-        cells.append({"cell_type": "code", "execution_count": number + 1, "metadata": {}, "outputs": outputs, "source": _lines(cell.code)})
+        cells.append(
+            {
+                "cell_type": "code",
+                "execution_count": number + 1,
+                "metadata": {},
+                "outputs": outputs,
+                "source": _lines(cell.code),
+            }
+        )
     metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -207,7 +243,13 @@ def _lines(text: str) -> list[str]:
 
 def notebook_without_results(found: dict[str, Any]) -> dict[str, Any]:
     """A notebook without what depends on running the script."""
-    return {**found, "cells": [{**cell, "outputs": []} if cell["cell_type"] == "code" else cell for cell in found["cells"]]}
+    return {
+        **found,
+        "cells": [
+            {**cell, "outputs": []} if cell["cell_type"] == "code" else cell
+            for cell in found["cells"]
+        ],
+    }
 
 
 # ---- files ------------------------------------------------------------------------------------------------------------
@@ -243,9 +285,13 @@ def stale(scripts: Sequence[Script]) -> list[str]:
             fresh[picture] = picture.exists()
         if script.name in NOTEBOOKS:
             path = SCRIPTS / f"{script.name}.ipynb"
-            fresh[path] = path.exists() and notebook_without_results(json.loads(text(path))) == notebook(script, None)
+            fresh[path] = path.exists() and notebook_without_results(
+                json.loads(text(path))
+            ) == notebook(script, None)
     unlisted = {path.stem for path in SCRIPTS.glob("*.py")} ^ set(EXAMPLES)
-    return [str(path.relative_to(ROOT)) for path, is_fresh in fresh.items() if not is_fresh] + [f"examples/{name}.py" for name in unlisted]
+    return [str(path.relative_to(ROOT)) for path, is_fresh in fresh.items() if not is_fresh] + [
+        f"examples/{name}.py" for name in unlisted
+    ]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -31,7 +31,9 @@ from render_docs import ROOT, anchor_options, percent, setting_of, update
 FOLDER = ROOT / "docs" / "methods"
 SETTINGS = ROOT / "mkdocs.yml"
 NOTE = "<!-- Written by tools/render_methods.py (`make docs`) from the class's docstring and the records in results/. -->"
-REGISTRIES: dict[str, Registry[Any]] = {registry.kind: registry for registry in (METHODS, REBALANCERS, EXTRAS)}
+REGISTRIES: dict[str, Registry[Any]] = {
+    registry.kind: registry for registry in (METHODS, REBALANCERS, EXTRAS)
+}
 SECTIONS = ("Formula", "References", "Args", "Examples")
 REQUIRED = inspect.Parameter.empty
 DEFAULT_METHOD: str = named_parameters(PartialLabelClassifier)["method"].default
@@ -58,14 +60,26 @@ class Documented(NamedTuple):
     def example(self) -> tuple[list[str], list[str]]:
         """The lines of the example's code, and of the result that it shows."""
         lines = self.sections["Examples"].splitlines()
-        return [line.removeprefix(">>> ") for line in lines if line.startswith(">>> ")], [x for x in lines if not x.startswith(">>> ")]
+        return [line.removeprefix(">>> ") for line in lines if line.startswith(">>> ")], [
+            x for x in lines if not x.startswith(">>> ")
+        ]
 
     @property
     def example_options(self) -> dict[str, Any]:
         """The options that the example gives the part."""
-        calls = [node for node in ast.walk(ast.parse("\n".join(self.example[0]))) if isinstance(node, ast.Call)]
-        own = next(call for call in calls if isinstance(call.func, ast.Name) and call.func.id == self.cls.__name__)
-        return {keyword.arg: ast.literal_eval(keyword.value) for keyword in own.keywords if keyword.arg}
+        calls = [
+            node
+            for node in ast.walk(ast.parse("\n".join(self.example[0])))
+            if isinstance(node, ast.Call)
+        ]
+        own = next(
+            call
+            for call in calls
+            if isinstance(call.func, ast.Name) and call.func.id == self.cls.__name__
+        )
+        return {
+            keyword.arg: ast.literal_eval(keyword.value) for keyword in own.keywords if keyword.arg
+        }
 
 
 def documented() -> list[Documented]:
@@ -76,10 +90,16 @@ def documented() -> list[Documented]:
 def document(info: PartInfo) -> Documented:
     """Read the docstring of a part's class."""
     cls = REGISTRIES[info.kind][info.name]
-    prose, *parts = re.split(rf"^({'|'.join(SECTIONS)}):\n", inspect.cleandoc(cls.__doc__ or ""), flags=re.M)
-    sections = {name: inspect.cleandoc(text) for name, text in zip(parts[::2], parts[1::2], strict=True)}
+    prose, *parts = re.split(
+        rf"^({'|'.join(SECTIONS)}):\n", inspect.cleandoc(cls.__doc__ or ""), flags=re.M
+    )
+    sections = {
+        name: inspect.cleandoc(text) for name, text in zip(parts[::2], parts[1::2], strict=True)
+    }
     found = re.findall(r"^(\w+): (.*(?:\n .*)*)", sections.get("Args", ""), flags=re.M)
-    return Documented(info, cls, prose.strip(), sections, {name: one_line(text) for name, text in found})
+    return Documented(
+        info, cls, prose.strip(), sections, {name: one_line(text) for name, text in found}
+    )
 
 
 def one_line(text: str) -> str:
@@ -97,7 +117,9 @@ def options_table(part: Documented) -> str:
     lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
     for name, parameter in parameters.items():
         default = "required" if parameter.default is REQUIRED else f"`{parameter.default!r}`"
-        lines.append(f"| `{name}` | {shown_type(str(parameter.annotation))} | {default} | {part.arguments[name]} |")
+        lines.append(
+            f"| `{name}` | {shown_type(str(parameter.annotation))} | {default} | {part.arguments[name]} |"
+        )
     return "\n".join(lines)
 
 
@@ -106,7 +128,9 @@ def shown_type(annotation: str) -> str:
     if annotation == "Any":
         return "any"
     choices = re.fullmatch(r"Literal\[(.*)\]", annotation)
-    return " or ".join(f"`{one}`" for one in (choices[1].split(", ") if choices else annotation.split(" | ")))
+    return " or ".join(
+        f"`{one}`" for one in (choices[1].split(", ") if choices else annotation.split(" | "))
+    )
 
 
 def combinations(part: Documented) -> list[str]:
@@ -120,14 +144,26 @@ def combinations(part: Documented) -> list[str]:
 
 def required(part: Documented) -> list[str]:
     """The options without a default."""
-    return [name for name, parameter in named_parameters(part.cls).items() if parameter.default is REQUIRED]
+    return [
+        name
+        for name, parameter in named_parameters(part.cls).items()
+        if parameter.default is REQUIRED
+    ]
 
 
 def of_method(method: Method) -> Iterator[str]:
-    seen = "" if method.n_forward_views == method.n_views else f"; {method.n_forward_views} of them with gradients"
+    seen = (
+        ""
+        if method.n_forward_views == method.n_views
+        else f"; {method.n_forward_views} of them with gradients"
+    )
     yield f"Views per example: {', '.join(method.views)}{seen}."
     yield f"A step costs about {method.cost:.2g} times a forward and backward pass of one view per example."
-    where = "the candidates only" if method.targets_on == "candidates" else "all classes, candidates or not"
+    where = (
+        "the candidates only"
+        if method.targets_on == "candidates"
+        else "all classes, candidates or not"
+    )
     yield f"Targets are kept for {where}."
     if method.why_no_rebalancer:
         yield f"It cannot be combined with a rebalancer (use `none`): {method.why_no_rebalancer}"
@@ -140,10 +176,15 @@ def of_method(method: Method) -> Iterator[str]:
 
 
 def of_rebalancer(rebalancer: Rebalancer, needed: Sequence[str]) -> Iterator[str]:
-    places = {"targets": "the logits that refine targets", "prediction": 'the logits that predict with `goal="balanced"`'}
+    places = {
+        "targets": "the logits that refine targets",
+        "prediction": 'the logits that predict with `goal="balanced"`',
+    }
     used = [text for place, text in places.items() if place in rebalancer.places]
     weighs = type(rebalancer).evidence is not Rebalancer.evidence
-    same = "" if weighs or "targets" in rebalancer.places else "; training is the same as with `none`"
+    same = (
+        "" if weighs or "targets" in rebalancer.places else "; training is the same as with `none`"
+    )
     yield f"It corrects {' and '.join(used)}{same}." if used else "It corrects nothing."
     if weighs:
         yield "It may add the evidence of the sets to the logits that refine targets."
@@ -151,20 +192,34 @@ def of_rebalancer(rebalancer: Rebalancer, needed: Sequence[str]) -> Iterator[str
         yield "It estimates the class prior (`class_prior_`)."
     for name in needed:
         yield f"It needs `{name}`, which `ltpll-research benchmark` and `ltpll-research reproduce` know; elsewhere you have to give it."
-    refusing = [f"[`{name}`]({name}.md)" for name, method in METHODS.items() if method.why_no_rebalancer and rebalancer.name != "none"]
-    yield "It can be combined with every method" + (f" except {' and '.join(refusing)}, whose pages say why." if refusing else ".")
+    refusing = [
+        f"[`{name}`]({name}.md)"
+        for name, method in METHODS.items()
+        if method.why_no_rebalancer and rebalancer.name != "none"
+    ]
+    yield "It can be combined with every method" + (
+        f" except {' and '.join(refusing)}, whose pages say why." if refusing else "."
+    )
     yield "Any extras can be added."
 
 
 def of_extra(extra: Extra) -> Iterator[str]:
     views = "It uses the views of the method"
     if extra.n_views > 1:
-        forward = "" if extra.n_forward_views == extra.n_views else f", {extra.n_forward_views} of them with gradients"
+        forward = (
+            ""
+            if extra.n_forward_views == extra.n_views
+            else f", {extra.n_forward_views} of them with gradients"
+        )
         views = f"It needs {extra.n_views} views per example{forward}; a strong view is added to methods that draw fewer"
     yield f"{views}."
     yield "It can be added to every method, with every rebalancer and with other extras."
     first = next(epoch for epoch in range(100) if extra.active(epoch))
-    yield "It is used from the first epoch on." if first == 0 else f"By default it is used from epoch {first} on, counted from 0."
+    yield (
+        "It is used from the first epoch on."
+        if first == 0
+        else f"By default it is used from epoch {first} on, counted from 0."
+    )
     if type(extra).balanced_logits is not Extra.balanced_logits:
         yield 'For `goal="balanced"`, its logits replace the correction of the rebalancer.'
 
@@ -177,7 +232,10 @@ def python_example(part: Documented) -> str:
     """The example with its imports."""
     code, shown = part.example
     package = part.cls.__module__.rpartition(".")[0]
-    imports = ["from ltpll import PartialLabelClassifier", f"from {package} import {part.cls.__name__}"]
+    imports = [
+        "from ltpll import PartialLabelClassifier",
+        f"from {package} import {part.cls.__name__}",
+    ]
     if drawn := [name for name in synthetic.__all__ if f"{name}(" in " ".join(code)]:
         imports.insert(1, f"from ltpll.data.synthetic import {', '.join(drawn)}")
     return "\n".join([*imports, "", *code, *(f"# {line}" for line in shown)])
@@ -186,19 +244,29 @@ def python_example(part: Documented) -> str:
 def commands(part: Documented) -> list[str]:
     """Commands that use the part; options are given in a config file."""
     kind, name = part.info.kind, part.info.name
-    own = {"method": "--method", "rebalancer": "--rebalancer", "extra": "--extra"}[kind] + f" {name}"
+    own = {"method": "--method", "rebalancer": "--rebalancer", "extra": "--extra"}[
+        kind
+    ] + f" {name}"
     if kind == "method":
         parts = f"{own} --rebalancer {'none' if METHODS[name].why_no_rebalancer else 'records'}"
     else:
         parts = f"--method {DEFAULT_METHOD} {own}"
     config = " --config options.yaml" if required(part) else ""
-    return [f"ltpll train table.csv {own}{config}", f"ltpll-research benchmark cifar10 --ambiguity 0.5 {parts}"]
+    return [
+        f"ltpll train table.csv {own}{config}",
+        f"ltpll-research benchmark cifar10 --ambiguity 0.5 {parts}",
+    ]
 
 
 def config_file(part: Documented) -> str:
     """The options of the example, as a config file."""
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in part.example_options.items()}
-    return str(yaml.safe_dump({"options": {part.info.name: plain}}, sort_keys=False)) if plain else ""
+    plain = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in part.example_options.items()
+    }
+    return (
+        str(yaml.safe_dump({"options": {part.info.name: plain}}, sort_keys=False)) if plain else ""
+    )
 
 
 # ---- where parts were measured ---------------------------------------------------------------------------------------
@@ -219,9 +287,19 @@ class Measured(NamedTuple):
 def measured() -> list[Measured]:
     """All figures that records hold, in the order of the folders below."""
     found: list[Measured] = []
-    for folder, block in (("images", "reproduction"), ("beyond", "beyond-images"), ("digits", "demo"), ("toy", "toy")):
-        records = [record for record in results_under(ROOT / "results" / folder) if "tried" not in record]
-        found += sorted((of_row(row, folder, block) for row in rows(records) if attributed(row)), key=lambda one: (one.setting, one.label))
+    for folder, block in (
+        ("images", "reproduction"),
+        ("beyond", "beyond-images"),
+        ("digits", "demo"),
+        ("toy", "toy"),
+    ):
+        records = [
+            record for record in results_under(ROOT / "results" / folder) if "tried" not in record
+        ]
+        found += sorted(
+            (of_row(row, folder, block) for row in rows(records) if attributed(row)),
+            key=lambda one: (one.setting, one.label),
+        )
     return [*found, *of_tables(), *of_photos()]
 
 
@@ -233,11 +311,15 @@ def attributed(row: Row) -> bool:
 def of_row(row: Row, folder: str, block: str) -> Measured:
     record = row.records[0]
     of_parts = anchor_options(record) if "options" in record["config"] else {}
-    given = [own for name, own in of_parts.items() if name in (row.method, row.rebalancer, *row.extras)]
+    given = [
+        own for name, own in of_parts.items() if name in (row.method, row.rebalancer, *row.extras)
+    ]
     shown = [", ".join(f"{key} {value}" for key, value in sorted(own.items())) for own in given]
     label = " ".join([row.label, *(f"({options})" for options in shown)])
     # A correction after training belongs to the rebalancer that makes it; other rows are about everything that they were trained with.
-    parts = (row.posthoc,) if row.posthoc in REBALANCERS else (row.method, row.rebalancer, *row.extras)
+    parts = (
+        (row.posthoc,) if row.posthoc in REBALANCERS else (row.method, row.rebalancer, *row.extras)
+    )
     figures = (row.last("balanced_accuracy"), row.target_recovery)
     return Measured(parts, label, setting(record, folder), str(row.n), *figures, block)
 
@@ -261,7 +343,11 @@ def of_tables() -> Iterator[Measured]:
         if plus:
             by_average = rebalancer == "average"
             parts = (method, "auto" if by_average else rebalancer)
-            label = f"{method} + auto (prior average)" if by_average else method + (f" + {rebalancer}" if rebalancer != "none" else "")
+            label = (
+                f"{method} + auto (prior average)"
+                if by_average
+                else method + (f" + {rebalancer}" if rebalancer != "none" else "")
+            )
             figures = [Figure.of(record[name]) for name in ("balanced_accuracy", "recovery")]
             what = f"table {record['table']}, {record['n']:,} rows, {record['classes']} classes"
             yield Measured(parts, label, what, f"{record['folds']} folds", *figures, "tabular")
@@ -272,32 +358,54 @@ def of_photos() -> Iterator[Measured]:
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for record in stored("photos"):
         if record["trained_with"] in REBALANCERS:
-            groups.setdefault((record["data"], record["finetune"], record["trained_with"]), []).append(record)
+            groups.setdefault(
+                (record["data"], record["finetune"], record["trained_with"]), []
+            ).append(record)
     for (data, layers, rebalancer), found in groups.items():
-        goals = [record["by_goal"].get("balanced", next(iter(record["by_goal"].values()))) for record in found]
-        figures = [Figure.of(goal["balanced_accuracy"] for goal in goals), Figure.of(record["target_recovery"] for record in found)]
+        goals = [
+            record["by_goal"].get("balanced", next(iter(record["by_goal"].values())))
+            for record in found
+        ]
+        figures = [
+            Figure.of(goal["balanced_accuracy"] for goal in goals),
+            Figure.of(record["target_recovery"] for record in found),
+        ]
         what = f"{data}, {found[0]['backbone']} {'frozen' if layers == 'none' else f'fine-tuned ({layers})'}"
         label = DEFAULT_METHOD + (f" + {rebalancer}" if rebalancer != "none" else "")
-        yield Measured((DEFAULT_METHOD, rebalancer), label, what, str(len(found)), *figures, "photos")
+        yield Measured(
+            (DEFAULT_METHOD, rebalancer), label, what, str(len(found)), *figures, "photos"
+        )
 
 
 def of_origins(name: str) -> str:
     """A sentence about sets of many origins, from `benchmarks/origins.py`, whose table has too many rows for this page."""
-    records = [record for record in stored("origins") if name in (DEFAULT_METHOD, *record["figures"])]
+    records = [
+        record for record in stored("origins") if name in (DEFAULT_METHOD, *record["figures"])
+    ]
     if not records:
         return ""
-    kinds, data = {(record["data"], record["origin"]) for record in records}, sorted({record["data"] for record in records})
+    kinds, data = (
+        {(record["data"], record["origin"]) for record in records},
+        sorted({record["data"] for record in records}),
+    )
     page = page_with("beyond-tables")
     return f"Also with {len(kinds)} kinds of candidate sets for the features of {', '.join(data)}: [{page.removesuffix('.md')}](../{page})."
 
 
 def stored(folder: str) -> list[Record]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "results" / folder).glob("*.json"))]
+    return [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results" / folder).glob("*.json"))
+    ]
 
 
 def page_with(block: str) -> str:
     """The page of the docs that shows a generated block."""
-    return next(path.name for path in sorted((ROOT / "docs").glob("*.md")) if f"<!-- begin {block} -->" in path.read_text(encoding="utf-8"))
+    return next(
+        path.name
+        for path in sorted((ROOT / "docs").glob("*.md"))
+        if f"<!-- begin {block} -->" in path.read_text(encoding="utf-8")
+    )
 
 
 def measured_table(part: Documented, found: Sequence[Measured]) -> str:
@@ -314,7 +422,9 @@ def measured_table(part: Documented, found: Sequence[Measured]) -> str:
     for one in own:
         page = page_with(one.block)
         figures = f"{percent(one.balanced_accuracy)} | {percent(one.target_recovery)}"
-        lines.append(f"| {one.label} | {one.setting} | {one.n} | {figures} | [{page.removesuffix('.md')}](../{page}) |")
+        lines.append(
+            f"| {one.label} | {one.setting} | {one.n} | {figures} | [{page.removesuffix('.md')}](../{page}) |"
+        )
     note = "Mean and standard deviation over n seeds or folds, with the code of the commits that the full tables name."
     lines += ["", f"*{note}*"]
     if more := of_origins(part.info.name):
@@ -346,7 +456,11 @@ def page(part: Documented, found: Sequence[Measured]) -> str:
         "## Usage",
         f"```python\n{python_example(part)}\n```",
         f"```sh\n{command_lines}\n```",
-        *([f"Options are set in a config file, `--config options.yaml`:\n\n```yaml\n{config}```"] if config else []),
+        *(
+            [f"Options are set in a config file, `--config options.yaml`:\n\n```yaml\n{config}```"]
+            if config
+            else []
+        ),
         "## Measured",
         measured_table(part, found),
         "## Source",
@@ -392,8 +506,14 @@ def index(parts: Sequence[Documented]) -> str:
         "options, and the figures that were measured.",
     ]
     for kind, what in (
-        ("method", "A method has a loss against the targets and a rule that refines them, written as if classes were balanced."),
-        ("rebalancer", "A rebalancer corrects logits for the class prior where targets are refined and in predictions."),
+        (
+            "method",
+            "A method has a loss against the targets and a rule that refines them, written as if classes were balanced.",
+        ),
+        (
+            "rebalancer",
+            "A rebalancer corrects logits for the class prior where targets are refined and in predictions.",
+        ),
         ("extra", "An extra is a term that is added to the loss."),
     ):
         lines = ["| name | what it does | source |", "|---|---|---|"]
@@ -405,7 +525,13 @@ def index(parts: Sequence[Documented]) -> str:
         blocks += [f"## {kind.capitalize()}s", what, "\n".join(lines)]
     blocks += [
         "## Symbols",
-        "\n".join(["| symbol | meaning |", "|---|---|", *(f"| {symbol} | {meaning} |" for symbol, meaning in SYMBOLS.items())]),
+        "\n".join(
+            [
+                "| symbol | meaning |",
+                "|---|---|",
+                *(f"| {symbol} | {meaning} |" for symbol, meaning in SYMBOLS.items()),
+            ]
+        ),
         "Formulas are for one example; the loss of a step is the mean over the batch. In a step, the rebalancer first observes the "
         "outputs. Then the targets of the batch are refined, except in the first epoch. The loss uses the raw logits z and the targets "
         "from before the step; the terms of the extras are added to it. Formulas say where a method differs from this. `prediction` is for "
@@ -422,7 +548,10 @@ def index(parts: Sequence[Documented]) -> str:
 def pages() -> dict[str, str]:
     """The text of every page by file name."""
     parts, found = documented(), measured()
-    return {"index.md": index(parts), **{f"{part.info.name}.md": page(part, found) for part in parts}}
+    return {
+        "index.md": index(parts),
+        **{f"{part.info.name}.md": page(part, found) for part in parts},
+    }
 
 
 def navigation(text: str) -> str:
@@ -430,9 +559,19 @@ def navigation(text: str) -> str:
     indent = "      "
     kinds: dict[str, list[str]] = {}
     for part in documented():
-        kinds.setdefault(f"{part.info.kind}s".capitalize(), []).append(f"{part.title}: methods/{part.info.name}.md")
-    lines = [f"{indent}- {kind}:\n" + "".join(f"{indent}    - {page}\n" for page in found) for kind, found in kinds.items()]
-    return re.sub(r"(# begin methods .*?\n).*?( *# end methods)", lambda found: found[1] + "".join(lines) + found[2], text, flags=re.S)
+        kinds.setdefault(f"{part.info.kind}s".capitalize(), []).append(
+            f"{part.title}: methods/{part.info.name}.md"
+        )
+    lines = [
+        f"{indent}- {kind}:\n" + "".join(f"{indent}    - {page}\n" for page in found)
+        for kind, found in kinds.items()
+    ]
+    return re.sub(
+        r"(# begin methods .*?\n).*?( *# end methods)",
+        lambda found: found[1] + "".join(lines) + found[2],
+        text,
+        flags=re.S,
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,7 +18,10 @@ from ltpll.runs.environment import environment
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "get-started.md"
-MARKED = re.compile(r"<!-- run(?:: (?P<lines>\d+) lines)? -->\n```\n(?P<command>[^`]*?)\n```\n(?:\n```text\n.*?```\n)?", re.S)
+MARKED = re.compile(
+    r"<!-- run(?:: (?P<lines>\d+) lines)? -->\n```\n(?P<command>[^`]*?)\n```\n(?:\n```text\n.*?```\n)?",
+    re.S,
+)
 
 
 def commands(text: str) -> list[str]:
@@ -46,7 +49,13 @@ def main() -> int:
         def run(command: str) -> str:
             print(command, flush=True)
             done = subprocess.run(
-                command, shell=True, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True
+                command,
+                shell=True,
+                cwd=folder,
+                env=os.environ | {"PATH": path},
+                capture_output=True,
+                text=True,
+                check=True,
             )
             return (done.stdout + done.stderr).replace(f"{folder}/", "")
 

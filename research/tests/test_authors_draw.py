@@ -26,19 +26,32 @@ def naive_draw(labels, imbalance, probability, *, shuffled):
         chosen += of_class[: sizes[c]].tolist()
     numbers = rng.uniform(0, 1, size=(len(chosen), n_classes))
     sets = [
-        [c for c in range(n_classes) if c == labels[row] or numbers[i, c] < probability[labels[row]][c]] for i, row in enumerate(chosen)
+        [
+            c
+            for c in range(n_classes)
+            if c == labels[row] or numbers[i, c] < probability[labels[row]][c]
+        ]
+        for i, row in enumerate(chosen)
     ]
     return chosen, sets
 
 
-@pytest.mark.parametrize(("n_classes", "per_class", "imbalance", "q"), [(10, 60, 20, 0.5), (4, 30, 1, 0.1), (100, 40, 10, 0.05)])
+@pytest.mark.parametrize(
+    ("n_classes", "per_class", "imbalance", "q"),
+    [(10, 60, 20, 0.5), (4, 30, 1, 0.1), (100, 40, 10, 0.05)],
+)
 @pytest.mark.parametrize("superclasses", [0, 5])
-def test_the_subset_and_the_sets_are_those_of_a_loop_over_examples_and_classes(n_classes, per_class, imbalance, q, superclasses):
+def test_the_subset_and_the_sets_are_those_of_a_loop_over_examples_and_classes(
+    n_classes, per_class, imbalance, q, superclasses
+):
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(n_classes), per_class))
     groups = np.arange(n_classes) % superclasses if superclasses else None
     within = 8 * min(q, 0.125)
     q = min(q, 0.125) if superclasses else q
-    probability = [[within if superclasses and groups[a] == groups[b] else q for b in range(n_classes)] for a in range(n_classes)]
+    probability = [
+        [within if superclasses and groups[a] == groups[b] else q for b in range(n_classes)]
+        for a in range(n_classes)
+    ]
     rows, sets = naive_draw(labels.tolist(), imbalance, probability, shuffled=superclasses > 0)
     drawn = authors_draw(labels, imbalance, q, groups)
     assert drawn.rows.tolist() == rows
@@ -47,7 +60,10 @@ def test_the_subset_and_the_sets_are_those_of_a_loop_over_examples_and_classes(n
 
 def test_with_superclasses_the_class_sizes_of_cifar_100_are_those_of_the_authors():
     labels = np.repeat(np.arange(100), 500)
-    plain, shuffled = (np.bincount(labels[authors_draw(labels, 100, 0.01, superclass).rows]) for superclass in (None, np.arange(100) // 5))
+    plain, shuffled = (
+        np.bincount(labels[authors_draw(labels, 100, 0.01, superclass).rows])
+        for superclass in (None, np.arange(100) // 5)
+    )
     assert plain[:4].tolist() == [500, 477, 455, 434]
     assert shuffled[:4].tolist() == [8, 129, 26, 48]
     assert sorted(shuffled) == sorted(plain)
@@ -66,4 +82,6 @@ def test_sets_of_many_rows_are_drawn_in_chunks_like_all_at_once():
 
 
 def test_an_ambiguity_that_is_no_probability_is_refused():
-    assert "ambiguity inside a superclass is 1.6" in refusal(lambda: authors_draw([0, 1, 0, 1], 2, 0.2, [0, 0]))
+    assert "ambiguity inside a superclass is 1.6" in refusal(
+        lambda: authors_draw([0, 1, 0, 1], 2, 0.2, [0, 0])
+    )

@@ -14,12 +14,28 @@ from ltpll.cli.progress import TensorBoardEvents
 from ltpll.errors import InputError
 from ltpll.runs.run import Run
 from ltpll_research.authors_draw import authors_draw
-from ltpll_research.benchmark import RECIPES, Experiment, build_trainer, draw_problem, experiment_run, train, with_recipe
+from ltpll_research.benchmark import (
+    RECIPES,
+    Experiment,
+    build_trainer,
+    draw_problem,
+    experiment_run,
+    train,
+    with_recipe,
+)
 from ltpll_research.image_sets.prepared import ImageSet, write_image_set
 from support.commands import research
 from support.pictures import coloured_images
 
-SMALL = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05}
+SMALL = {
+    "data": "cifar10",
+    "imbalance": 4,
+    "ambiguity": 0.2,
+    "width": 2,
+    "epochs": 3,
+    "batch_size": 16,
+    "lr": 0.05,
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +48,19 @@ def root(tmp_path_factory):
 def test_the_defaults_are_the_papers_protocol():
     made = Experiment("cifar100")
     assert (made.epochs, made.batch_size, made.lr, made.weight_decay) == (800, 256, 0.01, 1e-3)
-    assert (made.model, made.width, made.views, made.method, made.rebalancer) == ("resnet18", 64, "paper", "corr", "records")
+    assert (made.model, made.width, made.views, made.method, made.rebalancer) == (
+        "resnet18",
+        64,
+        "paper",
+        "corr",
+        "records",
+    )
 
 
 def test_an_experiment_is_restored_from_its_config():
-    made = Experiment.from_mapping({**SMALL, "extras": ["mixup"], "options": {"lw": {"beta": 2}}, "method": "lw"})
+    made = Experiment.from_mapping(
+        {**SMALL, "extras": ["mixup"], "options": {"lw": {"beta": 2}}, "method": "lw"}
+    )
     config = made.config()
     assert config.pop("experiment") == "images"
     assert Experiment.from_mapping(config) == made
@@ -63,12 +87,18 @@ def test_a_config_without_data_is_refused():
 
 
 def test_the_problem_is_long_tailed_ambiguous_and_drawn_by_the_seed_alone():
-    one, same, other = (draw_problem(Experiment.from_mapping({**SMALL, "seed": seed}), coloured_images()) for seed in (0, 0, 1))
+    one, same, other = (
+        draw_problem(Experiment.from_mapping({**SMALL, "seed": seed}), coloured_images())
+        for seed in (0, 0, 1)
+    )
     assert np.bincount(one.y).tolist() == [24, 15, 9, 6]
     assert bool(one.candidates.contains(torch.from_numpy(one.y)).all())
     assert torch.equal(one.x, same.x)
     assert torch.equal(one.candidates.labels, same.candidates.labels)
-    assert not (len(one.candidates.labels) == len(other.candidates.labels) and torch.equal(one.candidates.labels, other.candidates.labels))
+    assert not (
+        len(one.candidates.labels) == len(other.candidates.labels)
+        and torch.equal(one.candidates.labels, other.candidates.labels)
+    )
     assert one.x.shape == (54, 3, 32, 32)
     assert one.x.dtype == torch.uint8
     np.testing.assert_allclose(one.mean, one.x.float().mean((0, 2, 3)) / 255, atol=1e-4)
@@ -76,7 +106,9 @@ def test_the_problem_is_long_tailed_ambiguous_and_drawn_by_the_seed_alone():
 
 
 def test_superclass_ambiguity_needs_superclasses_and_prefers_them():
-    experiment = Experiment.from_mapping({**SMALL, "superclass": True, "ambiguity": 0.05, "imbalance": 1})
+    experiment = Experiment.from_mapping(
+        {**SMALL, "superclass": True, "ambiguity": 0.05, "imbalance": 1}
+    )
     with pytest.raises(InputError, match="no superclasses"):
         draw_problem(experiment, coloured_images())
     drawn = draw_problem(experiment, coloured_images(superclass=np.asarray([0, 0, 1, 1])))
@@ -94,7 +126,12 @@ def test_an_image_set_with_its_own_candidates_is_used_unchanged():
 
 def test_options_reach_the_part_they_name():
     experiment = Experiment.from_mapping(
-        {**SMALL, "method": "lw", "rebalancer": "records", "options": {"lw": {"beta": 2.0}, "records": {"momentum": 0.5}}}
+        {
+            **SMALL,
+            "method": "lw",
+            "rebalancer": "records",
+            "options": {"lw": {"beta": 2.0}, "records": {"momentum": 0.5}},
+        }
     )
     trainer = build_trainer(experiment, draw_problem(experiment, coloured_images()), device="cpu")
     assert trainer.method.beta == 2.0
@@ -108,19 +145,31 @@ def test_a_step_schedule_reaches_the_trainer_and_is_restored_from_the_config():
     made = Experiment.from_mapping({**SMALL, "schedule": "step", "milestones": [1, 2]})
     assert made.config()["milestones"] == [1, 2]
     assert Experiment.from_config(json.loads(json.dumps(made.config()))) == made
-    assert build_trainer(made, draw_problem(made, coloured_images()), device="cpu").milestones == (1, 2)
+    assert build_trainer(made, draw_problem(made, coloured_images()), device="cpu").milestones == (
+        1,
+        2,
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schedule": "step", "milestones": [2, 1]}, r"milestones is \[2, 1\]: they must be increasing"),
+        (
+            {"schedule": "step", "milestones": [2, 1]},
+            r"milestones is \[2, 1\]: they must be increasing",
+        ),
         ({"schedule": "step", "milestones": [-1]}, "at least 1 and below 3"),
         ({"schedule": "step", "milestones": [3]}, "at least 1 and below 3"),
-        ({"schedule": "step", "milestones": "1"}, "milestones is '1': it must be a list of whole numbers"),
+        (
+            {"schedule": "step", "milestones": "1"},
+            "milestones is '1': it must be a list of whole numbers",
+        ),
         ({"schedule": "step", "milestones": [True]}, "a list of whole numbers"),
         ({"schedule": "step"}, "The schedule step needs `milestones`"),
-        ({"milestones": [1]}, "Milestones do not fit the schedule cosine: set `schedule` to step, or remove the milestones."),
+        (
+            {"milestones": [1]},
+            "Milestones do not fit the schedule cosine: set `schedule` to step, or remove the milestones.",
+        ),
         ({"schedule": "steps"}, "There is no schedule 'steps'. Did you mean 'step'?"),
     ],
 )
@@ -150,13 +199,18 @@ def test_an_experiment_that_is_constructed_directly_is_checked_too(change, messa
 def complete_cifar(n_classes=10):
     """An image set with as many labels as CIFAR, in a random order, and images of one pixel whose colour is their number."""
     y = np.random.default_rng(0).permutation(np.repeat(np.arange(n_classes), 50_000 // n_classes))
-    x = np.stack([np.arange(50_000) // 256, np.arange(50_000) % 256, np.zeros(50_000)], 1).astype(np.uint8)[:, None, None]
+    x = np.stack([np.arange(50_000) // 256, np.arange(50_000) % 256, np.zeros(50_000)], 1).astype(
+        np.uint8
+    )[:, None, None]
     return ImageSet("cifar10", x, y, x[:10], y[:10], tuple(map(str, range(n_classes))))
 
 
 def test_the_authors_draw_is_the_same_for_every_seed_and_the_training_is_not():
     settings = {"data": "cifar10", "ambiguity": 0.5, "draw": "authors"}
-    one, other = (draw_problem(Experiment.from_mapping({**settings, "seed": seed}), complete_cifar()) for seed in (0, 1))
+    one, other = (
+        draw_problem(Experiment.from_mapping({**settings, "seed": seed}), complete_cifar())
+        for seed in (0, 1)
+    )
     assert np.bincount(one.y).tolist() == [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
     assert torch.equal(one.x, other.x)
     assert torch.equal(one.candidates.labels, other.candidates.labels)
@@ -171,9 +225,17 @@ def test_the_authors_draw_is_the_same_for_every_seed_and_the_training_is_not():
 @pytest.mark.parametrize(
     ("images", "change", "message"),
     [
-        (coloured_images(), {}, "needs all 50,000 training images of cifar10, equally many of each class, and this set has 96 images"),
+        (
+            coloured_images(),
+            {},
+            "needs all 50,000 training images of cifar10, equally many of each class, and this set has 96 images",
+        ),
         (coloured_images(), {"superclass": True}, "no superclasses"),
-        (coloured_images(), {"draw": "author"}, "There is no draw 'author'. Did you mean 'authors'?"),
+        (
+            coloured_images(),
+            {"draw": "author"},
+            "There is no draw 'author'. Did you mean 'authors'?",
+        ),
     ],
 )
 def test_the_authors_draw_is_refused_where_it_is_not_defined(images, change, message):
@@ -195,10 +257,15 @@ def test_the_edition_is_part_of_a_new_runs_config_and_absent_from_those_of_the_f
     new, old = Experiment("cifar10"), Experiment("cifar10", edition=1)
     assert new.config() == {**old.config(), "edition": 2}
     assert "edition" not in old.config()
-    assert (Experiment.from_config(new.config()), Experiment.from_config(old.config())) == (new, old)
+    assert (Experiment.from_config(new.config()), Experiment.from_config(old.config())) == (
+        new,
+        old,
+    )
 
 
-def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed_and_its_settings_are_trained_beside_it(root, tmp_path):
+def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed_and_its_settings_are_trained_beside_it(
+    root, tmp_path
+):
     made = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     folder = next(path.parent for path in tmp_path.rglob("done"))
@@ -208,11 +275,16 @@ def test_a_run_of_an_earlier_edition_is_neither_resumed_nor_changed_and_its_sett
     (old.folder / "config.json").write_text(json.dumps(old.config))
     (old.folder / "done").unlink()
     before = {path.name: path.read_bytes() for path in old.folder.iterdir()}
-    with pytest.raises(InputError, match="is of edition 1, and this version of ltpll trains edition 2: finish it with the version"):
+    with pytest.raises(
+        InputError,
+        match="is of edition 1, and this version of ltpll trains edition 2: finish it with the version",
+    ):
         train(old, coloured_images(), device="cpu")
     again = call(root, "--epochs", "2", "--method", "proden", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert f"The run {old.key} has the same settings but is of an earlier edition" in " ".join(again.stdout.split())
+    assert f"The run {old.key} has the same settings but is of an earlier edition" in " ".join(
+        again.stdout.split()
+    )
     assert {path.name: path.read_bytes() for path in old.folder.iterdir()} == before
     assert (folder / "done").exists()
 
@@ -224,7 +296,9 @@ def test_the_records_of_earlier_versions_are_found_by_the_same_hash(folder):
     assert paths
     for path in paths:
         record = json.loads(path.read_text())
-        config = {key: value for key, value in record["config"].items() if key != "code"}  # of versions compared on purpose
+        config = {
+            key: value for key, value in record["config"].items() if key != "code"
+        }  # of versions compared on purpose
         assert Experiment.from_config(config).config() == config
         assert Run(path.parent, record["config"]).key == record["key"]
         assert path.stem.startswith(record["key"])
@@ -258,31 +332,55 @@ def test_every_recipe_makes_an_experiment_that_is_restored_from_its_config(recip
 
 
 def test_settings_override_a_recipe_and_options_of_parts_do_so_one_by_one():
-    settings = {"data": "cifar10", "lr": 0.1, "extras": [], "options": {"anchor": {"warmup": 0.3}, "mixup": {"alpha": 2}}}
+    settings = {
+        "data": "cifar10",
+        "lr": 0.1,
+        "extras": [],
+        "options": {"anchor": {"warmup": 0.3}, "mixup": {"alpha": 2}},
+    }
     made = Experiment.from_mapping(with_recipe("best", settings))
     assert (made.lr, made.extras, made.views) == (0.1, (), "flip-crop")
     assert made.options["anchor"] == {"bounds": "point", "warmup": 0.3, "lift": "records"}
-    assert made.config()["options"] == {"anchor": {"bounds": "point", "warmup": 0.3, "lift": "records"}}
-    assert RECIPES["best"]["options"] == {"anchor": {"bounds": "point", "warmup": 0.5, "lift": "records"}}
+    assert made.config()["options"] == {
+        "anchor": {"bounds": "point", "warmup": 0.3, "lift": "records"}
+    }
+    assert RECIPES["best"]["options"] == {
+        "anchor": {"bounds": "point", "warmup": 0.5, "lift": "records"}
+    }
 
 
 def test_options_of_parts_that_are_not_used_do_not_make_another_run(tmp_path):
     by_recipe = Experiment.from_recipe("best", data="cifar10", rebalancer="records")
-    by_hand = Experiment("cifar10", rebalancer="records", extras=("mixup", "balanced-head"), views="flip-crop", epochs=200, lr=0.03)
+    by_hand = Experiment(
+        "cifar10",
+        rebalancer="records",
+        extras=("mixup", "balanced-head"),
+        views="flip-crop",
+        epochs=200,
+        lr=0.03,
+    )
     assert experiment_run(tmp_path, by_recipe).key == experiment_run(tmp_path, by_hand).key
-    assert experiment_run(tmp_path, by_recipe).key != experiment_run(tmp_path, Experiment.from_recipe("best", data="cifar10")).key
+    assert (
+        experiment_run(tmp_path, by_recipe).key
+        != experiment_run(tmp_path, Experiment.from_recipe("best", data="cifar10")).key
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"options": []}, {"options": {"anchor": 3}}, {"recipe": "best"}, {3: 4}])
+@pytest.mark.parametrize(
+    "wrong", [{"options": []}, {"options": {"anchor": 3}}, {"recipe": "best"}, {3: 4}]
+)
 def test_a_wrong_setting_is_refused_under_a_recipe_too(wrong):
     with pytest.raises(InputError, match="The config"):
         Experiment.from_mapping(with_recipe("best", {"data": "cifar10", **wrong}))
 
 
 @pytest.mark.parametrize(
-    ("rebalancer", "corrections"), [("none", ["mean-target", "oracle-la-posthoc"]), ("records", ["mean-target"]), ("anchor", [])]
+    ("rebalancer", "corrections"),
+    [("none", ["mean-target", "oracle-la-posthoc"]), ("records", ["mean-target"]), ("anchor", [])],
 )
-def test_a_run_writes_its_record_with_the_corrections_that_need_no_other_training(tmp_path, rebalancer, corrections):
+def test_a_run_writes_its_record_with_the_corrections_that_need_no_other_training(
+    tmp_path, rebalancer, corrections
+):
     experiment = Experiment.from_mapping({**SMALL, "rebalancer": rebalancer, "extras": ["mixup"]})
     run = experiment_run(tmp_path, experiment)
     train(run, coloured_images(), device="cpu", measure_every=2)
@@ -294,8 +392,13 @@ def test_a_run_writes_its_record_with_the_corrections_that_need_no_other_trainin
     assert result["views_per_second"] > 0
 
 
-def test_the_best_epoch_is_the_best_of_all_and_only_some_epochs_keep_the_figures_of_each_class(tmp_path):
-    run = experiment_run(tmp_path, Experiment.from_mapping({**SMALL, "epochs": 23, "rebalancer": "none", "method": "proden"}))
+def test_the_best_epoch_is_the_best_of_all_and_only_some_epochs_keep_the_figures_of_each_class(
+    tmp_path,
+):
+    run = experiment_run(
+        tmp_path,
+        Experiment.from_mapping({**SMALL, "epochs": 23, "rebalancer": "none", "method": "proden"}),
+    )
     train(run, coloured_images(), device="cpu")
     logged, result = run.records(), run.result()
     rows = ["test", *result["posthoc"]]
@@ -308,13 +411,17 @@ def test_the_best_epoch_is_the_best_of_all_and_only_some_epochs_keep_the_figures
         )
         assert len(best[row]["per_class"]) == 4
     for k, record in enumerate(logged):
-        detailed = k + 1 in (10, 20, 23) or any(accuracy[row][k] > max(accuracy[row][:k], default=-1) for row in rows)
+        detailed = k + 1 in (10, 20, 23) or any(
+            accuracy[row][k] > max(accuracy[row][:k], default=-1) for row in rows
+        )
         assert ("per_class" in record["test"]) == ("mean_target" in record) == detailed
     assert not all("mean_target" in record for record in logged)
 
 
 def test_training_images_learns(tmp_path):
-    experiment = Experiment.from_mapping({**SMALL, "width": 4, "epochs": 8, "views": "flip-crop", "method": "proden", "lr": 0.1})
+    experiment = Experiment.from_mapping(
+        {**SMALL, "width": 4, "epochs": 8, "views": "flip-crop", "method": "proden", "lr": 0.1}
+    )
     run = experiment_run(tmp_path, experiment)
     train(run, coloured_images(), device="cpu", measure_every=8)
     assert run.result()["last"]["target_recovery"] > 0.8
@@ -324,7 +431,20 @@ def test_training_images_learns(tmp_path):
 
 
 def call(root, *arguments, cwd):
-    options = ["--imbalance", "4", "--ambiguity", "0.2", "--width", "2", "--batch-size", "16", "--lr", "0.05", "--device", "cpu"]
+    options = [
+        "--imbalance",
+        "4",
+        "--ambiguity",
+        "0.2",
+        "--width",
+        "2",
+        "--batch-size",
+        "16",
+        "--lr",
+        "0.05",
+        "--device",
+        "cpu",
+    ]
     return research("benchmark", "cifar10", *options, "--data-root", root, *arguments, cwd=cwd)
 
 
@@ -340,15 +460,25 @@ def test_the_benchmark_command_trains_reads_a_config_and_knows_a_finished_run(ro
 
 def test_the_command_line_overrides_the_config_and_the_config_overrides_the_recipe(root, tmp_path):
     (tmp_path / "config.yaml").write_text("method: proden\nepochs: 4\nextras: []\n")
-    result = call(root, "--recipe", "best", "--config", "config.yaml", "--epochs", "1", cwd=tmp_path)
+    result = call(
+        root, "--recipe", "best", "--config", "config.yaml", "--epochs", "1", cwd=tmp_path
+    )
     assert result.returncode == 0, result.stderr
     made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
     assert (made["method"], made["epochs"], made["extras"]) == ("proden", 1, [])
-    assert (made["views"], made["rebalancer"], made["options"]) == ("flip-crop", "anchor", RECIPES["best"]["options"])
+    assert (made["views"], made["rebalancer"], made["options"]) == (
+        "flip-crop",
+        "anchor",
+        RECIPES["best"]["options"],
+    )
 
 
-def test_another_schedule_on_the_command_line_replaces_the_milestones_of_a_config_file(root, tmp_path):
-    (tmp_path / "config.yaml").write_text("schedule: step\nmilestones: [1]\nmethod: proden\nepochs: 2\n")
+def test_another_schedule_on_the_command_line_replaces_the_milestones_of_a_config_file(
+    root, tmp_path
+):
+    (tmp_path / "config.yaml").write_text(
+        "schedule: step\nmilestones: [1]\nmethod: proden\nepochs: 2\n"
+    )
     result = call(root, "--config", "config.yaml", "--schedule", "cosine", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     made = json.loads(next(tmp_path.rglob("result.json")).read_text())["config"]
@@ -359,23 +489,43 @@ def test_the_benchmark_command_takes_several_milestones(root, tmp_path):
     steps = ["--epochs", "3", "--schedule", "step", "--milestones", "1", "2", "--method", "proden"]
     result = call(root, *steps, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    logged = [json.loads(line) for line in next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines()]
+    logged = [
+        json.loads(line) for line in next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines()
+    ]
     assert [record["lr"] for record in logged] == pytest.approx([0.05, 0.005, 0.0005])
-    (tmp_path / "config.yaml").write_text("schedule: step\nmilestones: [1, 2]\nmethod: proden\nepochs: 3\n")
+    (tmp_path / "config.yaml").write_text(
+        "schedule: step\nmilestones: [1, 2]\nmethod: proden\nepochs: 3\n"
+    )
     assert "finished earlier" in call(root, "--config", "config.yaml", cwd=tmp_path).stdout
 
 
 def test_tensorboard_events_hold_the_losses_and_the_accuracy_of_every_epoch(root, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    result = call(root, "--epochs", "2", "--measure-every", "1", "--method", "proden", "--tensorboard", cwd=tmp_path)
+    result = call(
+        root,
+        "--epochs",
+        "2",
+        "--measure-every",
+        "1",
+        "--method",
+        "proden",
+        "--tensorboard",
+        cwd=tmp_path,
+    )
     assert result.returncode == 0, result.stderr
     folder = next(path.parent for path in tmp_path.rglob("events.out.*"))
     events = EventAccumulator(str(folder)).Reload()
-    logged = [json.loads(line) for line in (folder.parent / "metrics.jsonl").read_text().splitlines()]
-    assert [event.value for event in events.Scalars("loss")] == pytest.approx([record["loss"] for record in logged])
+    logged = [
+        json.loads(line) for line in (folder.parent / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert [event.value for event in events.Scalars("loss")] == pytest.approx(
+        [record["loss"] for record in logged]
+    )
     accuracies = [record["test"]["balanced_accuracy"] for record in logged]
-    assert [event.value for event in events.Scalars("test/balanced_accuracy")] == pytest.approx(accuracies)
+    assert [event.value for event in events.Scalars("test/balanced_accuracy")] == pytest.approx(
+        accuracies
+    )
 
 
 def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
@@ -383,7 +533,10 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
 
     run = Run(tmp_path, {"seed": 0})
     run.start()
-    for epochs in ((1, 2, 3), (3, 4)):  # a process that is killed before its third epoch is in a checkpoint, and the next
+    for epochs in (
+        (1, 2, 3),
+        (3, 4),
+    ):  # a process that is killed before its third epoch is in a checkpoint, and the next
         events = TensorBoardEvents(run)
         for epoch in epochs:
             record = {"epoch": epoch, "loss": 10.0 * len(epochs) + epoch, "lr": 0.1}
@@ -392,7 +545,12 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
             time.sleep(1.1)  # the names of the two event files contain the time in seconds
     events = EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()
-    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 31.0), (2, 32.0), (3, 23.0), (4, 24.0)]
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [
+        (1, 31.0),
+        (2, 32.0),
+        (3, 23.0),
+        (4, 24.0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -401,11 +559,20 @@ def test_tensorboard_shows_an_epoch_that_was_trained_again_once(tmp_path):
         (["--method", "prodem"], "Did you mean 'proden'"),
         (["--config", "missing.yaml"], "no config file missing.yaml"),
         (["--views", "wild"], "wild"),
-        (["--recipe", "bset"], "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper."),
+        (
+            ["--recipe", "bset"],
+            "There is no recipe 'bset'. Did you mean 'best'? Available: best, paper.",
+        ),
         (["--engine", "captured"], "needs a CUDA device"),
         (["--draw", "authors"], "The authors' draw needs all 50,000 training images of cifar10"),
-        (["--epochs", "3", "--milestones", "1", "2"], "Milestones do not fit the schedule cosine: set `schedule` to step"),
-        (["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"], "milestones is [2, 1]: they must be increasing"),
+        (
+            ["--epochs", "3", "--milestones", "1", "2"],
+            "Milestones do not fit the schedule cosine: set `schedule` to step",
+        ),
+        (
+            ["--epochs", "3", "--schedule", "step", "--milestones", "2", "1"],
+            "milestones is [2, 1]: they must be increasing",
+        ),
     ],
 )
 def test_a_bad_setting_exits_with_2_and_one_sentence(root, tmp_path, arguments, message):
@@ -422,7 +589,10 @@ def test_an_image_set_that_is_not_prepared_names_the_command_that_prepares_it(tm
 
 
 def test_labels_are_removed_from_sets_as_asked_and_experiments_without_keep_their_runs():
-    plain, lacking = (Experiment.from_mapping({**SMALL, **more}) for more in ({}, {"lacking": 0.4, "truth_missing": 0.3}))
+    plain, lacking = (
+        Experiment.from_mapping({**SMALL, **more})
+        for more in ({}, {"lacking": 0.4, "truth_missing": 0.3})
+    )
     assert not {"lacking", "truth_missing"} & plain.config().keys()
     assert Experiment.from_config(lacking.config()) == lacking
     images = coloured_images()

@@ -42,7 +42,22 @@ def test_numbers_that_it_does_not_hold_for_are_refused(change, message):
 
 
 def test_the_command_prints_it_and_asks_for_what_is_missing():
-    result = CliRunner().invoke(app, ["bound", "--n", "1000", "--classes", "4", "--natarajan", "3", "--eta", "0.5", "--delta", "0.1"])
+    result = CliRunner().invoke(
+        app,
+        [
+            "bound",
+            "--n",
+            "1000",
+            "--classes",
+            "4",
+            "--natarajan",
+            "3",
+            "--eta",
+            "0.5",
+            "--delta",
+            "0.1",
+        ],
+    )
     assert result.exit_code == 0
     assert f"{prior_bound(1000, 4, 3, 0.5, 0.1):.4g}" in result.output
     assert ("vacuous" in result.output) == (prior_bound(1000, 4, 3, 0.5, 0.1) > math.sqrt(2))

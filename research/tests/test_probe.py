@@ -14,12 +14,27 @@ from ltpll.runs.run import Run
 from ltpll.runs.schema import Kind
 from ltpll_research.benchmark import Experiment, experiment_run, reopen_trainer, train
 from ltpll_research.image_sets.prepared import write_image_set
-from ltpll_research.probe import ProbeRecipe, balanced_rows, fit_probe, image_features, top_accuracies
+from ltpll_research.probe import (
+    ProbeRecipe,
+    balanced_rows,
+    fit_probe,
+    image_features,
+    top_accuracies,
+)
 from support.commands import research
 from support.pictures import coloured_images
 from support.refusals import refusal
 
-SETTING = {"data": "cifar10", "imbalance": 4, "ambiguity": 0.2, "width": 2, "epochs": 3, "batch_size": 16, "lr": 0.05, "method": "proden"}
+SETTING = {
+    "data": "cifar10",
+    "imbalance": 4,
+    "ambiguity": 0.2,
+    "width": 2,
+    "epochs": 3,
+    "batch_size": 16,
+    "lr": 0.05,
+    "method": "proden",
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +55,14 @@ def clusters(n=60, n_classes=5, n_features=8, spread=1.5):
 
 def test_a_probe_is_about_as_good_as_a_logistic_regression():
     x, y = clusters()
-    ours = top_accuracies(fit_probe(x, y, 5, 0, ProbeRecipe(epochs=300, batch_size=50, lr=0.1, last_lr=1e-3)), x, y)["top1"]
-    theirs = LogisticRegression(C=1e3, max_iter=2000).fit(x.numpy(), y.numpy()).score(x.numpy(), y.numpy())
+    ours = top_accuracies(
+        fit_probe(x, y, 5, 0, ProbeRecipe(epochs=300, batch_size=50, lr=0.1, last_lr=1e-3)), x, y
+    )["top1"]
+    theirs = (
+        LogisticRegression(C=1e3, max_iter=2000)
+        .fit(x.numpy(), y.numpy())
+        .score(x.numpy(), y.numpy())
+    )
     assert ours == pytest.approx(theirs, abs=0.03)
 
 
@@ -57,7 +78,10 @@ def test_top_five_counts_the_true_class_among_the_five_largest():
     head = torch.nn.Linear(7, 7, bias=False)
     head.weight.data.copy_(torch.eye(7))
     x = torch.tensor([[7.0, 6, 5, 4, 3, 2, 1]]).repeat(7, 1)
-    assert top_accuracies(head, x, torch.arange(7)) == {"top1": pytest.approx(1 / 7), "top5": pytest.approx(5 / 7)}
+    assert top_accuracies(head, x, torch.arange(7)) == {
+        "top1": pytest.approx(1 / 7),
+        "top5": pytest.approx(5 / 7),
+    }
 
 
 def test_rows_are_balanced_and_too_many_are_refused():
@@ -102,7 +126,10 @@ def test_the_tsne_command_draws_a_picture(trained, tmp_path):
         assert len(picture.convert("RGB").getcolors(2**24)) > 4
 
 
-@pytest.mark.parametrize(("arguments", "message"), [(["--shots", "few"], "not a number of examples"), (["--shots", "99"], "has 24")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--shots", "few"], "not a number of examples"), (["--shots", "99"], "has 24")],
+)
 def test_bad_requests_are_one_sentence_and_exit_2(trained, arguments, message):
     result = call(trained, "probe", *arguments)
     assert result.returncode == 2
@@ -126,7 +153,9 @@ def test_a_folder_without_config_or_checkpoint_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"experiment": "own", "data": "cifar10"}')
     assert "it is a run on a table, not a benchmark run" in refusal(opened, InputError)
     (tmp_path / "config.json").write_text('{"experiment": "images", "data": "cifar10"}')
-    assert "no checkpoint" in refusal(lambda: reopen_trainer(opened(), coloured_images(), "cpu"), InputError)
+    assert "no checkpoint" in refusal(
+        lambda: reopen_trainer(opened(), coloured_images(), "cpu"), InputError
+    )
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +171,9 @@ def test_a_renamed_run_is_probed_and_drawn_where_it_lies(trained, renamed, tmp_p
     for one in (trained, renamed):
         result = call(one, "probe", "--shots", "5", "--epochs", "20")
         assert result.returncode == 0, result.stderr
-    first, second = (json.loads((one[1].folder / "probe.json").read_text()) for one in (trained, renamed))
+    first, second = (
+        json.loads((one[1].folder / "probe.json").read_text()) for one in (trained, renamed)
+    )
     assert renamed[1].folder.name == "my best run"
     assert first == second
     assert call(renamed, "tsne", "--out", str(tmp_path / "picture.png")).returncode == 0
@@ -156,6 +187,8 @@ def test_a_renamed_run_is_reported_and_described_as_before(trained, renamed, tmp
         assert research("report", run.folder, "--out", tmp_path / "page.html").returncode == 0
         pages.append((tmp_path / "page.html").read_text())
         found = research("data", "describe", run.folder, "--data-root", root / "data", "--json")
-        described.append({name: value for name, value in json.loads(found.stdout).items() if name != "source"})
+        described.append(
+            {name: value for name, value in json.loads(found.stdout).items() if name != "source"}
+        )
     assert pages[0] == pages[1]
     assert described[0] == described[1]

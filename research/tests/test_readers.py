@@ -22,20 +22,30 @@ from ltpll_research.report.study_page import render_page
 from ltpll_research.schema import check_record
 from support.refusals import refusal
 
-LIMIT = settings(deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LIMIT = settings(
+    deadline=5000, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 plain_values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 # ---- settings ---------------------------------------------------------------------------------------------------------
 
 trees = st.recursive(
     plain_values | st.sampled_from(["cifar10", "corr", "none"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
 
 @LIMIT
-@given(entries=st.dictionaries(st.sampled_from([*Experiment.__dataclass_fields__, "other"]), trees, max_size=4))
-def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_refused(tmp_path, entries):
+@given(
+    entries=st.dictionaries(
+        st.sampled_from([*Experiment.__dataclass_fields__, "other"]), trees, max_size=4
+    )
+)
+def test_any_config_is_an_experiment_that_comes_back_from_its_own_config_or_is_refused(
+    tmp_path, entries
+):
     path = tmp_path / "c.yaml"
     path.write_text(yaml.safe_dump({"data": "cifar10", **entries}), encoding="utf-8")
     try:
@@ -72,12 +82,23 @@ def test_a_config_that_is_none_is_refused(tmp_path, content, fragment):
     assert fragment in refusal(lambda: Experiment.from_mapping(read_config(tmp_path / "c.yaml")))
 
 
-@pytest.mark.parametrize("entries", [{"lr": "HA"}, {"extras": "HA"}, {"options": "HA"}, {"options": {"lw": {"beta": "HA"}}}])
+@pytest.mark.parametrize(
+    "entries",
+    [{"lr": "HA"}, {"extras": "HA"}, {"options": "HA"}, {"options": {"lw": {"beta": "HA"}}}],
+)
 def test_settings_that_unfold_to_gigabytes_are_refused_at_once(entries):
     laughs = ["ha"]
     for _ in range(60):
         laughs = [laughs, laughs]
-    unfolding = replaced(entries, next(path for path in places(entries) if path and not isinstance(entry_at(entries, path), dict)), laughs)
+    unfolding = replaced(
+        entries,
+        next(
+            path
+            for path in places(entries)
+            if path and not isinstance(entry_at(entries, path), dict)
+        ),
+        laughs,
+    )
     assert "must be" in refusal(lambda: Experiment.from_mapping({"data": "cifar10", **unfolding}))
 
 
@@ -86,7 +107,9 @@ def entry_at(tree, path):
 
 
 def test_whole_numbers_written_with_a_point_are_the_same_run():
-    with_point, without = (Experiment.from_mapping({"data": "cifar10", "epochs": n, "imbalance": 50}) for n in (3.0, 3))
+    with_point, without = (
+        Experiment.from_mapping({"data": "cifar10", "epochs": n, "imbalance": 50}) for n in (3.0, 3)
+    )
     assert config_hash(with_point.config()) == config_hash(without.config())
 
 
@@ -97,13 +120,23 @@ def replaced(tree, path, value):
     if not path:
         return value
     if isinstance(tree, list):
-        return [replaced(one, path[1:], value) if i == path[0] else one for i, one in enumerate(tree)]
-    return {key: replaced(one, path[1:], value) if key == path[0] else one for key, one in tree.items()}
+        return [
+            replaced(one, path[1:], value) if i == path[0] else one for i, one in enumerate(tree)
+        ]
+    return {
+        key: replaced(one, path[1:], value) if key == path[0] else one for key, one in tree.items()
+    }
 
 
 def places(tree, path=()):
     yield path
-    for key, one in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+    for key, one in (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    ):
         yield from places(one, (*path, key))
 
 
@@ -134,7 +167,11 @@ def test_a_record_with_any_entry_replaced_is_shown_or_refused(monkeypatch):
         (("last", "test", "balanced_accuracy"), math.nan, "no balanced accuracy"),
         (("last", "test", "many"), "0.5", "no figures for the groups"),
         (("last", "test", "per_class"), [], "no figures for the classes"),
-        (("last", "test", "mean_prediction"), [1.0], "no number for each of its 3 classes in mean_prediction"),
+        (
+            ("last", "test", "mean_prediction"),
+            [1.0],
+            "no number for each of its 3 classes in mean_prediction",
+        ),
         (("last", "prior"), {}, "no number for each of its 3 classes in prior"),
         (("class_counts",), [0, 0, 0], "impossible class_counts"),
         (("classes",), ["a"], "no name for each of its 3 classes"),

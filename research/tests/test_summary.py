@@ -9,7 +9,10 @@ def record(method, rebalancer, seed, accuracy, posthoc=None):
     made = {
         "config": {"method": method, "rebalancer": rebalancer, "seed": seed},
         "posthoc": list(posthoc or {}),
-        "last": {"test": {"balanced_accuracy": accuracy, "few": None}, "target_recovery": accuracy / 2},
+        "last": {
+            "test": {"balanced_accuracy": accuracy, "few": None},
+            "target_recovery": accuracy / 2,
+        },
         "best": {"test": {"test": {"balanced_accuracy": accuracy + 0.1}}},
     }
     for name, value in (posthoc or {}).items():
@@ -26,7 +29,11 @@ RECORDS = [
 
 
 def test_rows_group_by_method_and_rebalancer_and_posthoc_follows_its_run():
-    assert [(row.label, row.n) for row in rows(RECORDS)] == [("corr", 2), ("corr + oracle-la-posthoc", 2), ("corr + records", 2)]
+    assert [(row.label, row.n) for row in rows(RECORDS)] == [
+        ("corr", 2),
+        ("corr + oracle-la-posthoc", 2),
+        ("corr + records", 2),
+    ]
 
 
 def test_figures_are_the_mean_and_the_sample_standard_deviation():

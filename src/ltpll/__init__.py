@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ltpll.evaluation.during_training import best_epoch as best_epoch
     from ltpll.evaluation.metrics import Shots as Shots
     from ltpll.evaluation.scorers import approximated_accuracy as approximated_accuracy
-    from ltpll.evaluation.scorers import approximated_balanced_accuracy as approximated_balanced_accuracy
+    from ltpll.evaluation.scorers import (
+        approximated_balanced_accuracy as approximated_balanced_accuracy,
+    )
     from ltpll.evaluation.scorers import covering_rate as covering_rate
     from ltpll.extras import EXTRAS as EXTRAS
     from ltpll.folds import CandidateKFold as CandidateKFold

@@ -9,7 +9,10 @@ import torch
 from sklearn.base import clone
 
 from ltpll.candidates import Candidates
-from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score
+from ltpll.evaluation.scorers import (
+    approximated_accuracy_score,
+    approximated_balanced_accuracy_score,
+)
 from ltpll.folds import fold_splits
 from ltpll.interfaces import Goal, Rebalancer
 from ltpll.priors.joining import can_weigh
@@ -30,7 +33,9 @@ def can_compare(rebalancer: Rebalancer, x: Any, candidates: Candidates) -> TypeG
     """Whether "auto" cannot decide by the sets, and a comparison on held-out rows is affordable: for tables, not for images."""
     n = len(candidates)
     affordable = x.ndim == 2 and n >= FEWEST_ROWS and n * candidates.n_classes <= MOST_PROBABILITIES
-    affordable = affordable and (candidates.groups is None or len(candidates.groups.unique()) >= FOLDS)
+    affordable = affordable and (
+        candidates.groups is None or len(candidates.groups.unique()) >= FOLDS
+    )
     return isinstance(rebalancer, Auto) and affordable and rebalancer.is_undecided(candidates)
 
 
@@ -70,7 +75,9 @@ def held_out_scores(
     weighs = can_weigh(candidates) and rejects_independence(rebalancer.estimate(candidates))
     plain: Rebalancer = SetEvidence() if weighs else MeanTarget()
     ways: dict[str, Rebalancer] = dict(zip(WAYS, (plain, average), strict=True))
-    options = {name: values for name, values in (classifier.options or {}).items() if name != "auto"} or None
+    options = {
+        name: values for name, values in (classifier.options or {}).items() if name != "auto"
+    } or None
     splits, world, scores = fold_splits(candidates, FOLDS, seed=0), current_world(), {}
     for k, (way, instead) in enumerate(ways.items()):
         shape = len(candidates), candidates.n_classes
@@ -89,4 +96,7 @@ def held_out_scores(
 
 
 def _for_both_goals(classifier: Any, x: Any, sets: Candidates) -> Tensors:
-    return {goal: torch.from_numpy(classifier.set_params(goal=goal).predict_proba(x)) for goal in get_args(Goal)}
+    return {
+        goal: torch.from_numpy(classifier.set_params(goal=goal).predict_proba(x))
+        for goal in get_args(Goal)
+    }

@@ -11,7 +11,14 @@ from contextvars import ContextVar
 LONGEST = 60
 _command_line: ContextVar[bool] = ContextVar("command_line", default=False)
 _SHORT = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxset, _SHORT.maxdict, _SHORT.maxstring = 2, 4, 4, 4, 4, LONGEST
+(
+    _SHORT.maxlevel,
+    _SHORT.maxlist,
+    _SHORT.maxtuple,
+    _SHORT.maxset,
+    _SHORT.maxdict,
+    _SHORT.maxstring,
+) = 2, 4, 4, 4, 4, LONGEST
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
@@ -24,7 +31,9 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 def printable(text: str) -> str:
     """Replace control characters, which a terminal would obey."""
-    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text)
+    return "".join(
+        letter if letter.isprintable() else " " if letter.isspace() else "�" for letter in text
+    )
 
 
 @contextmanager
@@ -42,7 +51,9 @@ def option(name: str, value: str | int | tuple[str, ...]) -> str:
     if not _command_line.get():
         return f"{name}={shown(value)}"
     values = value if isinstance(value, tuple) else (str(value),)
-    return " ".join(f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values)
+    return " ".join(
+        f"--{name.replace('_', '-')} {shlex.quote(printable(one)[:LONGEST])}" for one in values
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -61,7 +72,14 @@ class InputError(ValueError):
 class NotFiniteError(InputError):
     """Training produced a NaN or an infinity, in `rows` if known; `epoch` and `step` count from 1 and are None if unknown."""
 
-    def __init__(self, message: str, *, epoch: int | None = None, step: int | None = None, rows: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        epoch: int | None = None,
+        step: int | None = None,
+        rows: Sequence[int] = (),
+    ) -> None:
         super().__init__(message)
         self.epoch, self.step, self.rows = epoch, step, tuple(rows)
 
@@ -96,5 +114,11 @@ def required_by(what: str, *, install: str, otherwise: str = "") -> Iterator[Non
         yield
     except ImportError as error:
         name = (error.name or "a package").partition(".")[0]
-        missing = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be imported ({first_line(error)})"
-        raise InputError(f"{what} needs {name}, which {missing}: pip install {install}{otherwise}.") from error
+        missing = (
+            "is not installed"
+            if isinstance(error, ModuleNotFoundError)
+            else f"cannot be imported ({first_line(error)})"
+        )
+        raise InputError(
+            f"{what} needs {name}, which {missing}: pip install {install}{otherwise}."
+        ) from error

@@ -39,24 +39,48 @@ from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Configurable, Registry
 from ltpll.targets import Transduced, transduce
 from ltpll.training.callbacks import Callback, OnEpoch
-from ltpll.training.checkpoint import check_state_fits, read_checkpoint, under_prefix, with_prefix, write_checkpoint
+from ltpll.training.checkpoint import (
+    check_state_fits,
+    read_checkpoint,
+    under_prefix,
+    with_prefix,
+    write_checkpoint,
+)
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import as_inputs, chosen_device, rows_per_chunk, shared_tensor, whole_number
 from ltpll.views import FeatureViews, ImageViews, ViewSource
 
 SMALL_IMAGE = 32 * 32  # pixels up to which "auto" chooses the small network
-PHOTO_SIDE = 64  # pixels above which a picture counts as a photograph, with views and a stem that suit it
+PHOTO_SIDE = (
+    64  # pixels above which a picture counts as a photograph, with views and a stem that suit it
+)
 CHUNK_ROWS, CHUNK_PIXELS = 4096, 2**23  # for which views are drawn at once, at most
 CALIBRATION_ROWS = 64  # from which the offset and the scale of a backbone's features are computed
-STATISTICS_VALUES = 2**30  # of which the mean and deviation of pictures are computed; of more, a sample is taken
+STATISTICS_VALUES = (
+    2**30
+)  # of which the mean and deviation of pictures are computed; of more, a sample is taken
 IMAGE_WARMUP = 0.5  # share of the epochs: convolutional networks take longer than others to tell rare classes apart
 # The longest step for features, the learning rate times the norm of the gradient. Without a limit, small batches diverge,
 # and any batch where columns share a strong common factor.
 MAX_STEP = 0.1
 IMAGE_MODELS = ("small-cnn", "resnet18")
 MANY_FEATURES = 128  # beyond which the learning rate for tables falls; a small table of 1,280 features diverged without
-NUMBERS = [np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]  # others become the first
-REGISTRIES: Mapping[str, Registry[Any]] = {"method": METHODS, "rebalancer": REBALANCERS, "extras": EXTRAS}
+NUMBERS = [
+    np.float64,
+    np.float32,
+    np.float16,
+    np.int64,
+    np.int32,
+    np.int16,
+    np.int8,
+    np.uint8,
+    np.bool_,
+]  # others become the first
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "method": METHODS,
+    "rebalancer": REBALANCERS,
+    "extras": EXTRAS,
+}
 
 
 class Defaults(NamedTuple):
@@ -203,7 +227,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         params = dict(super().get_params(deep))
         for extra in self.extras if deep and isinstance(self.extras, Sequence) else ():
             if isinstance(extra, Extra):
-                params |= {f"extras__{extra.name}__{name}": value for name, value in extra.get_params().items()}
+                params |= {
+                    f"extras__{extra.name}__{name}": value
+                    for name, value in extra.get_params().items()
+                }
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -221,10 +248,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             if kind != "extras":
                 setattr(self, kind, self._configured(kind, getattr(self, kind), options))
                 continue
-            if name not in [extra if isinstance(extra, str) else extra.name for extra in self.extras]:
-                raise InputError(f"There is no extra {name!r} here to set {next(iter(options))!r} of.")
+            if name not in [
+                extra if isinstance(extra, str) else extra.name for extra in self.extras
+            ]:
+                raise InputError(
+                    f"There is no extra {name!r} here to set {next(iter(options))!r} of."
+                )
             self.extras = [
-                self._configured(kind, extra, options) if name in (extra, getattr(extra, "name", "")) else extra for extra in self.extras
+                self._configured(kind, extra, options)
+                if name in (extra, getattr(extra, "name", ""))
+                else extra
+                for extra in self.extras
             ]
         return self
 
@@ -255,7 +289,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         """
         if unsupported:
             name = next(iter(unsupported))
-            raise InputError(f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out.")
+            raise InputError(
+                f"fit takes no {name}: all rows have the same weight; repeat rows, or leave {name} out."
+            )
         fitting = self.begin(X, y, groups)
         self.decide(fitting.trainer, fitting.x.numpy(), fitting.candidates)
         return self.train(fitting, [OnEpoch(self.on_epoch)] if self.on_epoch else [])
@@ -268,7 +304,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         check_truth_missing(self.truth_missing)
         x = self.checked_inputs(X, reset=True)
         if y is None:
-            raise InputError("This classifier requires y to be passed, but the target y is None: give the candidate sets.")
+            raise InputError(
+                "This classifier requires y to be passed, but the target y is None: give the candidate sets."
+            )
         labels = read_labels(y)
         self.classes_ = labels.classes
         candidates = labels.candidates if groups is None else labels.candidates.with_groups(groups)
@@ -298,7 +336,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         # The comparison assumes that sets hold the true label.
         if np.any(trainer.truth_missing) or not can_compare(trainer.rebalancer, x, candidates):
             return None
-        scores = found("comparison", partial(held_out_scores, self, trainer.rebalancer, x, candidates))
+        scores = found(
+            "comparison", partial(held_out_scores, self, trainer.rebalancer, x, candidates)
+        )
         trainer.rebalancer.scores = scores
         return dict(scores)
 
@@ -323,15 +363,23 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             views=views,
             epochs=epochs,
             batch_size=batch_size,
-            lr=self._lr(self.input_shape_) * parts.method.lr_factor if self.lr == "auto" else self.lr,  # type: ignore[arg-type]
-            weight_decay=self._defaults.weight_decay if self.weight_decay == "auto" else self.weight_decay,  # type: ignore[arg-type]
-            truth_missing=0.0 if isinstance(self.truth_missing, str) else self.truth_missing,  # `fit` resolves "auto"
+            lr=self._lr(self.input_shape_) * parts.method.lr_factor
+            if self.lr == "auto"
+            else self.lr,  # type: ignore[arg-type]
+            weight_decay=self._defaults.weight_decay
+            if self.weight_decay == "auto"
+            else self.weight_decay,  # type: ignore[arg-type]
+            truth_missing=0.0
+            if isinstance(self.truth_missing, str)
+            else self.truth_missing,  # `fit` resolves "auto"
             max_step=MAX_STEP if x.ndim == 2 else None,
             drop_last=n >= 2 * batch_size and n % batch_size < batch_size // 2,
             seed=seed,
             device=device,
             precision=self._precision(device),  # type: ignore[arg-type]
-            chunk=rows_per_chunk(x) if x.ndim == 2 else min(CHUNK_ROWS, rows_per_chunk(x[:, 0], CHUNK_PIXELS)),
+            chunk=rows_per_chunk(x)
+            if x.ndim == 2
+            else min(CHUNK_ROWS, rows_per_chunk(x[:, 0], CHUNK_PIXELS)),
             on_nan=self.on_nan,  # type: ignore[arg-type]
             threads=self.threads,  # type: ignore[arg-type]
         )
@@ -341,8 +389,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         (smallest, largest), (fewest, most) = self._defaults.batch_size, self._defaults.epochs
         # About 32 steps per epoch for small tables; larger batches, which keep the processor busy, for large ones.
         chosen = min(max(2 ** round(math.log2(max(n / 32, 1))), smallest), largest)
-        batch_size = chosen if self.batch_size == "auto" else whole_number(self.batch_size, 1, "batch_size")
-        epochs = min(max(math.ceil(self.steps * batch_size / n), fewest), most) if self.epochs == "auto" else self.epochs
+        batch_size = (
+            chosen if self.batch_size == "auto" else whole_number(self.batch_size, 1, "batch_size")
+        )
+        epochs = (
+            min(max(math.ceil(self.steps * batch_size / n), fewest), most)
+            if self.epochs == "auto"
+            else self.epochs
+        )
         return Schedule(whole_number(epochs, 1, "epochs"), batch_size)
 
     @property
@@ -365,10 +419,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return self.precision
         return "bfloat16" if self._fine_tune is not None and device.type == "cuda" else "float32"
 
-    def _model(self, shape: tuple[int, ...], n_classes: int, seed: int, n_rows: int | None = None) -> nn.Module:
+    def _model(
+        self, shape: tuple[int, ...], n_classes: int, seed: int, n_rows: int | None = None
+    ) -> nn.Module:
         if (fine_tune := self._fine_tune) is not None:
             with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(seed)  # unlike torch.manual_seed, this does not touch GPUs
+                torch.default_generator.manual_seed(
+                    seed
+                )  # unlike torch.manual_seed, this does not touch GPUs
                 return fine_tune(shape, n_classes, n_rows)
         if isinstance(self.model, nn.Module):
             return deepcopy(self.model)
@@ -376,12 +434,20 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return self.model(shape, n_classes)
         name = self.model
         if name == "auto":
-            name = "mlp" if len(shape) == 1 else "small-cnn" if shape[1] * shape[2] <= SMALL_IMAGE else "resnet18"
+            name = (
+                "mlp"
+                if len(shape) == 1
+                else "small-cnn"
+                if shape[1] * shape[2] <= SMALL_IMAGE
+                else "resnet18"
+            )
         if name in IMAGE_MODELS and len(shape) == 1:
             raise InputError(
                 f"The model {name!r} is for images, but each example has {counted(shape[0], 'feature')}: choose 'mlp' or 'auto'."
             )
-        inputs: dict[str, Any] = {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
+        inputs: dict[str, Any] = (
+            {"n_inputs": math.prod(shape)} if name == "mlp" else {"n_channels": shape[0]}
+        )
         if name == "resnet18" and max(shape[1:]) > PHOTO_SIDE:
             inputs["stem"] = "strided"
         return build_model(name, seed, n_classes=n_classes, **inputs)
@@ -391,10 +457,14 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             return self.views
         fine_tune = self._fine_tune
         if fine_tune is not None and x.dtype != torch.uint8:
-            raise InputError("A backbone takes 8-bit pictures, with values from 0 to 255: convert the pictures to uint8.")
+            raise InputError(
+                "A backbone takes 8-bit pictures, with values from 0 to 255: convert the pictures to uint8."
+            )
         if x.dtype != torch.uint8:
             if self.views != "auto":
-                raise InputError(f"The view policy {self.views!r} is for 8-bit images: choose 'auto' for other data.")
+                raise InputError(
+                    f"The view policy {self.views!r} is for 8-bit images: choose 'auto' for other data."
+                )
             return FeatureViews.of(x)
         photo = fine_tune is not None or max(x.shape[2:]) > PHOTO_SIDE
         policy = ("photo" if photo else "flip-crop") if self.views == "auto" else self.views
@@ -403,7 +473,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         else:
             mean, std = _channel_statistics(x)
         low = device.type == "cuda" and self._precision(device) == "bfloat16"
-        return ImageViews(policy, mean, std, torch.bfloat16 if low else torch.float32, self._channels_last(device))
+        return ImageViews(
+            policy, mean, std, torch.bfloat16 if low else torch.float32, self._channels_last(device)
+        )
 
     def _channels_last(self, device: torch.device) -> bool:
         """Whether pictures have the channels-last memory format; on a CPU, EfficientNet-Lite0 trains 1.3 to 1.7 times as fast with it."""
@@ -419,12 +491,24 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         self.device_ = str(trainer.device)
         # An eager one: the trainer's own network may be a CUDA graph.
         forward_pass = ForwardPass(trainer.model, trainer.device, self._precision(trainer.device))
-        self._predictor = Predictor(forward_pass, trainer.method, trainer.rebalancer, trainer.views, _predicting(trainer.extras))
+        self._predictor = Predictor(
+            forward_pass,
+            trainer.method,
+            trainer.rebalancer,
+            trainer.views,
+            _predicting(trainer.extras),
+        )
         prior = self._predictor.estimated_prior()
-        self.class_prior_ = (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
+        self.class_prior_ = (
+            (trainer.targets.mean() if prior is None else prior).cpu().numpy().astype(np.float64)
+        )
         self.transduced_ = transduce(trainer.final_targets(), trainer.sets)
         shares = trainer.truth_missing
-        self.truth_missing_ = float(shares) if isinstance(shares, int | float) else overall_share(shares, trainer.candidates)
+        self.truth_missing_ = (
+            float(shares)
+            if isinstance(shares, int | float)
+            else overall_share(shares, trainer.candidates)
+        )
         return self
 
     # ---- predicting -----------------------------------------------------------------------------------------------
@@ -448,7 +532,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The predicted class label of each row, (rows,), for the goal."""
         check_is_fitted(self)
-        predicted: npt.NDArray[Any] = self.classes_[self._predictor.predict(self.checked_inputs(X, reset=False), self._goal)]
+        predicted: npt.NDArray[Any] = self.classes_[
+            self._predictor.predict(self.checked_inputs(X, reset=False), self._goal)
+        ]
         return predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -460,7 +546,10 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             sample_weight: Weights of the rows; with them, `y` must have a single label per row.
         """
         check_is_fitted(self)
-        if sample_weight is None and not read_labels(y, tuple(self.classes_.tolist()), more=True).certain:
+        if (
+            sample_weight is None
+            and not read_labels(y, tuple(self.classes_.tolist()), more=True).certain
+        ):
             return covering_rate(self, X, y)
         return float(super().score(X, y, sample_weight))
 
@@ -507,7 +596,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
                 input_name="X",
             )
             images = channels_first(checked if whole else X)
-            validate_data(self, images.numpy(), reset=reset, skip_check_array=True)  # the channels count as features
+            validate_data(
+                self, images.numpy(), reset=reset, skip_check_array=True
+            )  # the channels count as features
             return images
         # Not made float32 here: it depends on all rows of the training whether that would blur them (`kept_type`).
         checked = validate_data(self, X, reset=reset, dtype=NUMBERS, ensure_min_samples=least)
@@ -525,16 +616,28 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         check_is_fitted(self)
         fine_tune = self._fine_tune
         if not (isinstance(self.model, str) or fine_tune) or not isinstance(self.views, str):
-            raise InputError("A custom network or custom views cannot be saved as numbers and text: pickle this classifier instead.")
-        tensors = with_prefix("believed", {str(i): torch.as_tensor(column) for i, column in enumerate(self.transduced_)})
+            raise InputError(
+                "A custom network or custom views cannot be saved as numbers and text: pickle this classifier instead."
+            )
+        tensors = with_prefix(
+            "believed",
+            {str(i): torch.as_tensor(column) for i, column in enumerate(self.transduced_)},
+        )
         tensors["class_prior"] = torch.from_numpy(self.class_prior_)
         for name, module in self._modules().items():
             tensors |= with_prefix(name, module.state_dict())
         views = self._predictor.views
         assert isinstance(views, (FeatureViews, ImageViews))
-        kept = torch.float64 if isinstance(views, ImageViews) else None  # a backbone states its statistics in double precision
-        tensors |= with_prefix("views", {name: torch.as_tensor(getattr(views, name), dtype=kept) for name in ("mean", "std")})
-        params = {name: value for name, value in self.get_params(deep=False).items() if name != "on_epoch"}
+        kept = (
+            torch.float64 if isinstance(views, ImageViews) else None
+        )  # a backbone states its statistics in double precision
+        tensors |= with_prefix(
+            "views",
+            {name: torch.as_tensor(getattr(views, name), dtype=kept) for name in ("mean", "std")},
+        )
+        params = {
+            name: value for name, value in self.get_params(deep=False).items() if name != "on_epoch"
+        }
         model = self.model if fine_tune is None else {"fine_tune": fine_tune.record()}
         values = {
             "params": {**params, "model": model, "extras": list(self.extras), "random_state": None},
@@ -551,10 +654,17 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         try:
             values = json.loads(json.dumps(values, default=_as_json))
         except TypeError as error:
-            raise InputError(f"This classifier cannot be saved as numbers and text ({first_line(error)}): pickle it instead.") from None
+            raise InputError(
+                f"This classifier cannot be saved as numbers and text ({first_line(error)}): pickle it instead."
+            ) from None
         write_checkpoint(Path(path), tensors, values)
 
-    def to_onnx(self, path: Path | str, feature_names: Sequence[str] | None = None, backbone: Backbone | None = None) -> None:
+    def to_onnx(
+        self,
+        path: Path | str,
+        feature_names: Sequence[str] | None = None,
+        backbone: Backbone | None = None,
+    ) -> None:
         """Write an ONNX model that maps inputs of `predict` (images with channels first) to logits and probabilities for the goal.
 
         The model's metadata and a JSON file beside it (`model.onnx.json`) hold the class names, the input and the preprocessing.
@@ -598,13 +708,28 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             params["extras"] = [_from_json("extras", extra) for extra in params["extras"]]
             self = cls(**params)
             self.classes_, self.input_shape_ = np.asarray(values["classes"]), tuple(values["shape"])
-            self.n_features_in_, self.history_ = int(values["n_features_in"]), list(values["history"])
-            self.choice_, self.temperature_ = str(values.get("choice", "")), float(values.get("temperature", 1.0))
+            self.n_features_in_, self.history_ = (
+                int(values["n_features_in"]),
+                list(values["history"]),
+            )
+            self.choice_, self.temperature_ = (
+                str(values.get("choice", "")),
+                float(values.get("temperature", 1.0)),
+            )
             self.truth_missing_ = float(values.get("truth_missing", 0.0))
             names, policy = list(values["feature_names_in"]), values["policy"]
-            whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(self.input_shape_) in (1, 3)
-            whole = whole and (len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_)
-            whole = whole and 0 < self.temperature_ < math.inf and self.classes_.ndim == 1 and len(names) in (0, self.n_features_in_)
+            whole = all(type(size) is int and size > 0 for size in self.input_shape_) and len(
+                self.input_shape_
+            ) in (1, 3)
+            whole = whole and (
+                len(self.input_shape_) == 3 or self.input_shape_[0] == self.n_features_in_
+            )
+            whole = (
+                whole
+                and 0 < self.temperature_ < math.inf
+                and self.classes_.ndim == 1
+                and len(names) in (0, self.n_features_in_)
+            )
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
@@ -615,7 +740,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             self.feature_names_in_ = np.asarray(names, dtype=object)
         try:
             described = self.model
-            with torch.device("meta"):  # without memory first, because a damaged file may describe huge parts
+            with torch.device(
+                "meta"
+            ):  # without memory first, because a damaged file may describe huge parts
                 self.model = _model_from_json(described)
                 check_state_fits(self._built(), tensors)
             self.model = _model_from_json(described)
@@ -623,32 +750,52 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         except InputError:
             raise
         except Exception as error:  # torch and safetensors raise many kinds of errors for a state that does not fit
-            raise InputError(f"The classifier in {path} is damaged ({first_line(error)}): save it again.") from None
+            raise InputError(
+                f"The classifier in {path} is damaged ({first_line(error)}): save it again."
+            ) from None
         return self
 
     def _built(self) -> dict[str, nn.Module]:
         model = self._model(self.input_shape_, len(self.classes_), seed=0)
-        method, rebalancer, trained = build_parts(self.method, self.rebalancer, self.extras, self.options)
+        method, rebalancer, trained = build_parts(
+            self.method, self.rebalancer, self.extras, self.options
+        )
         method.attach(model)
         rebalancer.attach(model)
         extras = _predicting(trained)
         for extra in extras:
             extra.attach(model)
-        return {"model": model, "method": method, "rebalancer": rebalancer, "extras": nn.ModuleList(extras)}
+        return {
+            "model": model,
+            "method": method,
+            "rebalancer": rebalancer,
+            "extras": nn.ModuleList(extras),
+        }
 
-    def _restore(self, tensors: Mapping[str, Tensor], policy: str | None, where: torch.device) -> None:
+    def _restore(
+        self, tensors: Mapping[str, Tensor], policy: str | None, where: torch.device
+    ) -> None:
         """Build the parts and load their state."""
         mean, std = tensors["views.mean"], tensors["views.std"]
         first, confidence, second, margin = (tensors[f"believed.{i}"].numpy() for i in range(4))
         self.class_prior_ = tensors["class_prior"].numpy()
         n_classes, n_rows = len(self.classes_), len(first)
-        if self.class_prior_.shape != (n_classes,) or not mean.numel() == std.numel() == self.input_shape_[0]:
+        if (
+            self.class_prior_.shape != (n_classes,)
+            or not mean.numel() == std.numel() == self.input_shape_[0]
+        ):
             raise ValueError("its statistics belong to other inputs or classes")
         if not first.shape == confidence.shape == second.shape == margin.shape == (n_rows,):
             raise ValueError("its labels differ in length")
         if "".join(column.dtype.kind for column in (first, confidence, second, margin)) != "ifif":
             raise ValueError("its labels are not class numbers, or its confidences are not numbers")
-        if n_rows and not 0 <= min(first.min(), second.min()) <= max(first.max(), second.max()) < n_classes:
+        if (
+            n_rows
+            and not 0
+            <= min(first.min(), second.min())
+            <= max(first.max(), second.max())
+            < n_classes
+        ):
             raise ValueError("its labels are outside its classes")
         self.transduced_ = Transduced(first, confidence, second, margin)
         shape = (-1, *(1,) * (len(self.input_shape_) - 1))
@@ -656,14 +803,23 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         views: ViewSource = FeatureViews(mean.to(kind).reshape(shape), std.to(kind).reshape(shape))
         if policy:
             channels_last = self._channels_last(where)
-            views = ImageViews(policy, tuple(mean.flatten().tolist()), tuple(std.flatten().tolist()), channels_last=channels_last)
+            views = ImageViews(
+                policy,
+                tuple(mean.flatten().tolist()),
+                tuple(std.flatten().tolist()),
+                channels_last=channels_last,
+            )
         parts: dict[str, Any] = {name: module.to(where) for name, module in self._built().items()}
         if isinstance(views, ImageViews) and views.channels_last:
             parts["model"].to(memory_format=torch.channels_last)
         for name, module in parts.items():
             module.load_state_dict(under_prefix(name, tensors))
         self._predictor = Predictor(
-            ForwardPass(parts["model"], where, self._precision(where)), parts["method"], parts["rebalancer"], views, parts["extras"]
+            ForwardPass(parts["model"], where, self._precision(where)),
+            parts["method"],
+            parts["rebalancer"],
+            views,
+            parts["extras"],
         )
         self.model_, self.n_iter_, self.device_ = parts["model"], len(self.history_), str(where)
         if isinstance(self.model, FineTune):
@@ -672,23 +828,41 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def _modules(self) -> dict[str, nn.Module]:
         extras = nn.ModuleList(self._predictor.extras)
-        return {"model": self.model_, "method": self._predictor.method, "rebalancer": self._predictor.rebalancer, "extras": extras}
+        return {
+            "model": self.model_,
+            "method": self._predictor.method,
+            "rebalancer": self._predictor.rebalancer,
+            "extras": extras,
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         """With all tensors on the CPU, so that a classifier fitted on a GPU can be unpickled anywhere."""
         state = dict(super().__getstate__())
         if "_predictor" in state:
             predictor = deepcopy(state["_predictor"])
-            for part in (predictor.forward_pass.model, predictor.method, predictor.rebalancer, *predictor.extras):
+            for part in (
+                predictor.forward_pass.model,
+                predictor.method,
+                predictor.rebalancer,
+                *predictor.extras,
+            ):
                 part.cpu()
             predictor.forward_pass.device = torch.device("cpu")
-            state |= {"_predictor": predictor, "model_": predictor.forward_pass.model, "device_": "cpu"}
+            state |= {
+                "_predictor": predictor,
+                "model_": predictor.forward_pass.model,
+                "device_": "cpu",
+            }
         return state
 
 
 def seed_of(random_state: Any) -> int:
     """The integer itself, or one that is drawn from a `RandomState` or, for None, from numpy's."""
-    return random_state if isinstance(random_state, int) else int(check_random_state(random_state).randint(2**31 - 1))
+    return (
+        random_state
+        if isinstance(random_state, int)
+        else int(check_random_state(random_state).randint(2**31 - 1))
+    )
 
 
 def _predicting(extras: Iterable[Extra]) -> list[Extra]:
@@ -709,7 +883,11 @@ def _as_json(value: Any) -> Any:
 
 
 def _from_json(kind: str, value: Any) -> Any:
-    return REGISTRIES[kind].create(value["name"], **value["params"]) if isinstance(value, dict) else value
+    return (
+        REGISTRIES[kind].create(value["name"], **value["params"])
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _model_from_json(value: Any) -> Any:
@@ -719,11 +897,17 @@ def _model_from_json(value: Any) -> Any:
 def channels_first(images: npt.NDArray[Any]) -> Tensor:
     """Images as (rows, channels, height, width); 8-bit images always get three channels, which image views require."""
     channels_last = images.shape[3] in (1, 3) and images.shape[1] not in (1, 3)
-    x = shared_tensor(images) if images.dtype == np.uint8 else torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    x = (
+        shared_tensor(images)
+        if images.dtype == np.uint8
+        else torch.from_numpy(np.require(images, requirements=["C", "W"]))
+    )
     if channels_last:
         x = x.permute(0, 3, 1, 2)
     if x.shape[1] not in (1, 3):
-        raise InputError(f"Images need 1 or 3 channels in the second or the last dimension; these have shape {images.shape}.")
+        raise InputError(
+            f"Images need 1 or 3 channels in the second or the last dimension; these have shape {images.shape}."
+        )
     return x.expand(-1, 3, -1, -1) if x.dtype == torch.uint8 and x.shape[1] == 1 else x
 
 

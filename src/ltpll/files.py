@@ -28,7 +28,9 @@ def write_atomically(path: Path, content: bytes, keep: Path | None = None) -> No
     write_when_complete(path, lambda file: file.write(content), keep)
 
 
-def write_when_complete(path: Path, write: Callable[[Any], object], keep: Path | None = None) -> None:
+def write_when_complete(
+    path: Path, write: Callable[[Any], object], keep: Path | None = None
+) -> None:
     """As `write_atomically`, with a function that is given the open binary file.
 
     A symbolic link is followed: the file that it names is written, and the link stays.
@@ -66,17 +68,25 @@ def check_output(path: Path, suffixes: Sequence[str], *, makes_folder: bool = Fa
     wrong = next((one for one in (path, real) if one.suffix.lower() not in suffixes), None)
     if wrong is not None:
         linked = "" if wrong == path else f", to which {path} is a link,"
-        raise InputError(f"{wrong}{linked} must end in {', '.join(suffixes)}, which determines the format.")
+        raise InputError(
+            f"{wrong}{linked} must end in {', '.join(suffixes)}, which determines the format."
+        )
     if real.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file.")
     if not real.parent.is_dir() and (path.is_symlink() or not makes_folder):
         linked = f", to which {path} is a link" if path.is_symlink() else ""
         folder = real.parent if linked else path.parent
-        raise InputError(f"There is no folder {folder} to write {real.name} to{linked}: create it first.")
+        raise InputError(
+            f"There is no folder {folder} to write {real.name} to{linked}: create it first."
+        )
 
 
-def cannot_write_error(path: Path, error: OSError, way_out: str = "choose another place") -> InputError:
-    return InputError(f"{path} cannot be written ({error.strerror or error}): free some space or {way_out}, then try again.")
+def cannot_write_error(
+    path: Path, error: OSError, way_out: str = "choose another place"
+) -> InputError:
+    return InputError(
+        f"{path} cannot be written ({error.strerror or error}): free some space or {way_out}, then try again."
+    )
 
 
 def acquire_lock(path: Path, busy: InputError | None = None) -> AbstractContextManager[object]:
@@ -122,9 +132,15 @@ def cache_folder(variable: str) -> Path:
     """
     chosen, user = os.environ.get(variable), os.environ.get("XDG_CACHE_HOME")
     try:
-        return Path(chosen).expanduser() if chosen else (Path(user) if user else Path.home() / ".cache") / "ltpll"
+        return (
+            Path(chosen).expanduser()
+            if chosen
+            else (Path(user) if user else Path.home() / ".cache") / "ltpll"
+        )
     except RuntimeError:
-        raise InputError(f"There is no home folder for the cache folder to be in: set {variable} to a folder.") from None
+        raise InputError(
+            f"There is no home folder for the cache folder to be in: set {variable} to a folder."
+        ) from None
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
@@ -153,6 +169,10 @@ def parse_json(content: str | bytes) -> Any:
 
 def other_version(found: object, own: str) -> str | None:
     """Say that a file has another version of the format `own`, such as ltpll-run-1; None if it has not, or is not of this format at all."""
-    if found == own or not isinstance(found, str) or found.rpartition("-")[0] != own.rpartition("-")[0]:
+    if (
+        found == own
+        or not isinstance(found, str)
+        or found.rpartition("-")[0] != own.rpartition("-")[0]
+    ):
         return None
     return f"has the format {shown(found)}, and this version of ltpll reads {own!r}"

@@ -45,7 +45,9 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
         68 17
     """
 
-    __metadata_request__split: ClassVar[dict[str, bool]] = {"groups": True}  # so that scikit-learn's metadata routing passes groups on
+    __metadata_request__split: ClassVar[dict[str, bool]] = {
+        "groups": True
+    }  # so that scikit-learn's metadata routing passes groups on
 
     def __init__(self, n_splits: int = 5, *, random_state: Any = 0) -> None:
         self.n_splits = whole_number(n_splits, 2, "n_splits")
@@ -71,15 +73,25 @@ class CandidateKFold(BaseCrossValidator):  # type: ignore[misc]
             InputError: There are no sets, not as many as inputs, or fewer rows or groups than folds.
         """
         if y is None:
-            raise InputError("Folds are chosen by the candidate sets, but y is None: give the sets, or use KFold.")
-        sets = read_labels(y).candidates.with_groups(groups) if groups is not None else read_labels(y).candidates
+            raise InputError(
+                "Folds are chosen by the candidate sets, but y is None: give the sets, or use KFold."
+            )
+        sets = (
+            read_labels(y).candidates.with_groups(groups)
+            if groups is not None
+            else read_labels(y).candidates
+        )
         if X is not None and len(sets) != _length(X):
             raise InputError(
                 f"There {are(len(sets))} {counted(len(sets), 'candidate set')} for {counted(_length(X), 'row')}: give one set per row."
             )
-        n, what = (len(sets), "row") if sets.groups is None else (len(sets.groups.unique()), "group")
+        n, what = (
+            (len(sets), "row") if sets.groups is None else (len(sets.groups.unique()), "group")
+        )
         if n < self.n_splits:
-            raise InputError(f"{counted(n, what)} cannot be divided into {self.n_splits} folds: use fewer folds.")
+            raise InputError(
+                f"{counted(n, what)} cannot be divided into {self.n_splits} folds: use fewer folds."
+            )
         yield from _splits(sets, self.n_splits, self.random_state)
 
 
@@ -98,7 +110,9 @@ def number_of_folds(sets: Candidates, folds: int) -> int:
         return min(folds, len(sets))
     n_groups = len(sets.groups.unique())
     if n_groups < 2:
-        one_group = f"All rows to train on are in one group, which cannot be divided into {folds} folds"
+        one_group = (
+            f"All rows to train on are in one group, which cannot be divided into {folds} folds"
+        )
         raise InputError(f"{one_group}: use {option('folds', 0)}.")
     return min(folds, n_groups)
 
@@ -120,11 +134,18 @@ class _Division:
 
     def __init__(self, sets: Candidates, n_folds: int) -> None:
         n, n_classes = len(sets), sets.n_classes
-        self.group_of_row = np.arange(n) if sets.groups is None else np.unique(sets.groups.cpu().numpy(), return_inverse=True)[1]
+        self.group_of_row = (
+            np.arange(n)
+            if sets.groups is None
+            else np.unique(sets.groups.cpu().numpy(), return_inverse=True)[1]
+        )
         self.n_rows = np.bincount(self.group_of_row)  # of each group
         owners = np.repeat(self.group_of_row, sets.sizes.cpu().numpy())
         pairs = np.unique(owners * n_classes + sets.labels.cpu().numpy())
-        self.groups, self.labels = pairs // n_classes, pairs % n_classes  # which label is a candidate in which group
+        self.groups, self.labels = (
+            pairs // n_classes,
+            pairs % n_classes,
+        )  # which label is a candidate in which group
         self.start = np.searchsorted(self.groups, np.arange(len(self.n_rows) + 1))
         self.n_groups = np.bincount(self.labels, minlength=n_classes)  # of each class
         self.fold = np.full(len(self.n_rows), -1)  # of each group, −1 if it has none yet
@@ -151,7 +172,9 @@ class _Division:
         return np.asarray(((others == n_others) & (n_others > 0)).sum(0))
 
 
-def _fold_of_each_row(sets: Candidates, n_folds: int, rng: np.random.RandomState) -> npt.NDArray[np.int64]:
+def _fold_of_each_row(
+    sets: Candidates, n_folds: int, rng: np.random.RandomState
+) -> npt.NDArray[np.int64]:
     """Spread the groups of rare classes, the rarest first (iterative stratification, Sechidis et al., 2011), and fill up by chance."""
     division = _Division(sets, n_folds)
     order = rng.permutation(len(division.labels))
@@ -162,7 +185,13 @@ def _fold_of_each_row(sets: Candidates, n_folds: int, rng: np.random.RandomState
         if division.fold[group] < 0:
             full = division.rows_in_fold + division.n_rows[group] > most_rows
             # The most important key is the last: do not lose a class, do not overfill a fold, spread the class, fill folds evenly.
-            keys = (rng.permutation(n_folds), division.rows_in_fold, division.in_fold[c], full, division.lost(group))
+            keys = (
+                rng.permutation(n_folds),
+                division.rows_in_fold,
+                division.in_fold[c],
+                full,
+                division.lost(group),
+            )
             division.put(group, int(np.lexsort(keys)[0]))
     _fill(division, rng)
     _return_lost_classes(division)
@@ -183,13 +212,19 @@ def _fill(division: _Division, rng: np.random.RandomState) -> None:
     division.fold[left] = folds
     n_classes, n_folds = division.in_fold.shape
     places = division.labels * n_folds + division.fold[division.groups]
-    division.in_fold = np.bincount(places, minlength=n_classes * n_folds).reshape(n_classes, n_folds)
-    division.rows_in_fold = np.bincount(division.fold, weights=division.n_rows, minlength=n_folds).astype(np.int64)
+    division.in_fold = np.bincount(places, minlength=n_classes * n_folds).reshape(
+        n_classes, n_folds
+    )
+    division.rows_in_fold = np.bincount(
+        division.fold, weights=division.n_rows, minlength=n_folds
+    ).astype(np.int64)
 
 
 def _return_lost_classes(division: _Division) -> None:
     """Move a group of each class that lies in a single fold to another fold, if fewer classes are lost then."""
-    for c in np.flatnonzero((division.n_groups > 1) & (division.in_fold.max(1) == division.n_groups)):
+    for c in np.flatnonzero(
+        (division.n_groups > 1) & (division.in_fold.max(1) == division.n_groups)
+    ):
         groups = division.groups[division.labels == c]
         lost = np.stack([division.lost(group) for group in groups])
         gain = lost[np.arange(len(groups)), division.fold[groups]][:, None] - lost

@@ -33,7 +33,9 @@ def linear_head(model: nn.Module) -> nn.Linear:
     """
     head = getattr(model, "head", None)
     if not isinstance(head, nn.Linear):
-        raise InputError("The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier.")
+        raise InputError(
+            "The model has no linear layer `.head`: wrap it with ltpll.models.split_head or Classifier."
+        )
     return head
 
 
@@ -59,7 +61,9 @@ class Outputs(NamedTuple):
 
     def detach(self) -> Outputs:
         """The same outputs without gradients."""
-        return Outputs(tuple(z.detach() for z in self.logits), tuple(f.detach() for f in self.features))
+        return Outputs(
+            tuple(z.detach() for z in self.logits), tuple(f.detach() for f in self.features)
+        )
 
     def first(self, n: int) -> Outputs:
         """The outputs of the first `n` views."""
@@ -67,7 +71,11 @@ class Outputs(NamedTuple):
 
     def weighted(self, log_weights: Tensor | None) -> Outputs:
         """Add what is known about the candidates to the logits of every view; None changes nothing."""
-        return self if log_weights is None else Outputs(tuple(z + log_weights for z in self.logits), self.features)
+        return (
+            self
+            if log_weights is None
+            else Outputs(tuple(z + log_weights for z in self.logits), self.features)
+        )
 
 
 class Batch(NamedTuple):
@@ -76,8 +84,12 @@ class Batch(NamedTuple):
     views: Sequence[Tensor]  # each (batch, ...)
     targets: Tensor  # (batch, classes), float32
     candidates: Tensor  # (batch, classes), bool
-    log_weights: Tensor | None = None  # (batch, classes), what is known about the candidates: their weights and evidence of the sets
-    given: Tensor | None = None  # (batch, classes), bool: the sets as they were given, if the candidates hold classes from outside them
+    log_weights: Tensor | None = (
+        None  # (batch, classes), what is known about the candidates: their weights and evidence of the sets
+    )
+    given: Tensor | None = (
+        None  # (batch, classes), bool: the sets as they were given, if the candidates hold classes from outside them
+    )
 
 
 class Forward(Protocol):
@@ -103,7 +115,9 @@ class Step:
 
     def adjusted(self) -> Outputs:
         """The detached outputs, adjusted as for refining targets: by the rebalancer, and by the weights of the candidates."""
-        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head).weighted(self.batch.log_weights)
+        return self.rebalancer.adjust(self.outputs.detach(), "targets", self.head).weighted(
+            self.batch.log_weights
+        )
 
 
 class Training(Protocol):
@@ -307,7 +321,9 @@ class Extra(Configurable, nn.Module, ABC):
         return None
 
     @abstractmethod
-    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+    def loss(
+        self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
+    ) -> Tensor:
         """Return the loss term; `added` is what `inputs` returned in this step, `added_outputs` the network's outputs for it."""
 
     def end_epoch(self, training: Training) -> None:

@@ -35,7 +35,10 @@ def check_truth_missing(value: Any) -> None:
         InputError: It is something else.
     """
     shares = value if isinstance(value, list | tuple) else [value]
-    numbers = all(isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < 1 for share in shares)
+    numbers = all(
+        isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < 1
+        for share in shares
+    )
     if value not in (NEVER, AUTO) and not (numbers and len(shares)):
         raise InputError(
             f"truth_missing is {shown(value)}: choose {NEVER!r}, {AUTO!r}, or the share of sets that lack the true label, below 1."
@@ -44,7 +47,11 @@ def check_truth_missing(value: Any) -> None:
 
 def missing_parts(classifier: Any, candidates: Candidates) -> list[Part]:
     """The trainings of the estimate, as parts of a job; none if there are too few rows."""
-    return fold_parts("estimate", classifier, fold_splits(candidates, FOLDS, seed=0)) if _enough(candidates) else []
+    return (
+        fold_parts("estimate", classifier, fold_splits(candidates, FOLDS, seed=0))
+        if _enough(candidates)
+        else []
+    )
 
 
 def estimate_missing(
@@ -79,10 +86,14 @@ def estimate_missing(
     found = SetPredictions.empty(candidates)
     guessing = clone(classifier).set_params(truth_missing=GUESS, goal="accuracy")
     splits = fold_splits(candidates, FOLDS, seed=0)
-    for rows, predictions in train_folds(guessing, x, candidates, splits, judged, callbacks_of=callbacks_of, kept=kept):
+    for rows, predictions in train_folds(
+        guessing, x, candidates, splits, judged, callbacks_of=callbacks_of, kept=kept
+    ):
         found.put(rows, SetPredictions.from_tensors(predictions))
     world = current_world()
-    shares: list[float] = world.agreed(missing_by_size(found, candidates.n_classes) if world.first else nothing)
+    shares: list[float] = world.agreed(
+        missing_by_size(found, candidates.n_classes) if world.first else nothing
+    )
     return shares if overall_share(shares, candidates) >= least else nothing
 
 

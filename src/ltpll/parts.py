@@ -60,7 +60,9 @@ def build_parts(
     options = options or {}
     for name in options:
         if name not in [part for part in (method, rebalancer, *extras) if isinstance(part, str)]:
-            raise InputError(f"There are options for {shown(name)}, but no method, rebalancer or extra is given by that name.")
+            raise InputError(
+                f"There are options for {shown(name)}, but no method, rebalancer or extra is given by that name."
+            )
     built = _build(METHODS, method, options, context)
     if rebalancer == AUTO and built.why_no_rebalancer:
         rebalancer = "none"
@@ -75,7 +77,9 @@ def _build(registry: Registry[P], part: str | P, options: Options, context: Mapp
     if isinstance(part, registry.base):
         return part.fresh()
     if isinstance(part, type):
-        raise InputError(f"The {registry.kind} is the class {part.__name__}: give an object, {part.__name__}(…).")
+        raise InputError(
+            f"The {registry.kind} is the class {part.__name__}: give an object, {part.__name__}(…)."
+        )
     name = part if isinstance(part, str) else shown(part)
     return registry.create(name, context, **options.get(name, {}))
 
@@ -109,5 +113,9 @@ def describe_parts() -> list[PartInfo]:
             source = before + ")" if separator else ""
             if not separator:
                 idea = first.partition(": ")[2] or first
-            found.append(PartInfo(registry.kind, name, source, idea, module.__name__.replace(".", "/") + ".py"))
+            found.append(
+                PartInfo(
+                    registry.kind, name, source, idea, module.__name__.replace(".", "/") + ".py"
+                )
+            )
     return found

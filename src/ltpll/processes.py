@@ -16,12 +16,22 @@ from typing import Any, TypeVar
 from ltpll.errors import CheckpointWarning, InputWarning
 
 T = TypeVar("T")
-THREADS_OF_POOL, THREADS_OF_WORKER = 4, 3  # at most, counting processes too; the pool has two threads and two processes of its own
-PRELOADED = ["torch", "torch._dynamo", "ltpll.training.trainer"]  # slow imports, done once for all processes
+THREADS_OF_POOL, THREADS_OF_WORKER = (
+    4,
+    3,
+)  # at most, counting processes too; the pool has two threads and two processes of its own
+PRELOADED = [
+    "torch",
+    "torch._dynamo",
+    "ltpll.training.trainer",
+]  # slow imports, done once for all processes
 
 
 def in_processes(
-    function: Callable[..., T], arguments: Sequence[tuple[Any, ...]], workers: int, on_wait: Callable[[], None] = lambda: None
+    function: Callable[..., T],
+    arguments: Sequence[tuple[Any, ...]],
+    workers: int,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> list[T]:
     """Call a function with each tuple of arguments, and return the results in order of completion.
 
@@ -32,7 +42,9 @@ def in_processes(
     results: list[T] = []
     # CUDA does not survive a fork of this process, so processes are forked from a server that has only imported torch.
     # One thread per process, since more threads than cores mostly wait for each other.
-    context: Any = multiprocessing.get_context("forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn")
+    context: Any = multiprocessing.get_context(
+        "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    )
     context.set_forkserver_preload(PRELOADED)  # has no effect without such a server
     if not _can_start(context, workers):
         message = "No further processes can be started here, so this one does their work, one part after the other."
@@ -72,7 +84,9 @@ def _can_start(context: Any, workers: int) -> bool:
     main = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP")
     hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN) if main else None
     try:
-        for _ in range(THREADS_OF_POOL + THREADS_OF_WORKER * workers):  # limits count threads as processes
+        for _ in range(
+            THREADS_OF_POOL + THREADS_OF_WORKER * workers
+        ):  # limits count threads as processes
             thread = threading.Thread(target=release.wait)
             thread.start()
             threads.append(thread)

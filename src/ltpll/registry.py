@@ -21,7 +21,9 @@ def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> UnknownNam
     names = sorted(known)
     guess = get_close_matches(str(name), names, n=1)
     hint = f" Did you mean {shown(guess[0])}?" if guess else ""
-    return UnknownNameError(f"There is no {kind} {shown(name)}.{hint} Available: {', '.join(names)}.")
+    return UnknownNameError(
+        f"There is no {kind} {shown(name)}.{hint} Available: {', '.join(names)}."
+    )
 
 
 def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
@@ -30,12 +32,16 @@ def named_parameters(cls: type) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in inspect.signature(cls).parameters.items() if p.kind in named}
 
 
-def _check_options(what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()) -> None:
+def _check_options(
+    what: str, options: Iterable[str], known: Iterable[str], unlisted: Iterable[str] = ()
+) -> None:
     """Refuse an option that is not known; the message lists the known ones, without those that are `unlisted`."""
     unknown = sorted(set(options) - set(known))
     if unknown:
         listed = sorted(set(known) - set(unlisted))
-        raise InputError(f"{what} has no option {shown(unknown[0])}; its options: {', '.join(listed) or 'none'}.")
+        raise InputError(
+            f"{what} has no option {shown(unknown[0])}; its options: {', '.join(listed) or 'none'}."
+        )
 
 
 class Configurable:
@@ -57,7 +63,10 @@ class Configurable:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The options by name; `deep` has no effect, because options have no options themselves."""
-        return {name: getattr(self, self.stored_as.get(name, name)) for name in named_parameters(type(self))}
+        return {
+            name: getattr(self, self.stored_as.get(name, name))
+            for name in named_parameters(type(self))
+        }
 
     def set_params(self, **params: Any) -> Self:
         """Change options; the object is then as if newly constructed, and has to be attached again before it is used.
@@ -108,14 +117,20 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 `__main__` replaces another one there, so that a notebook cell can be run again.
         """
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
-            raise InputError(f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a {self.kind}.")
+            raise InputError(
+                f"{cls!r} is not a {self.base.__name__}, so it cannot be registered as a {self.kind}."
+            )
         name = cls.__dict__.get("name")
         if not isinstance(name, str) or not name:
-            raise InputError(f"{cls.__name__} has no name: set the class attribute `name` to register it as a {self.kind}.")
+            raise InputError(
+                f"{cls.__name__} has no name: set the class attribute `name` to register it as a {self.kind}."
+            )
         taken = self._classes.get(name)
         redefined = taken is not None and taken.__module__ == cls.__module__ == "__main__"
         if taken is not None and taken is not cls and not redefined:
-            raise InputError(f"The {self.kind} name {shown(name)} is taken by {taken.__module__}.{taken.__qualname__}.")
+            raise InputError(
+                f"The {self.kind} name {shown(name)} is taken by {taken.__module__}.{taken.__qualname__}."
+            )
         self._classes[name] = cls
         return cls
 
@@ -124,7 +139,11 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         for info in sorted(pkgutil.iter_modules(path), key=lambda info: info.name):
             module = importlib.import_module(f"{package}.{info.name}")
             for cls in vars(module).values():
-                defined_here = isinstance(cls, type) and issubclass(cls, self.base) and cls.__module__ == module.__name__
+                defined_here = (
+                    isinstance(cls, type)
+                    and issubclass(cls, self.base)
+                    and cls.__module__ == module.__name__
+                )
                 if defined_here and "name" in vars(cls):
                     setattr(sys.modules[package], cls.__name__, self.register(cls))
         return self
@@ -133,12 +152,18 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Construct an object from `options`, and from those facts in `context` that its constructor has a parameter for."""
         cls = self[name]
         parameters = named_parameters(cls)
-        _check_options(f"The {self.kind} {shown(name)}", options, parameters, unlisted=context or ())
+        _check_options(
+            f"The {self.kind} {shown(name)}", options, parameters, unlisted=context or ()
+        )
         offered = {key: value for key, value in (context or {}).items() if key in parameters}
         arguments = {**offered, **options}
-        missing = [key for key, p in parameters.items() if p.default is p.empty and key not in arguments]
+        missing = [
+            key for key, p in parameters.items() if p.default is p.empty and key not in arguments
+        ]
         if missing:
-            raise InputError(f"The {self.kind} {shown(name)} needs {shown(missing[0])}, which is not known here.")
+            raise InputError(
+                f"The {self.kind} {shown(name)} needs {shown(missing[0])}, which is not known here."
+            )
         return cls(**arguments)
 
     def _load_plugins(self) -> None:
@@ -153,8 +178,16 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 self.register(entry.load())
             except Exception as error:
                 origin = f" of {entry.dist.name}" if entry.dist else ""
-                reason = f"{type(error).__name__}: {first_line(error)}" if not isinstance(error, InputError) else first_line(error)
-                warnings.warn(f"The {self.kind} plug-in {shown(entry.name)}{origin} was not loaded ({reason}).", InputWarning, stacklevel=4)
+                reason = (
+                    f"{type(error).__name__}: {first_line(error)}"
+                    if not isinstance(error, InputError)
+                    else first_line(error)
+                )
+                warnings.warn(
+                    f"The {self.kind} plug-in {shown(entry.name)}{origin} was not loaded ({reason}).",
+                    InputWarning,
+                    stacklevel=4,
+                )
 
     def __getitem__(self, name: str) -> type[T]:
         self._load_plugins()

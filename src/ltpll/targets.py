@@ -66,7 +66,11 @@ class CandidateTargets:
         self.candidates = candidates
         sizes = candidates.sizes.long()
         known = candidates.weights
-        self.values = (1.0 / sizes).to(dtype).repeat_interleave(sizes) if known is None else known.to(dtype, copy=True)
+        self.values = (
+            (1.0 / sizes).to(dtype).repeat_interleave(sizes)
+            if known is None
+            else known.to(dtype, copy=True)
+        )
         if isinstance(candidates, OpenSets):
             # Added labels follow (targets, then class numbers): one tensor is the whole state.
             guests = candidates.guests.to(dtype)
@@ -82,7 +86,9 @@ class CandidateTargets:
     def __setitem__(self, index: Tensor, rows: Tensor) -> None:
         where, labels = self.candidates.rows(index)
         if isinstance(self.candidates, OpenSets):  # a replaced label gives up its share
-            rows = rows / (rows * self.candidates[index]).sum(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+            rows = rows / (rows * self.candidates[index]).sum(1, keepdim=True).clamp_min(
+                torch.finfo(rows.dtype).tiny
+            )
         self.candidates.write(self.values, where, rows.gather(1, labels).to(self.values.dtype))
 
     def on_candidates(self, index: Tensor) -> Tensor:
@@ -92,8 +98,12 @@ class CandidateTargets:
         return _largest(self, self.candidates)
 
     def mean(self) -> Tensor:
-        total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
-        total.index_add_(0, self.candidates.slot_labels(), self.values[: self.candidates.n_slots].double())
+        total = torch.zeros(
+            self.candidates.n_classes, dtype=torch.float64, device=self.values.device
+        )
+        total.index_add_(
+            0, self.candidates.slot_labels(), self.values[: self.candidates.n_slots].double()
+        )
         return (total / len(self)).float()
 
 
@@ -108,7 +118,9 @@ class ClassTargets:
             # The candidates of a row keep their total, so that they do not count more or less than the other classes.
             sizes = candidates.sizes.long()
             rows = torch.arange(len(candidates), device=candidates.device).repeat_interleave(sizes)
-            self.values[rows, candidates.labels.long()] = (candidates.weights * sizes[rows] * share).to(dtype)
+            self.values[rows, candidates.labels.long()] = (
+                candidates.weights * sizes[rows] * share
+            ).to(dtype)
         if isinstance(candidates, OpenSets):
             # The last column has the added labels, so that one tensor is the whole state.
             self.values = torch.cat([self.values, candidates.guests.to(dtype)[:, None]], dim=1)
@@ -130,7 +142,9 @@ class ClassTargets:
         return _largest(self, self.candidates)
 
     def mean(self) -> Tensor:
-        total = torch.zeros(self.candidates.n_classes, dtype=torch.float64, device=self.values.device)
+        total = torch.zeros(
+            self.candidates.n_classes, dtype=torch.float64, device=self.values.device
+        )
         for index in self.candidates.parts(self.candidates.n_classes):
             part = self[index] * self.candidates[index]
             total += (part / part.sum(1, keepdim=True)).sum(0, dtype=torch.float64)
@@ -146,7 +160,9 @@ def _largest(targets: Targets, candidates: Candidates) -> Tensor:
 
 
 def initial_targets(
-    candidates: Candidates, targets_on: Literal["candidates", "classes"] = "candidates", dtype: torch.dtype = torch.float32
+    candidates: Candidates,
+    targets_on: Literal["candidates", "classes"] = "candidates",
+    dtype: torch.dtype = torch.float32,
 ) -> Targets:
     """Create the targets before training: the weights of the candidates if there are any, uniform targets otherwise.
 
@@ -163,7 +179,11 @@ def initial_targets(
         tensor([[0.5000, 0.5000, 0.0000],
                 [0.0000, 0.0000, 1.0000]])
     """
-    return CandidateTargets(candidates, dtype) if targets_on == "candidates" else ClassTargets(candidates, dtype)
+    return (
+        CandidateTargets(candidates, dtype)
+        if targets_on == "candidates"
+        else ClassTargets(candidates, dtype)
+    )
 
 
 def floored(shares: Tensor, n: int) -> Tensor:
@@ -198,8 +218,12 @@ def transduce(targets: Targets, candidates: Candidates) -> Transduced:
     parts = []
     for index in candidates.parts(candidates.max_size):
         labels = candidates.rows(index).labels
-        shares = targets.on_candidates(index).masked_fill(~candidates.filled(index), -1.0)  # not the repeated positions
-        total = shares.clamp_min(0).sum(1, keepdim=True)  # 1 unless the method weights non-candidates too
+        shares = targets.on_candidates(index).masked_fill(
+            ~candidates.filled(index), -1.0
+        )  # not the repeated positions
+        total = shares.clamp_min(0).sum(
+            1, keepdim=True
+        )  # 1 unless the method weights non-candidates too
         first = shares.argmax(1, keepdim=True)
         most = shares.gather(1, first)
         shares.scatter_(1, first, -1.0)

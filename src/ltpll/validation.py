@@ -16,7 +16,9 @@ from torch import Tensor
 from ltpll.errors import InputError, shown
 from ltpll.number_types import blurred_by_float32
 
-CHUNK_VALUES = 1 << 19  # limits the memory of checks and sums, whose temporary arrays are as large as their input
+CHUNK_VALUES = (
+    1 << 19
+)  # limits the memory of checks and sums, whose temporary arrays are as large as their input
 
 
 def rows_per_chunk(inputs: Tensor, values: int = CHUNK_VALUES) -> int:
@@ -51,15 +53,29 @@ def as_inputs(x: Any, what: str, kind: torch.dtype | None = None) -> Tensor:
         array = x if isinstance(x, Tensor) else np.asarray(x)
         # A table of doubles is copied once, to float32, and not to another layout before.
         doubles = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.ndim == 2
-        inputs = array if isinstance(array, Tensor) else shared_tensor(array) if doubles else torch.as_tensor(_plain(array))
+        inputs = (
+            array
+            if isinstance(array, Tensor)
+            else shared_tensor(array)
+            if doubles
+            else torch.as_tensor(_plain(array))
+        )
     except (TypeError, ValueError):
-        raise InputError(f"The {what} features are not numbers: turn text and categories into numbers first.") from None
+        raise InputError(
+            f"The {what} features are not numbers: turn text and categories into numbers first."
+        ) from None
     if inputs.ndim < 2 or inputs.numel() == 0:
-        raise InputError(f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each.")
+        raise InputError(
+            f"The {what} features have shape {tuple(inputs.shape)}: there must be rows, and one or more values in each."
+        )
     if inputs.dtype == torch.uint8 and inputs.ndim == 4:
         return inputs
     given, kind = inputs, kept_type(inputs) if kind is None else kind
-    inputs = inputs.to(kind, memory_format=torch.contiguous_format).contiguous() if doubles else inputs.to(kind)
+    inputs = (
+        inputs.to(kind, memory_format=torch.contiguous_format).contiguous()
+        if doubles
+        else inputs.to(kind)
+    )
     bad = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     for rows in torch.arange(len(inputs), device=inputs.device).split(rows_per_chunk(inputs)):
         bad[rows] = ~torch.isfinite(inputs[rows[0] : rows[-1] + 1]).flatten(1).all(1)
@@ -78,14 +94,20 @@ def as_labels(y: Any, what: str, n_classes: int) -> Tensor:
     try:
         labels = y if isinstance(y, Tensor) else torch.as_tensor(_plain(np.asarray(y)))
     except (TypeError, ValueError):
-        raise InputError(f"The {what} labels must be a list of class numbers: turn names into numbers from 0 first.") from None
+        raise InputError(
+            f"The {what} labels must be a list of class numbers: turn names into numbers from 0 first."
+        ) from None
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise InputError(f"The {what} labels must be a list of class numbers; these have shape {tuple(labels.shape)}, type {labels.dtype}.")
+        raise InputError(
+            f"The {what} labels must be a list of class numbers; these have shape {tuple(labels.shape)}, type {labels.dtype}."
+        )
     labels = labels.long()
     wrong = torch.nonzero((labels < 0) | (labels >= n_classes)).flatten()
     if len(wrong):
         row = int(wrong[0])
-        raise InputError(f"Row {row} of the {what} labels is {int(labels[row])}, but classes are numbered 0 to {n_classes - 1}.")
+        raise InputError(
+            f"Row {row} of the {what} labels is {int(labels[row])}, but classes are numbered 0 to {n_classes - 1}."
+        )
     return labels
 
 
@@ -109,26 +131,42 @@ def chosen_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError:
-        raise InputError(f"There is no device {device!r}: choose 'cpu', 'cuda' or 'auto'.") from None
+        raise InputError(
+            f"There is no device {device!r}: choose 'cpu', 'cuda' or 'auto'."
+        ) from None
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"There is no device {str(chosen)!r} on this machine: choose 'cpu' or 'auto'.")
+        raise InputError(
+            f"There is no device {str(chosen)!r} on this machine: choose 'cpu' or 'auto'."
+        )
     return chosen
 
 
-def in_range(value: float, name: str, least: float, most: float = math.inf, *, above: bool = False) -> float:
+def in_range(
+    value: float, name: str, least: float, most: float = math.inf, *, above: bool = False
+) -> float:
     """Check that a setting is a finite number from `least` (excluded with `above`) to `most`."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
+    number = (
+        isinstance(value, (int, float, np.number))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    )
     if not number or not (least < value if above else least <= value) or value > most:
         bound = f"above {least:g}" if above else f"at least {least:g}"
-        raise InputError(f"{name} is {shown(value)}: it must be a number {bound}{'' if most == math.inf else f' and at most {most:g}'}.")
+        raise InputError(
+            f"{name} is {shown(value)}: it must be a number {bound}{'' if most == math.inf else f' and at most {most:g}'}."
+        )
     return float(value)
 
 
 def whole_number(value: Any, least: int, name: str) -> int:
     """Check that a setting is a whole number of at least `least`."""
-    whole = isinstance(value, (int, np.integer)) or (isinstance(value, (float, np.floating)) and float(value).is_integer())
+    whole = isinstance(value, (int, np.integer)) or (
+        isinstance(value, (float, np.floating)) and float(value).is_integer()
+    )
     if not whole or value < least or value >= 2**63:
-        raise InputError(f"{name} is {shown(value)}: it must be a whole number of at least {least}.")
+        raise InputError(
+            f"{name} is {shown(value)}: it must be a whole number of at least {least}."
+        )
     return int(value)
 
 
@@ -162,7 +200,11 @@ def _expected(name: str, default: Any, value: Any) -> str | None:
     if isinstance(default, bool):
         return None if isinstance(value, bool) else "true or false"
     if isinstance(default, (int, float)):
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        number = (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and abs(value) <= sys.float_info.max
+        )
         if isinstance(default, float):
             return _outside(name, value) if number else "a number"
         if not number or value != int(value) or abs(value) >= 2**63:
@@ -172,11 +214,16 @@ def _expected(name: str, default: Any, value: Any) -> str | None:
         return None if value is None or _are(value, str) else "a list of names, such as [mixup]"
     if name == "milestones":
         return (
-            None if value is None or (_are(value, int) and not any(isinstance(one, bool) for one in value)) else "a list of whole numbers"
+            None
+            if value is None
+            or (_are(value, int) and not any(isinstance(one, bool) for one in value))
+            else "a list of whole numbers"
         )
     if name == "options":
         named = isinstance(value, Mapping) and _are(list(value), str)
-        plain = value is None or (named and all(isinstance(part, Mapping) and _is_plain(part) for part in value.values()))
+        plain = value is None or (
+            named and all(isinstance(part, Mapping) and _is_plain(part) for part in value.values())
+        )
         return None if plain else "settings of parts by name, such as {lw: {beta: 2}}"
     return None if isinstance(value, str) else "text"
 
@@ -190,12 +237,15 @@ def _outside(name: str, value: float) -> str | None:
 def _is_plain(options: Mapping[Any, Any]) -> bool:
     """Whether all values are numbers, text or flat lists of these: nested YAML aliases can expand a small file to gigabytes."""
     return _are(list(options), str) and all(
-        value is None or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str) for value in options.values()
+        value is None
+        or _are(value if isinstance(value, (list, tuple)) else [value], bool, int, float, str)
+        for value in options.values()
     )
 
 
 def _are(values: Any, *kinds: type) -> bool:
     """Whether this is a list with values of these types only, all of them finite."""
     return isinstance(values, (list, tuple)) and all(
-        isinstance(value, kinds) and not (isinstance(value, float) and not math.isfinite(value)) for value in values
+        isinstance(value, kinds) and not (isinstance(value, float) and not math.isfinite(value))
+        for value in values
     )

@@ -23,7 +23,9 @@ def test_the_ambiguity_degree_equals_a_plain_count(seed):
     for a in set(labels):
         own = [s for s, true in zip(sets, labels, strict=True) if true == a]
         shares += [sum(b in s for s in own) / len(own) for b in range(6) if b != a]
-    assert ambiguity_degree(Candidates.from_sets(sets, n_classes=6), labels) == pytest.approx(max(shares))
+    assert ambiguity_degree(Candidates.from_sets(sets, n_classes=6), labels) == pytest.approx(
+        max(shares)
+    )
 
 
 def test_the_ambiguity_degree_of_sets_without_wrong_labels_is_zero():

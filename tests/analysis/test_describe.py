@@ -9,7 +9,14 @@ import pytest
 from scipy.io import savemat
 from typer.testing import CliRunner
 
-from ltpll.analysis.describe import ambiguity_bounds, ambiguity_degree, co_occurrence, describe, pairs, wrong_label_rate
+from ltpll.analysis.describe import (
+    ambiguity_bounds,
+    ambiguity_degree,
+    co_occurrence,
+    describe,
+    pairs,
+    wrong_label_rate,
+)
 from ltpll.candidates import Candidates
 from ltpll.cli import app, main
 from ltpll.cli.describe import interval_plot
@@ -35,11 +42,16 @@ def test_pairs_are_those_of_a_double_loop():
         expected = sum(a in row for row in rows) * sum(b in row for row in rows) / 300
         if count:
             naive[a, b] = (count, pytest.approx(expected), pytest.approx(count / expected))
-    assert {pair.classes: (pair.sets, pair.expected, pair.times) for pair in found.most_frequent} == naive
+    assert {
+        pair.classes: (pair.sets, pair.expected, pair.times) for pair in found.most_frequent
+    } == naive
     assert found.n == len(naive)
     counts = [pair.sets for pair in found.most_frequent]
     assert counts == sorted(counts, reverse=True)
-    assert pairs(sets, co_occurrence(sets), candidates.classes, 3).most_frequent == found.most_frequent[:3]
+    assert (
+        pairs(sets, co_occurrence(sets), candidates.classes, 3).most_frequent
+        == found.most_frequent[:3]
+    )
 
 
 def test_a_pair_that_belongs_together_stands_out_and_independent_ones_do_not():
@@ -53,10 +65,16 @@ def test_a_pair_that_belongs_together_stands_out_and_independent_ones_do_not():
 
 
 def test_sizes_appearances_and_names():
-    found = describe(Candidates.from_sets([{"cat", "dog"}, {"cat"}, {"dog", "fox", "cat"}, {"cat"}]))
+    found = describe(
+        Candidates.from_sets([{"cat", "dog"}, {"cat"}, {"dog", "fox", "cat"}, {"cat"}])
+    )
     assert (found.n_examples, found.n_classes, found.mean_size) == (4, 3, 7 / 4)
     assert found.size_counts == {1: 2, 2: 1, 3: 1}
-    assert dict(zip(found.classes, found.appearances, strict=True)) == {"cat": 4, "dog": 2, "fox": 1}
+    assert dict(zip(found.classes, found.appearances, strict=True)) == {
+        "cat": 4,
+        "dog": 2,
+        "fox": 1,
+    }
     assert found.recurring == 0.5
     assert found.distinct_sets == 3
     assert found.pairs.most_frequent[0].classes == ("cat", "dog")
@@ -100,15 +118,22 @@ def test_the_prior_is_that_of_estimate_prior_and_true_labels_add_its_errors():
     assert found.prior.record() == estimate_prior(candidates).record()
     truth = np.bincount(labels) / len(labels)
     for name in ("estimate", "em", "average"):
-        assert found.errors[name] == pytest.approx(sum(abs(a - b) for a, b in zip(getattr(found.prior, name), truth, strict=True)))
-    inside = [low <= share <= high for low, share, high in zip(found.prior.lower, truth, found.prior.upper, strict=True)]
+        assert found.errors[name] == pytest.approx(
+            sum(abs(a - b) for a, b in zip(getattr(found.prior, name), truth, strict=True))
+        )
+    inside = [
+        low <= share <= high
+        for low, share, high in zip(found.prior.lower, truth, found.prior.upper, strict=True)
+    ]
     assert found.errors["within_bounds"] == np.mean(inside)
     assert found.true_imbalance == 50
     assert describe(candidates).errors is None
 
 
 def test_where_everything_is_known_no_label_is_ambiguous():
-    found = describe(Candidates.from_sets([[0]] * 6 + [[1]] * 3 + [[2]] * 2), [0] * 6 + [1] * 3 + [2] * 2)
+    found = describe(
+        Candidates.from_sets([[0]] * 6 + [[1]] * 3 + [[2]] * 2), [0] * 6 + [1] * 3 + [2] * 2
+    )
     assert found.prior.regime == "known"
     assert found.errors["estimate"] == pytest.approx(0, abs=1e-12)
     assert found.true_imbalance == 3
@@ -123,11 +148,15 @@ def test_one_row_is_described_too():
 def test_memory_grows_with_the_labels_and_not_with_rows_times_classes():
     rng = np.random.default_rng(0)
     n, n_classes, size = 20_000, 20_000, 4
-    candidates = Candidates.from_flat(np.arange(n + 1) * size, rng.integers(0, n_classes, n * size), n_classes)
+    candidates = Candidates.from_flat(
+        np.arange(n + 1) * size, rng.integers(0, n_classes, n * size), n_classes
+    )
     tracemalloc.start()
     try:
         describe(candidates)
-        assert tracemalloc.get_traced_memory()[1] < n * n_classes  # bytes: an eighth of a dense matrix
+        assert (
+            tracemalloc.get_traced_memory()[1] < n * n_classes
+        )  # bytes: an eighth of a dense matrix
     finally:
         tracemalloc.stop()
 
@@ -157,10 +186,13 @@ def without_source(record):
 ROWS = [["cat", "dog"], ["dog"], ["fox", "cat"], ["cat"], ["cat", "dog", "fox"]]
 MATRIX = np.asarray([[1, 1, 0], [0, 1, 0], [1, 0, 1], [1, 0, 0], [1, 1, 1]])
 TABLES = {
-    "strings.csv": "file,sets\n" + "".join(f"{i}.png,{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
+    "strings.csv": "file,sets\n"
+    + "".join(f"{i}.png,{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
     "blanks.csv": "sets\n" + "".join(f" {' | '.join(row)} \n" for row in ROWS),
-    "marked.csv": "\ufefffile,sets\n" + "".join(f"{i}.png,{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
-    "strings.tsv": "file\tsets\n" + "".join(f"{i}.png\t{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
+    "marked.csv": "\ufefffile,sets\n"
+    + "".join(f"{i}.png,{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
+    "strings.tsv": "file\tsets\n"
+    + "".join(f"{i}.png\t{'|'.join(row)}\n" for i, row in enumerate(ROWS)),
     "lists.csv": "file,sets\n" + "".join(f'{i}.png,"{row}"\n' for i, row in enumerate(ROWS)),
 }
 
@@ -168,10 +200,17 @@ TABLES = {
 @pytest.mark.parametrize("sides", ["classes × rows", "rows × classes"])
 def test_a_matlab_file_is_described_by_its_sets(tmp_path, sides):
     matrix = MATRIX if sides == "rows × classes" else MATRIX.T
-    savemat(tmp_path / "t.mat", {"data": np.arange(10.0).reshape(5, 2), "partial_target": matrix.astype(float)})
+    savemat(
+        tmp_path / "t.mat",
+        {"data": np.arange(10.0).reshape(5, 2), "partial_target": matrix.astype(float)},
+    )
     named = [[str(1 + c) for c in np.flatnonzero(row)] for row in MATRIX]
-    assert without_source(as_json(tmp_path / "t.mat")) == plain(describe(Candidates.from_sets(named)))
-    found = CliRunner().invoke(app, ["data", "describe", str(tmp_path / "t.mat"), "--column", "sets"])
+    assert without_source(as_json(tmp_path / "t.mat")) == plain(
+        describe(Candidates.from_sets(named))
+    )
+    found = CliRunner().invoke(
+        app, ["data", "describe", str(tmp_path / "t.mat"), "--column", "sets"]
+    )
     assert "omit --column" in str(found.exception)
 
 
@@ -197,16 +236,28 @@ def test_column_and_separator_are_taken(tmp_path):
 def test_a_column_of_groups_settles_where_the_sets_come_from(tmp_path):
     rng = np.random.default_rng(0)
     sets = ["a|b", "b|c", "a|c|d", "d"]
-    rows = [(sets[kind], picture) for picture, kind in enumerate(rng.integers(0, 4, 60)) for _ in range(len(sets[kind].split("|")))]
+    rows = [
+        (sets[kind], picture)
+        for picture, kind in enumerate(rng.integers(0, 4, 60))
+        for _ in range(len(sets[kind].split("|")))
+    ]
     path = tmp_path / "pictures.csv"
-    path.write_text("picture,candidates\n" + "".join(f"{rows[i][1]}.png,{rows[i][0]}\n" for i in rng.permutation(len(rows))))
+    path.write_text(
+        "picture,candidates\n"
+        + "".join(f"{rows[i][1]}.png,{rows[i][0]}\n" for i in rng.permutation(len(rows)))
+    )
     found = as_json(path, "--group", "picture")["prior"]
-    assert (found["regime"], found["evidence"][0]["what"]) == ("co-occurrence", "rows with their group's set")
+    assert (found["regime"], found["evidence"][0]["what"]) == (
+        "co-occurrence",
+        "rows with their group's set",
+    )
     assert as_json(path)["prior"]["regime"] != "co-occurrence"
 
 
 LABELS = ["cat", "dog", "fox", "cat", "dog"]
-ROWS_WITH_LABELS = [f"{i},{'|'.join(row)},{label}" for i, (row, label) in enumerate(zip(ROWS, LABELS, strict=True))]
+ROWS_WITH_LABELS = [
+    f"{i},{'|'.join(row)},{label}" for i, (row, label) in enumerate(zip(ROWS, LABELS, strict=True))
+]
 
 
 @pytest.mark.parametrize("column", ["label", "truth"])
@@ -215,7 +266,9 @@ def test_true_labels_in_the_table_are_known(tmp_path, column):
     path.write_text("\n".join([f"id,sets,{column}", *ROWS_WITH_LABELS]))
     numbers = [("cat", "dog", "fox").index(label) for label in LABELS]
     named = [] if column == "label" else ["--label", "truth"]
-    assert without_source(as_json(path, *named)) == plain(describe(Candidates.from_sets(ROWS), numbers))
+    assert without_source(as_json(path, *named)) == plain(
+        describe(Candidates.from_sets(ROWS), numbers)
+    )
     assert "true labels are known" in call(path, *named).output
 
 
@@ -231,20 +284,40 @@ def test_sets_are_read_in_every_way_that_train_reads_them(tmp_path):
     rng = np.random.default_rng(0)
     votes = [(i, "uv"[k % 2], name) for i, row in enumerate(ROWS) for k, name in enumerate(row)]
     texts = {
-        "crowd.csv": "image,annotator,choice,truth\n" + "".join(f"{i}.png,{who},{name},{LABELS[i]}\n" for i, who, name in votes),
-        "other.csv": "a,b,c,d\n" + "".join(f"{i}.png,{who},{name},{LABELS[i]}\n" for i, who, name in votes),
-        "classes.csv": "is_cat,is_dog,is_fox,truth\n" + "".join(f"{a},{b},{c},{LABELS[i]}\n" for i, (a, b, c) in enumerate(MATRIX)),
+        "crowd.csv": "image,annotator,choice,truth\n"
+        + "".join(f"{i}.png,{who},{name},{LABELS[i]}\n" for i, who, name in votes),
+        "other.csv": "a,b,c,d\n"
+        + "".join(f"{i}.png,{who},{name},{LABELS[i]}\n" for i, who, name in votes),
+        "classes.csv": "is_cat,is_dog,is_fox,truth\n"
+        + "".join(f"{a},{b},{c},{LABELS[i]}\n" for i, (a, b, c) in enumerate(MATRIX)),
         "scores.csv": "p_cat,p_dog,p_fox,truth\n",
     }
     for i, row in enumerate(MATRIX):
         shares = row * (1 + rng.random(3)) + 1e-6
-        texts["scores.csv"] += ",".join(f"{share / shares.sum():.9f}" for share in shares) + f",{LABELS[i]}\n"
+        texts["scores.csv"] += (
+            ",".join(f"{share / shares.sum():.9f}" for share in shares) + f",{LABELS[i]}\n"
+        )
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    expected = plain(describe(Candidates.from_sets(ROWS), [("cat", "dog", "fox").index(label) for label in LABELS]))
+    expected = plain(
+        describe(
+            Candidates.from_sets(ROWS), [("cat", "dog", "fox").index(label) for label in LABELS]
+        )
+    )
     for name, options in {
         "crowd.csv": ["--from-annotators", "union"],
-        "other.csv": ["--from-annotators", "union", "--task", "a", "--worker", "b", "--annotation", "c", "--label", "d"],
+        "other.csv": [
+            "--from-annotators",
+            "union",
+            "--task",
+            "a",
+            "--worker",
+            "b",
+            "--annotation",
+            "c",
+            "--label",
+            "d",
+        ],
         "classes.csv": ["--class-column", "is_*"],
         "scores.csv": ["--probability-column", "p_*", "--mass", "0.999"],
     }.items():
@@ -283,7 +356,9 @@ def test_parquet_is_read(tmp_path):
     pytest.importorskip("pyarrow")
     import pandas as pd
 
-    pd.DataFrame({"id": range(5), "sets": ROWS, "text": ["|".join(row) for row in ROWS]}).to_parquet(tmp_path / "t.parquet")
+    pd.DataFrame(
+        {"id": range(5), "sets": ROWS, "text": ["|".join(row) for row in ROWS]}
+    ).to_parquet(tmp_path / "t.parquet")
     for column in ("sets", "text"):
         found = as_json(tmp_path / "t.parquet", "--column", column)
         assert without_source(found) == plain(describe(Candidates.from_sets(ROWS)))
@@ -299,14 +374,26 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 REFUSED = {
     "no file": (["cifar11"], "cifar11 is not a run folder, or a .csv"),
     "no such file": (["none.csv"], "There is no file none.csv"),
-    "another kind of file": (["sets.xlsx"], ".csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file"),
+    "another kind of file": (
+        ["sets.xlsx"],
+        ".csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file",
+    ),
     "a folder without a run": (["."], "not a run folder"),
     "a result of something else": (["other.json"], "none of the JSON files that are understood"),
     "a separator of a run": ([".", "--separator", ";"], "are for files"),
-    "annotations of an array": (["m.npy", "--from-annotators", "union"], "no column for annotators"),
-    "two sources of sets": (["ok.csv", "--column", "b", "--class-column", "a"], "the column 'b' and from class_columns at the same time"),
+    "annotations of an array": (
+        ["m.npy", "--from-annotators", "union"],
+        "no column for annotators",
+    ),
+    "two sources of sets": (
+        ["ok.csv", "--column", "b", "--class-column", "a"],
+        "the column 'b' and from class_columns at the same time",
+    ),
     "a task without annotations": (["ok.csv", "--task", "a"], "task names a column of annotations"),
-    "unclear annotations": (["ok.csv", "--from-annotators", "union"], "name the columns with --task, --worker and --annotation"),
+    "unclear annotations": (
+        ["ok.csv", "--from-annotators", "union"],
+        "name the columns with --task, --worker and --annotation",
+    ),
     "true labels of a run": ([".", "--label", "x"], "are for files"),
     "groups of an array": (["m.npy", "--group", "x"], "no column for group"),
     "no such column of groups": (["ok.csv", "--group", "c"], "no column"),
@@ -317,7 +404,10 @@ REFUSED = {
     "an empty file": (["empty.csv"], "is empty: it has no header"),
     "only a header": (["header.csv"], "no rows below a header"),
     "a short row": (["short.csv"], "has 2 columns, but row 2 below it has 1"),
-    "a row without a set": (["hole.csv"], "Row 2 below the header of hole.csv has no candidate label"),
+    "a row without a set": (
+        ["hole.csv"],
+        "Row 2 below the header of hole.csv has no candidate label",
+    ),
     "no text": (["binary.csv"], "UTF-8"),
     "an open quote": (["quote.csv"], "cannot be read as a table"),
     "an empty separator": (["ok.csv", "--separator", ""], "separator is empty"),
@@ -387,12 +477,17 @@ def test_a_run_of_research_is_called_what_it_is(tmp_path, monkeypatch, config, k
     made.start()
     made.finish({})
     message = str(call(made.folder).exception)
-    assert message == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package ltpll-research installs."
+    assert (
+        message
+        == f"{made.folder} is {kind}: use `ltpll-research data describe`, which the package ltpll-research installs."
+    )
 
 
 def test_sets_whose_pairs_would_fill_the_memory_are_refused_at_once():
     message = refusal(lambda: describe(Candidates.of([range(100_000), [0, 1]])))
-    assert message.startswith("A row has 100,000 candidates, and pairs of classes are counted in rows of at most 16,384:")
+    assert message.startswith(
+        "A row has 100,000 candidates, and pairs of classes are counted in rows of at most 16,384:"
+    )
 
 
 def typed(*arguments):
@@ -412,7 +507,11 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     names = [f"a [long] class name that does not fit, number {c}" for c in range(60)]
     path = tmp_path / "many.csv"
     path.write_text(
-        "sets\n" + "".join("|".join(names[c] for c in candidates.row(i)).replace(",", ";") + "\n" for i in range(len(candidates)))
+        "sets\n"
+        + "".join(
+            "|".join(names[c] for c in candidates.row(i)).replace(",", ";") + "\n"
+            for i in range(len(candidates))
+        )
     )
     result = typed(path, "--top", "4")
     assert result.returncode == 0, result.stderr
@@ -422,7 +521,10 @@ def test_what_is_printed_fits_80_columns_and_says_what_is_left_out(tmp_path):
     assert "Smaller classes not shown: 56" in result.stdout
     assert "1,766 more pairs share sets" in result.stdout
     assert "[long]" in result.stdout
-    assert "Estimate: EM, the most likely prior, with bounds of 2 standard deviations." in result.stdout
+    assert (
+        "Estimate: EM, the most likely prior, with bounds of 2 standard deviations."
+        in result.stdout
+    )
     assert "surplus of shared pairs" in result.stdout
     assert "from the sets alone, it is between" in " ".join(result.stdout.split())
 
@@ -435,9 +537,14 @@ def test_single_labels_are_suspected_of_another_separator(tmp_path):
     assert "No set is ambiguous: every set has a single label" in result.output
 
 
-def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_power(tmp_path, monkeypatch, capsys):
+def test_names_and_columns_that_a_terminal_would_obey_are_shown_without_their_power(
+    tmp_path, monkeypatch, capsys
+):
     path = tmp_path / "t.csv"
-    path.write_text("candidates,x\n\x1b[2Jcat|\x1b]0;owned\x07dog|[red]fox,1\n\x1b[2Jcat|\u202ecow,2\n", encoding="utf-8")
+    path.write_text(
+        "candidates,x\n\x1b[2Jcat|\x1b]0;owned\x07dog|[red]fox,1\n\x1b[2Jcat|\u202ecow,2\n",
+        encoding="utf-8",
+    )
     result = call(path, "--column", "candidates")
     assert result.exit_code == 0, result.output
     assert "[red]fox" in result.output

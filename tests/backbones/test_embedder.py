@@ -19,7 +19,11 @@ class Network(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv, self.norm, self.dropout = nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.Dropout(0.5)
+        self.conv, self.norm, self.dropout = (
+            nn.Conv2d(3, 8, 3, stride=2),
+            nn.BatchNorm2d(8),
+            nn.Dropout(0.5),
+        )
         self.norm.running_mean += torch.arange(8) / 8
 
     def forward(self, x):
@@ -49,7 +53,9 @@ def plain_loop(backbone, pictures):
     network.eval()
     for picture in pictures:
         x = torch.tensor(picture).permute(2, 0, 1)[None].float() / 255
-        x = (x - torch.tensor(PREPROCESSING.mean).view(3, 1, 1)) / torch.tensor(PREPROCESSING.std).view(3, 1, 1)
+        x = (x - torch.tensor(PREPROCESSING.mean).view(3, 1, 1)) / torch.tensor(
+            PREPROCESSING.std
+        ).view(3, 1, 1)
         with torch.no_grad():
             rows.append(network(x).flatten().numpy())
     network.train(was_training)
@@ -90,14 +96,18 @@ def test_features_equal_a_plain_loop(cache, no_export, n, threads):
 def test_a_network_that_cannot_be_exported_runs_in_torch(no_export, threads):
     embed, before = Embedder(backbone_of(), "cpu", threads=threads), torch.get_num_threads()
     assert embed.engine == "torch"
-    np.testing.assert_allclose(embed(pictures(20)), plain_loop(backbone_of(), pictures(20)), atol=1e-5)
+    np.testing.assert_allclose(
+        embed(pictures(20)), plain_loop(backbone_of(), pictures(20)), atol=1e-5
+    )
     assert torch.get_num_threads() == before
 
 
 def test_a_network_that_depends_on_the_pictures_runs_in_torch():
     embed = Embedder(backbone_of(Unexportable), "cpu")
     assert embed.engine == "torch"
-    np.testing.assert_allclose(embed(pictures(3)), plain_loop(backbone_of(Unexportable), pictures(3)), atol=1e-5)
+    np.testing.assert_allclose(
+        embed(pictures(3)), plain_loop(backbone_of(Unexportable), pictures(3)), atol=1e-5
+    )
 
 
 def test_without_onnxruntime_it_runs_in_torch(cache, monkeypatch):
@@ -134,10 +144,15 @@ def test_a_cache_that_cannot_be_written_is_done_without(cache, monkeypatch, tmp_
 @pytest.mark.parametrize("training", [True, False])
 def test_the_backbone_is_not_changed(no_export, training):
     backbone = backbone_of().train(training)
-    before, flags = backbone.fingerprint(), [weight.requires_grad for weight in backbone.parameters()]
+    before, flags = (
+        backbone.fingerprint(),
+        [weight.requires_grad for weight in backbone.parameters()],
+    )
     Embedder(backbone, "cpu")(pictures(3))
     assert backbone.fingerprint() == before
-    assert [module.training for module in backbone.modules()] == [training] * len(list(backbone.modules()))
+    assert [module.training for module in backbone.modules()] == [training] * len(
+        list(backbone.modules())
+    )
     assert [weight.requires_grad for weight in backbone.parameters()] == flags
 
 
@@ -151,13 +166,19 @@ def test_it_works_from_several_threads_at_once(cache, no_export):
 
     with ThreadPoolExecutor(4) as pool:
         for seed, found in enumerate(pool.map(features, range(4))):
-            np.testing.assert_allclose(found, plain_loop(backbone_of(), pictures(40, seed)), atol=1e-5)
+            np.testing.assert_allclose(
+                found, plain_loop(backbone_of(), pictures(40, seed)), atol=1e-5
+            )
 
 
 def test_a_pickle_gives_the_same_features(cache, no_export):
     embed = Embedder(backbone_of(), "cpu", threads=2, cache=cache)
     copy = pickle.loads(pickle.dumps(embed))
-    assert (copy.engine, copy.threads, copy.batch_size) == (embed.engine, embed.threads, embed.batch_size)
+    assert (copy.engine, copy.threads, copy.batch_size) == (
+        embed.engine,
+        embed.threads,
+        embed.batch_size,
+    )
     np.testing.assert_array_equal(copy(pictures(5)), embed(pictures(5)))
 
 
@@ -177,9 +198,19 @@ def test_no_pictures_have_no_features(no_export):
     assert Embedder(backbone_of(), "cpu")(pictures(0)).shape == (0, 8)
 
 
-@pytest.mark.parametrize("x", [pictures(2).astype(np.float32), pictures(2)[:, :8], pictures(1)[0], pictures(2).transpose(0, 3, 1, 2)])
+@pytest.mark.parametrize(
+    "x",
+    [
+        pictures(2).astype(np.float32),
+        pictures(2)[:, :8],
+        pictures(1)[0],
+        pictures(2).transpose(0, 3, 1, 2),
+    ],
+)
 def test_other_arrays_are_refused(no_export, x):
-    assert "8-bit pictures of shape (n, 16, 16, 3)" in refusal(lambda: Embedder(backbone_of(), "cpu")(x))
+    assert "8-bit pictures of shape (n, 16, 16, 3)" in refusal(
+        lambda: Embedder(backbone_of(), "cpu")(x)
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"precision": "float16"}, {"threads": 0}, {"device": "tpu"}])
@@ -203,5 +234,7 @@ def test_features_on_a_gpu_equal_a_plain_loop(precision, tolerance):
     backbone = backbone_of()
     embed = Embedder(backbone, "cuda", precision)
     assert embed.engine == "torch"
-    np.testing.assert_allclose(embed(pictures(600)), plain_loop(backbone, pictures(600)), atol=tolerance)
+    np.testing.assert_allclose(
+        embed(pictures(600)), plain_loop(backbone, pictures(600)), atol=tolerance
+    )
     assert next(backbone.parameters()).device.type == "cpu"

@@ -19,8 +19,21 @@ from support.refusals import refusal
 transformers = pytest.importorskip("transformers")
 
 SQUARE = {"height": 32, "width": 32}
-TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 32, "patch_size": 8}
-TEXT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 50000}
+TINY = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "image_size": 32,
+    "patch_size": 8,
+}
+TEXT = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "vocab_size": 50000,
+}
 CONVOLUTIONS = {"hidden_sizes": [8, 16], "depths": [1, 1]}
 
 
@@ -28,7 +41,10 @@ def models():
     """For each kind of model, its config and image processor."""
     return {
         "vit": (transformers.ViTConfig(**TINY), transformers.ViTImageProcessorPil(size=SQUARE)),
-        "dinov2": (transformers.Dinov2Config(**TINY), transformers.BitImageProcessorPil(size={"shortest_edge": 40}, crop_size=SQUARE)),
+        "dinov2": (
+            transformers.Dinov2Config(**TINY),
+            transformers.BitImageProcessorPil(size={"shortest_edge": 40}, crop_size=SQUARE),
+        ),
         "mae": (transformers.ViTMAEConfig(**TINY), transformers.ViTImageProcessorPil(size=SQUARE)),
         "resnet": (
             transformers.ResNetConfig(embedding_size=8, layer_type="basic", **CONVOLUTIONS),
@@ -39,12 +55,19 @@ def models():
             transformers.ConvNextImageProcessorPil(size={"shortest_edge": 384}),
         ),
         "mobilevit": (
-            transformers.MobileViTConfig(hidden_sizes=[16] * 3, neck_hidden_sizes=[8] * 6 + [16], num_attention_heads=2, image_size=32),
+            transformers.MobileViTConfig(
+                hidden_sizes=[16] * 3,
+                neck_hidden_sizes=[8] * 6 + [16],
+                num_attention_heads=2,
+                image_size=32,
+            ),
             transformers.MobileViTImageProcessorPil(size={"shortest_edge": 36}, crop_size=SQUARE),
         ),
         "clip": (
             transformers.CLIPConfig(vision_config=TINY, text_config=TEXT, projection_dim=8),
-            transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=SQUARE, rescale_factor=1 / 127.5),
+            transformers.CLIPImageProcessorPil(
+                size={"shortest_edge": 32}, crop_size=SQUARE, rescale_factor=1 / 127.5
+            ),
         ),
     }
 
@@ -74,8 +97,12 @@ def vit(folders, tmp_path):
 def photo():
     """Smooth blobs of colour with some noise, wider than high."""
     noise = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
-    smooth = np.asarray(Image.fromarray(noise).resize((450, 300), Image.Resampling.BICUBIC), np.int64)
-    return np.clip(smooth + np.random.default_rng(1).integers(-9, 10, smooth.shape), 0, 255).astype(np.uint8)
+    smooth = np.asarray(
+        Image.fromarray(noise).resize((450, 300), Image.Resampling.BICUBIC), np.int64
+    )
+    return np.clip(smooth + np.random.default_rng(1).integers(-9, 10, smooth.shape), 0, 255).astype(
+        np.uint8
+    )
 
 
 def fitted(photo, preprocessing):
@@ -102,8 +129,12 @@ def expected_features(folder, pixels):
         return model(pixel_values=pixels).pooler_output.flatten(1)
 
 
-@pytest.mark.parametrize("name", ["vit", "dinov2", "mae", "resnet", "convnext", "mobilevit", "clip"])
-def test_pictures_and_features_equal_those_of_the_models_own_processor_and_network(folders, photo, name):
+@pytest.mark.parametrize(
+    "name", ["vit", "dinov2", "mae", "resnet", "convnext", "mobilevit", "clip"]
+)
+def test_pictures_and_features_equal_those_of_the_models_own_processor_and_network(
+    folders, photo, name
+):
     pixels = models()[name][1](Image.fromarray(photo), return_tensors="pt")["pixel_values"]
     backbone = Backbone.from_pretrained(folders / name)
     ours = torch.from_numpy(np.array(fitted(photo, backbone.preprocessing))).permute(2, 0, 1)[None]
@@ -113,7 +144,9 @@ def test_pictures_and_features_equal_those_of_the_models_own_processor_and_netwo
     with torch.no_grad():
         features = backbone(normalised)
     assert features.shape == (1, backbone.n_features)
-    torch.testing.assert_close(features, expected_features(folders / name, pixels), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        features, expected_features(folders / name, pixels), atol=1e-3, rtol=1e-3
+    )
 
 
 @pytest.mark.parametrize("name", ["vit", "resnet", "clip"])
@@ -153,7 +186,10 @@ def test_weights_in_several_files_are_read(vit):
     for file, names in parts.items():
         save_file({name: weights[name] for name in names}, vit / file, {"format": "pt"})
     (vit / "model.safetensors").unlink()
-    index = {"metadata": {}, "weight_map": {name: file for file, names in parts.items() for name in names}}
+    index = {
+        "metadata": {},
+        "weight_map": {name: file for file, names in parts.items() for name in names},
+    }
     (vit / "model.safetensors.index.json").write_text(json.dumps(index))
     assert Backbone.from_pretrained(vit).fingerprint() == before.fingerprint()
     (vit / "model-2.safetensors").unlink()
@@ -203,13 +239,19 @@ def with_damaged_weights(folder):
 
 def with_a_layer_too_few(folder):
     weights = load_file(folder / "model.safetensors")
-    save_file({name: weight for name, weight in weights.items() if ".1." not in name}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {name: weight for name, weight in weights.items() if ".1." not in name},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
 
 
 def with_index_that_leads_out(folder):
     (folder.parent / "other.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
     without_weights(folder)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../other.safetensors"}}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"x": "../other.safetensors"}})
+    )
 
 
 def changing(file, **changes):
@@ -218,7 +260,10 @@ def changing(file, **changes):
 
 DAMAGES = {
     "without a config": (without_config, "no config.json"),
-    "without weights": (without_weights, "model.safetensors, model.safetensors.index.json, pytorch_model.bin"),
+    "without weights": (
+        without_weights,
+        "model.safetensors, model.safetensors.index.json, pytorch_model.bin",
+    ),
     "with a pickle": (with_a_pickle, "could run code"),
     "with damaged weights": (with_damaged_weights, "is damaged"),
     "with a layer too few": (with_a_layer_too_few, "tensors of the encoder are missing"),
@@ -226,20 +271,47 @@ DAMAGES = {
     "with another width": (changing("config.json", hidden_size=8), "do not fit its config.json"),
     "with weights elsewhere": (with_index_that_leads_out, "not in its folder"),
     "of another kind": (changing("config.json", model_type="resnet"), "do not fit its config.json"),
-    "of an unknown kind": (changing("config.json", model_type="no such model"), "model_type 'no such model'"),
+    "of an unknown kind": (
+        changing("config.json", model_type="no such model"),
+        "model_type 'no such model'",
+    ),
     "of no kind": (changing("config.json", model_type=None), "model_type None"),
-    "with remote code": (changing("config.json", model_type="own", auto_map={"AutoModel": "code.Model"}), "model_type 'own'"),
+    "with remote code": (
+        changing("config.json", model_type="own", auto_map={"AutoModel": "code.Model"}),
+        "model_type 'own'",
+    ),
     "for text": (changing("config.json", model_type="bert"), "does not read pictures"),
     "with endless layers": (changing("config.json", num_hidden_layers=10**8), "too large"),
     "with heads that do not divide": (changing("config.json", num_attention_heads=3), "fit"),
-    "with no list": (lambda folder: (folder / "config.json").write_text("[]"), "does not describe a model"),
-    "with a config that is not JSON": (lambda folder: (folder / "config.json").write_text("{"), "cannot be read"),
-    "without a processor": (lambda folder: (folder / "preprocessor_config.json").unlink(), "no preprocessor_config.json"),
-    "with another size": (changing("preprocessor_config.json", size={"height": 48, "width": 48}), "fails on a picture of 48 × 48"),
-    "with huge pictures": (changing("preprocessor_config.json", size={"height": 10**6, "width": 10**6}), "more than 4096"),
-    "with pictures that are not square": (changing("preprocessor_config.json", size={"height": 32, "width": 64}), "aspect ratio"),
+    "with no list": (
+        lambda folder: (folder / "config.json").write_text("[]"),
+        "does not describe a model",
+    ),
+    "with a config that is not JSON": (
+        lambda folder: (folder / "config.json").write_text("{"),
+        "cannot be read",
+    ),
+    "without a processor": (
+        lambda folder: (folder / "preprocessor_config.json").unlink(),
+        "no preprocessor_config.json",
+    ),
+    "with another size": (
+        changing("preprocessor_config.json", size={"height": 48, "width": 48}),
+        "fails on a picture of 48 × 48",
+    ),
+    "with huge pictures": (
+        changing("preprocessor_config.json", size={"height": 10**6, "width": 10**6}),
+        "more than 4096",
+    ),
+    "with pictures that are not square": (
+        changing("preprocessor_config.json", size={"height": 32, "width": 64}),
+        "aspect ratio",
+    ),
     "with no scaling": (changing("preprocessor_config.json", do_resize=False), "does not scale"),
-    "with no deviation": (changing("preprocessor_config.json", image_std=[0, 0, 0]), "image processor"),
+    "with no deviation": (
+        changing("preprocessor_config.json", image_std=[0, 0, 0]),
+        "image processor",
+    ),
     "with text for a size": (changing("preprocessor_config.json", size="x"), "image processor"),
 }
 
@@ -285,7 +357,12 @@ def test_without_the_package_the_message_says_what_to_install(folders, monkeypat
     ],
 )
 def test_a_damaged_record_is_refused(change):
-    architecture = {"kind": "transformers", "config": {"model_type": "vit", **TINY}, "pooling": "pooler", "reverse": False}
+    architecture = {
+        "kind": "transformers",
+        "config": {"model_type": "vit", **TINY},
+        "pooling": "pooler",
+        "reverse": False,
+    }
     record = {"name": "x", "preprocessing": {"side": 32}, "architecture": architecture}
     assert Backbone.from_record(record).n_features == 16
     refusal(lambda: Backbone.from_record(record | {"architecture": architecture | change}))
@@ -298,13 +375,19 @@ def test_a_damaged_record_is_refused(change):
 def hub_cache(tmp_path, monkeypatch):
     """An empty cache, and a hub that accepts connections but never answers."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True)  # its own timeout is three seconds
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY", True
+    )  # its own timeout is three seconds
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setattr(
+            "huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}"
+        )
         yield tmp_path
 
 
-def test_a_hub_that_does_not_answer_is_given_up_and_the_message_says_what_to_download(hub_cache, monkeypatch, capfd):
+def test_a_hub_that_does_not_answer_is_given_up_and_the_message_says_what_to_download(
+    hub_cache, monkeypatch, capfd
+):
     assert hub.CONNECT_SECONDS <= 5
     monkeypatch.setattr(hub, "CONNECT_SECONDS", 0.2)
     began = time.monotonic()
@@ -333,4 +416,6 @@ def test_offline_nothing_is_tried(hub_cache, monkeypatch):
 
 
 def test_a_path_that_does_not_exist_is_refused_at_once(tmp_path):
-    assert "There is no folder" in refusal(lambda: Backbone.from_pretrained(tmp_path / "no" / "such" / "folder"))
+    assert "There is no folder" in refusal(
+        lambda: Backbone.from_pretrained(tmp_path / "no" / "such" / "folder")
+    )

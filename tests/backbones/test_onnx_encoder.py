@@ -23,20 +23,29 @@ helper, FLOAT, UINT8 = onnx.helper, onnx.TensorProto.FLOAT, onnx.TensorProto.UIN
 WEIGHT = np.random.default_rng(0).normal(size=(5, 3, 1, 1)).astype(np.float32)
 
 
-def written(path, nodes, shape=("n", 3, "h", "w"), dtype=FLOAT, outputs=("features",), metadata=None):
+def written(
+    path, nodes, shape=("n", 3, "h", "w"), dtype=FLOAT, outputs=("features",), metadata=None
+):
     """Write a model with an input `x` and a constant `weight`."""
     results = [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs]
     inputs = [helper.make_tensor_value_info("x", dtype, shape)]
-    graph = helper.make_graph(nodes, "encoder", inputs, results, [onnx.numpy_helper.from_array(WEIGHT, "weight")])
+    graph = helper.make_graph(
+        nodes, "encoder", inputs, results, [onnx.numpy_helper.from_array(WEIGHT, "weight")]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     helper.set_model_props(model, metadata or {})
     path.write_bytes(model.SerializeToString())
     return path
 
 
-def encoder(path, shape=("n", 3, "h", "w"), outputs=("features",), pool="GlobalAveragePool", metadata=None):
+def encoder(
+    path, shape=("n", 3, "h", "w"), outputs=("features",), pool="GlobalAveragePool", metadata=None
+):
     """Write an encoder that averages the channels of a picture and multiplies them by `WEIGHT`; other outputs are the averages."""
-    nodes = [helper.make_node(pool, ["x"], ["pooled"]), helper.make_node("Conv", ["pooled", "weight"], [outputs[-1]])]
+    nodes = [
+        helper.make_node(pool, ["x"], ["pooled"]),
+        helper.make_node("Conv", ["pooled", "weight"], [outputs[-1]]),
+    ]
     nodes += [helper.make_node("Relu", ["pooled"], [name]) for name in outputs[:-1]]
     return written(path, nodes, shape, outputs=outputs, metadata=metadata)
 
@@ -49,7 +58,9 @@ def expected(pictures):
 def test_features_equal_a_product_for_any_number_of_pictures(tmp_path, batch):
     backbone = Backbone.from_pretrained(encoder(tmp_path / "net.onnx", (batch, 3, 16, 16)))
     pictures = np.random.default_rng(0).normal(size=(6, 3, 16, 16)).astype(np.float32)
-    np.testing.assert_allclose(backbone(torch.from_numpy(pictures)).numpy(), expected(pictures), atol=1e-5)
+    np.testing.assert_allclose(
+        backbone(torch.from_numpy(pictures)).numpy(), expected(pictures), atol=1e-5
+    )
     assert backbone.n_features == 5
     assert not backbone.trainable
     assert backbone.preprocessing == Preprocessing(16)
@@ -60,28 +71,62 @@ def test_onnxruntime_reports_nothing_and_leaves_nothing_in_the_home_folder(tmp_p
     home = tmp_path / "home"
     home.mkdir()
     program = f"from ltpll.backbones.onnx_encoder import open_session; open_session(open({str(path)!r}, 'rb').read())"
-    environment = {name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "CI", "XDG_CACHE_HOME")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment | {"HOME": str(home)}, capture_output=True, text=True)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("ORT_DISABLE_TELEMETRY", "CI", "XDG_CACHE_HOME")
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment | {"HOME": str(home)},
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert not list(home.rglob("*onnxruntime*"))
 
 
 def test_only_one_module_imports_onnxruntime():
-    found = [path.name for path in Path(ltpll.__file__).parent.rglob("*.py") if "import onnxruntime" in path.read_text(encoding="utf-8")]
+    found = [
+        path.name
+        for path in Path(ltpll.__file__).parent.rglob("*.py")
+        if "import onnxruntime" in path.read_text(encoding="utf-8")
+    ]
     assert found == ["onnx_encoder.py"]
 
 
 def test_the_output_called_features_is_used_wherever_it_stands(tmp_path):
-    assert Backbone.from_pretrained(encoder(tmp_path / "net.onnx", outputs=("other", "embeddings"))).n_features == 5
-    assert Backbone.from_pretrained(encoder(tmp_path / "net.onnx", outputs=("other", "second"))).n_features == 3
+    assert (
+        Backbone.from_pretrained(
+            encoder(tmp_path / "net.onnx", outputs=("other", "embeddings"))
+        ).n_features
+        == 5
+    )
+    assert (
+        Backbone.from_pretrained(
+            encoder(tmp_path / "net.onnx", outputs=("other", "second"))
+        ).n_features
+        == 3
+    )
 
 
-def test_preprocessing_comes_from_the_file_beside_it_or_else_its_metadata_or_else_imagenet(tmp_path):
-    path = encoder(tmp_path / "net.onnx", metadata={"side": "48", "mean": "[0.1, 0.2, 0.3]", "fit": "crop", "author": "me"})
-    assert Backbone.from_pretrained(path).preprocessing == Preprocessing(48, (0.1, 0.2, 0.3), fit="crop")
+def test_preprocessing_comes_from_the_file_beside_it_or_else_its_metadata_or_else_imagenet(
+    tmp_path,
+):
+    path = encoder(
+        tmp_path / "net.onnx",
+        metadata={"side": "48", "mean": "[0.1, 0.2, 0.3]", "fit": "crop", "author": "me"},
+    )
+    assert Backbone.from_pretrained(path).preprocessing == Preprocessing(
+        48, (0.1, 0.2, 0.3), fit="crop"
+    )
     (tmp_path / "net.onnx.json").write_text(json.dumps({"side": 64, "std": [1, 1, 1]}))
-    assert Backbone.from_pretrained(path).preprocessing == Preprocessing(64, IMAGENET_MEAN, (1, 1, 1))
-    assert Backbone.from_pretrained(encoder(tmp_path / "bare.onnx")).preprocessing == Preprocessing(224)
+    assert Backbone.from_pretrained(path).preprocessing == Preprocessing(
+        64, IMAGENET_MEAN, (1, 1, 1)
+    )
+    assert Backbone.from_pretrained(encoder(tmp_path / "bare.onnx")).preprocessing == Preprocessing(
+        224
+    )
 
 
 def test_a_record_and_a_state_dict_a_copy_and_a_pickle_restore_it(tmp_path):
@@ -121,23 +166,33 @@ def test_external_data_beside_the_file_are_read_and_become_part_of_the_backbone(
     restored = Backbone.from_record(backbone.record())
     restored.load_state_dict(backbone.state_dict())
     pictures = np.ones((1, 3, 224, 224), np.float32)
-    np.testing.assert_allclose(restored(torch.from_numpy(pictures)).numpy(), expected(pictures), atol=1e-5)
+    np.testing.assert_allclose(
+        restored(torch.from_numpy(pictures)).numpy(), expected(pictures), atol=1e-5
+    )
 
 
 def test_external_data_elsewhere_are_refused(tmp_path):
     (tmp_path / "model").mkdir()
     path = with_external_data(tmp_path / "model" / "net.onnx", "../weights.bin")
-    assert "net.onnx is not an ONNX model that can be read" in refusal(lambda: Backbone.from_pretrained(path))
+    assert "net.onnx is not an ONNX model that can be read" in refusal(
+        lambda: Backbone.from_pretrained(path)
+    )
     path = with_external_data(tmp_path / "model" / "net.onnx", str(tmp_path / "weights.bin"))
-    assert "net.onnx is not an ONNX model that can be read" in refusal(lambda: Backbone.from_pretrained(path))
+    assert "net.onnx is not an ONNX model that can be read" in refusal(
+        lambda: Backbone.from_pretrained(path)
+    )
 
 
 def test_external_data_in_a_state_dict_are_refused(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     content = with_external_data(tmp_path / "model" / "net.onnx", "weights.bin").read_bytes()
     monkeypatch.chdir(tmp_path / "model")
-    backbone = Backbone.from_record({"name": "x", "preprocessing": {}, "architecture": {"kind": "onnx", "n_features": 5}})
-    backbone.load_state_dict({"encoder.content": torch.frombuffer(bytearray(content), dtype=torch.uint8)})
+    backbone = Backbone.from_record(
+        {"name": "x", "preprocessing": {}, "architecture": {"kind": "onnx", "n_features": 5}}
+    )
+    backbone.load_state_dict(
+        {"encoder.content": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
+    )
     assert "cannot be run" in refusal(lambda: backbone(torch.zeros(1, 3, 16, 16)))
 
 
@@ -146,7 +201,10 @@ REFUSED = {
     "too many at once": ({"shape": (10**6, 3, 16, 16)}, "dynamic batch size"),
     "maps": ({"pool": "Relu"}, "must return one row of features"),
     "a classifier of this library": ({"outputs": ("logits", "probabilities")}, "is a classifier"),
-    "another side": ({"shape": ("n", 3, 16, 16), "metadata": {"side": "32"}}, "reads pictures of 16 pixels"),
+    "another side": (
+        {"shape": ("n", 3, 16, 16), "metadata": {"side": "32"}},
+        "reads pictures of 16 pixels",
+    ),
     "a bad deviation": ({"metadata": {"std": "[0, 0, 0]"}}, "three positive deviations"),
     "a bad side": ({"metadata": {"side": "large"}}, "side is 'large'"),
 }
@@ -170,7 +228,12 @@ def test_a_network_is_refused(tmp_path, case, capfd):
     ],
 )
 def test_other_inputs_are_refused(tmp_path, shape, dtype, words):
-    path = written(tmp_path / "net.onnx", [helper.make_node("Cast", ["x"], ["features"], to=FLOAT)], shape, dtype)
+    path = written(
+        tmp_path / "net.onnx",
+        [helper.make_node("Cast", ["x"], ["features"], to=FLOAT)],
+        shape,
+        dtype,
+    )
     assert words in refusal(lambda: Backbone.from_pretrained(path))
 
 
@@ -199,7 +262,9 @@ def test_a_missing_file_and_a_damaged_description_are_refused(tmp_path):
 
 def test_without_onnx_the_message_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    assert "pip install 'ltpll[onnx]'" in refusal(lambda: Backbone.from_pretrained(tmp_path / "net.onnx"))
+    assert "pip install 'ltpll[onnx]'" in refusal(
+        lambda: Backbone.from_pretrained(tmp_path / "net.onnx")
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -208,5 +273,7 @@ def test_an_embedder_normalises_pictures_and_runs_it(tmp_path, threads):
     pictures = np.random.default_rng(0).integers(0, 256, (10, 16, 16, 3), np.uint8)
     embedder = Embedder(backbone, threads=threads)
     assert embedder.engine == "onnxruntime"
-    normalised = backbone.preprocessing.normalise(torch.from_numpy(pictures).permute(0, 3, 1, 2)).numpy()
+    normalised = backbone.preprocessing.normalise(
+        torch.from_numpy(pictures).permute(0, 3, 1, 2)
+    ).numpy()
     np.testing.assert_allclose(embedder(pictures), expected(normalised), atol=1e-5)

@@ -11,7 +11,9 @@ def test_normalised_pictures_have_zero_mean_and_unit_deviation_where_their_pixel
     preprocessing = Preprocessing(2, mean=(0.2, 0.4, 0.6), std=(0.1, 0.2, 0.2))
     pixels = torch.tensor([[51, 102, 153], [76, 102, 204]], dtype=torch.uint8).T.reshape(1, 3, 1, 2)
     expected = [[0, (76 / 255 - 0.2) / 0.1], [0, 0], [0, 1]]
-    torch.testing.assert_close(preprocessing.normalise(pixels)[0, :, 0], torch.tensor(expected), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        preprocessing.normalise(pixels)[0, :, 0], torch.tensor(expected), atol=1e-5, rtol=0
+    )
 
 
 def test_a_record_restores_it():

@@ -17,14 +17,21 @@ SMALL = {"size": 2, "batch": 8, "device": "cpu", "seconds": 0.0}
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 0.0), (0.0, 1.0), (0.5, -0.25)])
 def test_exponents_are_those_of_a_power_law(p, q):
-    rows = [{"examples": n, "classes": c, "value": 3.7 * n**p * c**q} for n in (10, 100, 1000) for c in (20, 40)]
+    rows = [
+        {"examples": n, "classes": c, "value": 3.7 * n**p * c**q}
+        for n in (10, 100, 1000)
+        for c in (20, 40)
+    ]
     found = exponents(rows, lambda row: row["value"])
     assert found == {"examples": pytest.approx(p, abs=1e-4), "classes": pytest.approx(q, abs=1e-4)}
 
 
 def test_an_exponent_is_the_slope_of_the_best_line_through_the_logarithms():
     values = {10: 1.0, 100: 5.0, 1000: 7.0}
-    found = exponents([{"examples": n, "classes": 7, "value": value} for n, value in values.items()], lambda row: row["value"])
+    found = exponents(
+        [{"examples": n, "classes": 7, "value": value} for n, value in values.items()],
+        lambda row: row["value"],
+    )
     slope = np.polyfit(np.log(list(values)), np.log(list(values.values())), 1)[0]
     assert found == {"examples": pytest.approx(slope, abs=1e-4), "classes": None}
 
@@ -50,8 +57,15 @@ def test_memory_counts_every_tensor_once():
 
 def test_the_record_has_every_size_with_its_memory_and_times():
     found = bench_targets([100, 1000], [10, 40], **SMALL, inaturalist=False)
-    assert [(row["examples"], row["classes"]) for row in found["grid"]] == [(100, 10), (100, 40), (1000, 10), (1000, 40)]
-    assert [row["set_sizes"] for row in found["grid"] + found["uneven"]] == 4 * [[2, 2]] + 2 * [[1, 3]]
+    assert [(row["examples"], row["classes"]) for row in found["grid"]] == [
+        (100, 10),
+        (100, 40),
+        (1000, 10),
+        (1000, 40),
+    ]
+    assert [row["set_sizes"] for row in found["grid"] + found["uneven"]] == 4 * [[2, 2]] + 2 * [
+        [1, 3]
+    ]
     for row in found["grid"]:
         n, remembered = row["examples"], 8 * (8 + 2 * 8)
         # Two bytes per label, four per target, four per offset, and the cached positions.
@@ -88,9 +102,28 @@ def test_sizes_that_cannot_be_measured_are_refused(examples, classes, change, me
 def test_the_script_prints_every_size_and_writes_the_record(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.targets.INATURALIST", (300, 60))
     out = tmp_path / "found.json"
-    main(["--examples", "100", "200", "--classes", "20", "--batch", "16", "--seconds", "0", "--out", str(out)])
+    main(
+        [
+            "--examples",
+            "100",
+            "200",
+            "--classes",
+            "20",
+            "--batch",
+            "16",
+            "--seconds",
+            "0",
+            "--out",
+            str(out),
+        ]
+    )
     printed = capsys.readouterr().out
-    for row in (r"100 × +20, sets of 5:", r"200 × +20, sets of 5:", r"100 × +20, sets of 1–9:", r"300 × +60, sets of 5:"):
+    for row in (
+        r"100 × +20, sets of 5:",
+        r"200 × +20, sets of 5:",
+        r"100 × +20, sets of 1–9:",
+        r"300 × +60, sets of 5:",
+    ):
         assert re.search(rf"^ *{row} .* times the dense form$", printed, re.M), printed
     record = json.loads(out.read_text())
     assert record["inaturalist"]["classes"] == 60

@@ -70,8 +70,16 @@ def test_the_loss_is_the_mean_log_probability_of_the_positives_in_a_plain_loop()
         total = sum(math.exp(similarities[i, j]) for j in range(9) if allowed[i, j])
         weight = sum(float(positives[i, j]) for j in range(9))
         if weight > 0:
-            terms.append(sum(float(positives[i, j]) * (math.log(total) - float(similarities[i, j])) for j in range(9)) / weight)
-    assert float(contrastive_loss(similarities, positives, allowed)) == pytest.approx(sum(terms) / len(terms), rel=1e-5)
+            terms.append(
+                sum(
+                    float(positives[i, j]) * (math.log(total) - float(similarities[i, j]))
+                    for j in range(9)
+                )
+                / weight
+            )
+    assert float(contrastive_loss(similarities, positives, allowed)) == pytest.approx(
+        sum(terms) / len(terms), rel=1e-5
+    )
 
 
 def test_no_positives_at_all_give_zero_and_no_bad_gradient():
@@ -86,7 +94,13 @@ def test_a_memory_compares_with_the_batch_its_second_views_and_what_came_before(
     method = attached(METHODS["pico"](queue=6))
     memory = method.memory
     p = problem(method, batch=4)
-    step = step_of(p, views=(p.outputs.features[0], torch.randn(4, N_FEATURES, generator=torch.Generator().manual_seed(1))))
+    step = step_of(
+        p,
+        views=(
+            p.outputs.features[0],
+            torch.randn(4, N_FEATURES, generator=torch.Generator().manual_seed(1)),
+        ),
+    )
     labels = torch.tensor([0, 1, 1, 2])
     query = memory.projector(step.outputs.features[0])
     for n_held in (0, 4, 6):
@@ -99,5 +113,7 @@ def test_a_memory_compares_with_the_batch_its_second_views_and_what_came_before(
             for j, name in enumerate(names):
                 assert bool(allowed[i, j]) == (name >= 0 and i != j)
                 assert bool(same[i, j]) == (name >= 0 and i != j and name == int(labels[i]))
-                assert float(similarities[i, j].detach()) == pytest.approx(float((query[i] @ everything[j]).detach()) / 0.5, abs=1e-5)
+                assert float(similarities[i, j].detach()) == pytest.approx(
+                    float((query[i] @ everything[j]).detach()) / 0.5, abs=1e-5
+                )
     assert not key.requires_grad

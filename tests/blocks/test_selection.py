@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from ltpll.blocks.selection import lowest_losses_per_class, masked_mean, mixup_partners, mixup_weights
+from ltpll.blocks.selection import (
+    lowest_losses_per_class,
+    masked_mean,
+    mixup_partners,
+    mixup_weights,
+)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -13,7 +18,9 @@ def test_each_class_gives_its_quota_of_lowest_losses(seed):
     quotas = torch.tensor([0, 1, 5, 100])
     expected = [False] * 40
     for k in range(4):
-        members = sorted((i for i in range(40) if labels[i] == k), key=lambda i: (float(losses[i]), i))
+        members = sorted(
+            (i for i in range(40) if labels[i] == k), key=lambda i: (float(losses[i]), i)
+        )
         for i in members[: int(quotas[k])]:
             expected[i] = True
     assert lowest_losses_per_class(losses, labels, quotas).tolist() == expected

@@ -37,7 +37,11 @@ def column(library, values):
 def table(library, columns):
     if library == "polars":
         return pytest.importorskip("polars").DataFrame(columns)
-    return {"pandas": pd.DataFrame, "pyarrow": pa.table, "other": lambda content: Exported(pa.table(content))}[library](columns)
+    return {
+        "pandas": pd.DataFrame,
+        "pyarrow": pa.table,
+        "other": lambda content: Exported(pa.table(content)),
+    }[library](columns)
 
 
 LIBRARIES = ["pyarrow", "other", "polars"]
@@ -52,19 +56,46 @@ def test_candidates_of_columns_and_tables_are_those_of_pandas(library):
     expected = content(Candidates.of(pd.Series(CELLS)))
     assert content(Candidates.of(column(library, CELLS))) == expected
     assert content(Candidates.of(column(library, LISTS))) == expected
-    assert content(Candidates.of(table(library, MATRIX))) == expected == content(Candidates.of(pd.DataFrame(MATRIX)))
+    assert (
+        content(Candidates.of(table(library, MATRIX)))
+        == expected
+        == content(Candidates.of(pd.DataFrame(MATRIX)))
+    )
 
 
 def test_every_text_type_of_arrow_is_read():
     expected = content(Candidates.of(CELLS))
     texts = pa.array(CELLS)
-    for array in (texts, texts.cast(pa.large_string()), texts.cast(pa.string_view()), texts.dictionary_encode()):
+    for array in (
+        texts,
+        texts.cast(pa.large_string()),
+        texts.cast(pa.string_view()),
+        texts.dictionary_encode(),
+    ):
         assert content(Candidates.of(array)) == expected
-        assert content(read_table(pa.table({"candidates": array, "x": range(4)})).candidates) == expected
-    views = pa.DictionaryArray.from_arrays(pa.array(range(4), pa.uint32()), texts.cast(pa.string_view()))  # as polars exports categories
-    assert content(read_table(pa.table({"candidates": views, "x": range(4)})).candidates) == expected
-    for kind in (pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(pa.string_view())):
-        assert content(read_table(pa.table({"candidates": pa.array(LISTS, kind), "x": range(4)})).candidates) == expected
+        assert (
+            content(read_table(pa.table({"candidates": array, "x": range(4)})).candidates)
+            == expected
+        )
+    views = pa.DictionaryArray.from_arrays(
+        pa.array(range(4), pa.uint32()), texts.cast(pa.string_view())
+    )  # as polars exports categories
+    assert (
+        content(read_table(pa.table({"candidates": views, "x": range(4)})).candidates) == expected
+    )
+    for kind in (
+        pa.list_(pa.string()),
+        pa.large_list(pa.large_string()),
+        pa.list_(pa.string_view()),
+    ):
+        assert (
+            content(
+                read_table(
+                    pa.table({"candidates": pa.array(LISTS, kind), "x": range(4)})
+                ).candidates
+            )
+            == expected
+        )
 
 
 @pytest.mark.parametrize("library", ["pandas", *LIBRARIES])
@@ -79,7 +110,10 @@ def test_tables_in_memory_are_read_like_files(library, tmp_path):
     }
     pd.DataFrame(columns).to_parquet(tmp_path / "t.parquet")
     reading = Reading(group="scene")
-    found, expected = read_table(table(library, columns), reading), read_table(tmp_path / "t.parquet", reading)
+    found, expected = (
+        read_table(table(library, columns), reading),
+        read_table(tmp_path / "t.parquet", reading),
+    )
     assert content(found.candidates) == content(expected.candidates)
     for name in ("ids", "labels", "splits", "features", "groups"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
@@ -104,26 +138,43 @@ def test_a_classifier_learns_the_same_as_from_pandas(library):
 
     expected = fitted(pd.DataFrame(x), pd.Series(y))
     found = fitted(table(library, x), column(library, y))
-    assert found.feature_names_in_.tolist() == expected.feature_names_in_.tolist() == ["height", "width"]
+    assert (
+        found.feature_names_in_.tolist()
+        == expected.feature_names_in_.tolist()
+        == ["height", "width"]
+    )
     assert found.classes_.tolist() == expected.classes_.tolist()
-    assert np.array_equal(found.predict_proba(table(library, x)), expected.predict_proba(pd.DataFrame(x)))
+    assert np.array_equal(
+        found.predict_proba(table(library, x)), expected.predict_proba(pd.DataFrame(x))
+    )
     assert found.predict(table(library, x)).tolist() == expected.predict(pd.DataFrame(x)).tolist()
-    assert fitted(table(library, x), table(library, {"y": y})).classes_.tolist() == expected.classes_.tolist()
+    assert (
+        fitted(table(library, x), table(library, {"y": y})).classes_.tolist()
+        == expected.classes_.tolist()
+    )
     other = table(library, {"height": x["height"], "depth": x["width"]})
     with pytest.raises(ValueError, match="feature names should match"):
         found.predict(other)
 
 
 def test_what_cannot_be_read_is_refused_in_one_sentence():
-    assert "pyarrow.Table has no column called 'candidates': it has x; name the column" in refusal(lambda: read_table(pa.table({"x": [1]})))
+    assert "pyarrow.Table has no column called 'candidates': it has x; name the column" in refusal(
+        lambda: read_table(pa.table({"x": [1]}))
+    )
     empty = pa.table({"candidates": ["cat", ""], "x": [1, 2]})
-    assert "Row 1 (counted from 0) of pyarrow.Table has no candidate label" in refusal(lambda: read_table(empty))
+    assert "Row 1 (counted from 0) of pyarrow.Table has no candidate label" in refusal(
+        lambda: read_table(empty)
+    )
     assert "There are no rows in pyarrow.Table" in refusal(lambda: read_table(empty.slice(0, 0)))
     mixed = pd.DataFrame({"candidates": ["cat", 3], "x": [1, 2]})
     assert "give every column values of one type" in refusal(lambda: read_table(mixed))
-    assert "A table cannot be read from builtins.dict" in refusal(lambda: read_table({"candidates": CELLS}))
+    assert "A table cannot be read from builtins.dict" in refusal(
+        lambda: read_table({"candidates": CELLS})
+    )
     assert "Row 1 has no candidate label" in refusal(lambda: Candidates.of(pa.array(["cat", None])))
-    assert "The column 'cat' holds string, not numbers" in refusal(lambda: Candidates.of(pa.table({"cat": ["1", "0"], "dog": ["0", "1"]})))
+    assert "The column 'cat' holds string, not numbers" in refusal(
+        lambda: Candidates.of(pa.table({"cat": ["1", "0"], "dog": ["0", "1"]}))
+    )
 
 
 def test_objects_of_other_kinds_are_left_alone():

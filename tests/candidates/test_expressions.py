@@ -16,9 +16,22 @@ from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError
 from support.refusals import refusal
 
-TREE = {"red fox": "Vulpes", "fennec": "Vulpes", "wolf": "Canis", "Vulpes": "Canidae", "Canis": "Canidae", "lynx": "Felidae", "cow": None}
+TREE = {
+    "red fox": "Vulpes",
+    "fennec": "Vulpes",
+    "wolf": "Canis",
+    "Vulpes": "Canidae",
+    "Canis": "Canidae",
+    "lynx": "Felidae",
+    "cow": None,
+}
 LEAVES = ["cow", "fennec", "lynx", "red fox", "wolf"]
-GROUPS = {"Vulpes": {"red fox", "fennec"}, "Canis": {"wolf"}, "Canidae": {"red fox", "fennec", "wolf"}, "Felidae": {"lynx"}}
+GROUPS = {
+    "Vulpes": {"red fox", "fennec"},
+    "Canis": {"wolf"},
+    "Canidae": {"red fox", "fennec", "wolf"},
+    "Felidae": {"lynx"},
+}
 
 
 def names_of(candidates):
@@ -28,7 +41,12 @@ def names_of(candidates):
 def entries_of(cells, literal=False):
     names = sorted({entry for cell in cells for entry in cell})
     codes = [names.index(entry) for cell in cells for entry in cell]
-    return Entries(np.cumsum([0, *map(len, cells)]), np.asarray(codes, dtype=np.int64), names, 0 if literal else len(names))
+    return Entries(
+        np.cumsum([0, *map(len, cells)]),
+        np.asarray(codes, dtype=np.int64),
+        names,
+        0 if literal else len(names),
+    )
 
 
 def by_set_algebra(cell, excluded, possible, empty):
@@ -39,7 +57,9 @@ def by_set_algebra(cell, excluded, possible, empty):
 
     start = possible or set(LEAVES)
     named = [meant(entry) for entry in cell if not entry.startswith("!")]
-    out = [meant(entry[1:]) for entry in cell if entry.startswith("!")] + [meant(entry) for entry in excluded]
+    out = [meant(entry[1:]) for entry in cell if entry.startswith("!")] + [
+        meant(entry) for entry in excluded
+    ]
     if not cell and not excluded and empty == "stop":
         return None
     found = set().union(*named) if named else set(start)
@@ -52,23 +72,31 @@ CELL = st.lists(st.one_of(ENTRY, ENTRY.map("!{}".format)), max_size=3)
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(CELL, st.lists(ENTRY, max_size=2), st.integers(-1, 1)), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(CELL, st.lists(ENTRY, max_size=2), st.integers(-1, 1)), min_size=1, max_size=6
+    ),
     st.lists(st.sets(st.sampled_from(LEAVES), min_size=1), min_size=2, max_size=2),
     st.sampled_from(["stop", "all"]),
 )
 def test_sets_are_those_of_set_algebra(rows, lists, empty):
     cells, excluded, of_row = ([row[k] for row in rows] for k in range(3))
-    possible = Possible(entries_of([sorted(one) for one in lists], literal=True), np.asarray(of_row), "at {}".format)
+    possible = Possible(
+        entries_of([sorted(one) for one in lists], literal=True), np.asarray(of_row), "at {}".format
+    )
     rules = SetRules(Taxonomy(TREE), empty, entries_of(excluded, literal=False), possible)
     expected = [
-        by_set_algebra(cell, out, lists[at] if at >= 0 else None, empty) for cell, out, at in zip(cells, excluded, of_row, strict=True)
+        by_set_algebra(cell, out, lists[at] if at >= 0 else None, empty)
+        for cell, out, at in zip(cells, excluded, of_row, strict=True)
     ]
     if any(one is None for one in expected):
         with pytest.raises(InputError):
             class_sets(entries_of(cells), LEAVES, rules)
         return
     found = class_sets(entries_of(cells), LEAVES, rules).sets
-    assert [{LEAVES[c] for c in found.numbers[a:b]} for a, b in zip(found.indptr, found.indptr[1:], strict=False)] == expected
+    assert [
+        {LEAVES[c] for c in found.numbers[a:b]}
+        for a, b in zip(found.indptr, found.indptr[1:], strict=False)
+    ] == expected
     named = class_sets(entries_of(cells), None, rules).sets  # the classes are those that remain
     assert set(named.names) == set().union(*expected)
 
@@ -76,7 +104,14 @@ def test_sets_are_those_of_set_algebra(rows, lists, empty):
 def test_strings_exclude_classes_and_stand_for_every_class():
     found = Candidates.of(["cat|fox", "!dog", "!dog|! cat", "*", "cat|fox|!fox", "dog"])
     assert found.classes == ("cat", "dog", "fox")
-    assert names_of(found) == [{"cat", "fox"}, {"cat", "fox"}, {"fox"}, {"cat", "dog", "fox"}, {"cat"}, {"dog"}]
+    assert names_of(found) == [
+        {"cat", "fox"},
+        {"cat", "fox"},
+        {"fox"},
+        {"cat", "dog", "fox"},
+        {"cat"},
+        {"dog"},
+    ]
 
 
 def test_names_in_lists_and_given_classes_are_literal():
@@ -93,8 +128,22 @@ def test_missing_strings_stand_for_every_class_on_request():
 
 
 def test_scores_weight_candidates_and_zero_drops_them():
-    found = Candidates.of(["fox:0.81|dog:0.16", "dog:1|fox:0", "*", "fox:1600%|dog:100 %|cat: 1e0|!cat", '{"dog": 1, "fox": 3}'])
-    assert names_of(found) == [{"fox", "dog"}, {"dog"}, {"cat", "dog", "fox"}, {"dog", "fox"}, {"dog", "fox"}]
+    found = Candidates.of(
+        [
+            "fox:0.81|dog:0.16",
+            "dog:1|fox:0",
+            "*",
+            "fox:1600%|dog:100 %|cat: 1e0|!cat",
+            '{"dog": 1, "fox": 3}',
+        ]
+    )
+    assert names_of(found) == [
+        {"fox", "dog"},
+        {"dog"},
+        {"cat", "dog", "fox"},
+        {"dog", "fox"},
+        {"dog", "fox"},
+    ]
     raw = np.split(found.weights.numpy().astype(float), np.cumsum(found.sizes.numpy())[:-1])
     ratios = [raw[0][1] / raw[0][0], raw[3][1] / raw[3][0], raw[4][1] / raw[4][0]]
     power = np.log(ratios) / np.log([0.81 / 0.16, 16, 3])  # the same power of all scores
@@ -104,7 +153,9 @@ def test_scores_weight_candidates_and_zero_drops_them():
 
 
 def test_a_group_shares_its_score_among_its_classes():
-    entries = Entries(np.asarray([0, 2]), np.asarray([0, 1]), ["Vulpes", "wolf"], 2, np.asarray([0.6, 0.4]))
+    entries = Entries(
+        np.asarray([0, 2]), np.asarray([0, 1]), ["Vulpes", "wolf"], 2, np.asarray([0.6, 0.4])
+    )
     found = class_sets(entries, None, SetRules(Taxonomy(TREE)))
     assert found.sets.names == ("fennec", "red fox", "wolf")
     np.testing.assert_allclose(found.weights, [0.3, 0.3, 0.4])
@@ -113,58 +164,119 @@ def test_a_group_shares_its_score_among_its_classes():
 def test_dictionaries_and_sets_are_read_from_python_and_from_its_printed_form():
     rows = [{"fox": 0.75, "dog": 0.25}, {"dog": 1.0}]
     expected = Candidates.of(["fox:0.75|dog:0.25", "dog:1"])
-    for found in (Candidates.of(rows), Candidates.of(pd.Series(rows)), Candidates.of([str(row) for row in rows])):
+    for found in (
+        Candidates.of(rows),
+        Candidates.of(pd.Series(rows)),
+        Candidates.of([str(row) for row in rows]),
+    ):
         assert names_of(found) == names_of(expected)
         assert found.weights.tolist() == expected.weights.tolist()
-    assert names_of(Candidates.of(["{'a', 'b'}", "b|{c}", "{}"], empty="all")) == [{"a", "b"}, {"b", "{c}"}, {"a", "b", "{c}"}]
+    assert names_of(Candidates.of(["{'a', 'b'}", "b|{c}", "{}"], empty="all")) == [
+        {"a", "b"},
+        {"b", "{c}"},
+        {"a", "b", "{c}"},
+    ]
 
 
 def test_collections_of_names_know_groups_too():
-    assert names_of(Candidates.of([["Vulpes"], ["wolf", "lynx"], []], taxonomy=TREE, empty="all"))[:2] == [
+    assert names_of(Candidates.of([["Vulpes"], ["wolf", "lynx"], []], taxonomy=TREE, empty="all"))[
+        :2
+    ] == [
         GROUPS["Vulpes"],
         {"wolf", "lynx"},
     ]
 
 
-@pytest.mark.parametrize("cells", [["16:9|cat", "4:3", "fox|dog"], ["genus:Vulpes|a:b"], ["a:-1|b:-2"], ['["16:9", "4:3"]', '["16:9"]']])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["16:9|cat", "4:3", "fox|dog"],
+        ["genus:Vulpes|a:b"],
+        ["a:-1|b:-2"],
+        ['["16:9", "4:3"]', '["16:9"]'],
+    ],
+)
 def test_names_with_colons_stay_names(cells):
     found = Candidates.of(cells)
     assert found.weights is None
-    expected = [set(cell.strip("[]").replace('"', "").replace(", ", "|").split("|")) for cell in cells]
+    expected = [
+        set(cell.strip("[]").replace('"', "").replace(", ", "|").split("|")) for cell in cells
+    ]
     assert names_of(found) == expected
 
 
 def test_known_names_that_look_like_scores_stay_names():
-    assert names_of(Candidates.of(["16:9|4:3", "4:3"], classes=["4:3", "16:9"])) == [{"16:9", "4:3"}, {"4:3"}]
+    assert names_of(Candidates.of(["16:9|4:3", "4:3"], classes=["4:3", "16:9"])) == [
+        {"16:9", "4:3"},
+        {"4:3"},
+    ]
 
 
 def test_labels_for_scoring_know_marks_and_scores():
-    assert read_labels(["a|b", "!c", "d|e"], ["a", "b"], more=True).classes.tolist() == ["a", "b", "c", "d", "e"]
-    assert read_labels(["a:0.5|b:0.5", "c:1|a:2"], ["a"], more=True).classes.tolist() == ["a", "b", "c"]
+    assert read_labels(["a|b", "!c", "d|e"], ["a", "b"], more=True).classes.tolist() == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+    ]
+    assert read_labels(["a:0.5|b:0.5", "c:1|a:2"], ["a"], more=True).classes.tolist() == [
+        "a",
+        "b",
+        "c",
+    ]
     assert read_labels(["!a", "b"]).certain  # without a set among them, they are plain labels
 
 
 REFUSALS = {
     "nothing left": (["cat|!cat", "dog"], {}, "Row 0 excludes all of its candidates (cat)"),
-    "all excluded": (["a|b", "!*", "!*"], {}, "Row 1 (2 such rows) excludes all of its candidates (a, b)"),
+    "all excluded": (
+        ["a|b", "!*", "!*"],
+        {},
+        "Row 1 (2 such rows) excludes all of its candidates (a, b)",
+    ),
     "no name": (["!", "a"], {}, "Row 0 has '!' without a name"),
     "no classes": (["*", "*"], {}, "No cell names a class"),
-    "scores and every class": (["*|a:0.5", "b:0.5"], {}, "Row 0 has both * and candidates with scores"),
+    "scores and every class": (
+        ["*|a:0.5", "b:0.5"],
+        {},
+        "Row 0 has both * and candidates with scores",
+    ),
     "only zeros": (["b:0.5", "a:0"], {}, "Row 1 has only candidates with the score 0"),
     "some scores": (["a:0.5|b:0.5", "c"], {}, "Row 1 has the candidate 'c' without a score"),
     "objects and names": (['{"a": 1}', "c"], {}, "Row 1 has the candidate 'c' without a score"),
     "objects and lists": (['["a"]', '{"a": 1}'], {}, "Row 0 has the candidate 'a' without a score"),
-    "other separator": (["a:0.5;b:0.5", "b:1"], {}, "Row 0 has the candidate 'a:0.5;b', which looks like several labels separated by ';'"),
+    "other separator": (
+        ["a:0.5;b:0.5", "b:1"],
+        {},
+        "Row 0 has the candidate 'a:0.5;b', which looks like several labels separated by ';'",
+    ),
     "large score": (["a:1e999", "b:1"], {}, "Row 0 has a score that is too large"),
     "negative score": (['{"a": -1}', "b:1"], {}, "Row 0 gives 'a' the score -1"),
     "no number": (['{"a": true}', "b:1"], {}, "Row 0 gives 'a' the score True"),
-    "unknown exclusion": (["!x", "a"], {"classes": ["a", "b"]}, "Row 0 has the candidate 'x', which is not one of the 2 classes"),
-    "unknown group": (["Vulpe", "wolf"], {"taxonomy": TREE}, "Row 0 has the candidate 'Vulpe', which is not in the taxonomy (did you mean"),
+    "unknown exclusion": (
+        ["!x", "a"],
+        {"classes": ["a", "b"]},
+        "Row 0 has the candidate 'x', which is not one of the 2 classes",
+    ),
+    "unknown group": (
+        ["Vulpe", "wolf"],
+        {"taxonomy": TREE},
+        "Row 0 has the candidate 'Vulpe', which is not in the taxonomy (did you mean",
+    ),
     "rules for a matrix": (np.eye(2), {"empty": "all"}, "taxonomy and empty are for names"),
-    "rules for numbers": ([[0, 1], [1]], {"taxonomy": TREE}, "taxonomy and empty are for candidates that are all names"),
+    "rules for numbers": (
+        [[0, 1], [1]],
+        {"taxonomy": TREE},
+        "taxonomy and empty are for candidates that are all names",
+    ),
     "numbers with scores": ([{0: 0.5}, {1: 1.0}], {}, "Row 0 gives 0 a score, which is not a name"),
     "unknown rule": (["a", "b"], {"empty": "none"}, "empty is 'none'"),
-    "circle": (["a", "b"], {"taxonomy": {"a": "b", "b": "c", "c": "b"}}, "The taxonomy goes round in a circle"),
+    "circle": (
+        ["a", "b"],
+        {"taxonomy": {"a": "b", "b": "c", "c": "b"}},
+        "The taxonomy goes round in a circle",
+    ),
 }
 
 

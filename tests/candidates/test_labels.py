@@ -11,7 +11,9 @@ from support.refusals import refusal
 
 
 def rows(labels):
-    return [[labels.classes[j] for j in labels.candidates.row(i)] for i in range(len(labels.candidates))]
+    return [
+        [labels.classes[j] for j in labels.candidates.row(i)] for i in range(len(labels.candidates))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,11 @@ def rows(labels):
         (["[unknown]", "a"], [["[unknown]"], ["a"]], True),
         (["1", "0"], [["1"], ["0"]], True),
         ([["b", "a"], ["a"], ["b"]], [["a", "b"], ["a"], ["b"]], False),
-        ([["b", "a"], ["a", "b"], ["b", "c"]], [["a", "b"], ["a", "b"], ["b", "c"]], False),  # of one length: sets all the same
+        (
+            [["b", "a"], ["a", "b"], ["b", "c"]],
+            [["a", "b"], ["a", "b"], ["b", "c"]],
+            False,
+        ),  # of one length: sets all the same
         ([[0, 1], [1, 0], [1, 1]], [[0, 1], [0, 1], [1]], False),  # lists hold class numbers
         (np.asarray([[0, 1], [1, 0], [1, 1]]), [[1], [0], [0, 1]], False),  # an array is a matrix
         (pd.DataFrame({"b": [1, 0, 1], "a": [0, 1, 1]}), [["b"], ["a"], ["b", "a"]], False),
@@ -73,11 +79,19 @@ def test_a_class_whose_name_holds_the_separator_is_a_plain_label_where_the_class
 @pytest.mark.parametrize(
     ("y", "classes", "message"),
     [
-        (["a|b", "c|d"], ("a", "b", "c"), "Row 1 has the candidate 'd', which is not one of the 3 classes"),
+        (
+            ["a|b", "c|d"],
+            ("a", "b", "c"),
+            "Row 1 has the candidate 'd', which is not one of the 3 classes",
+        ),
         (["a|b", None], None, "Row 1 has no candidate label"),
         (["a|b", "a", ""], None, "Row 2 has no candidate label"),
         (["a|b", 1], None, "Row 0 is the string 'a|b'"),
-        (["a|b", "a;b"], None, "Row 1 has the candidate 'a;b', which looks like several labels separated by ';'"),
+        (
+            ["a|b", "a;b"],
+            None,
+            "Row 1 has the candidate 'a;b', which looks like several labels separated by ';'",
+        ),
         (["b", "d"], ("a", "b"), "no class 'd'"),
         (np.eye(3), ("a", "b"), "2 class names for 3 columns"),
         (np.zeros((2, 2, 2)), None, "one dimension"),
@@ -89,7 +103,9 @@ def test_what_cannot_be_labels_is_refused(y, classes, message):
 
 
 def test_sets_of_other_classes_are_refused():
-    assert "2 classes, but 3" in refusal(lambda: read_labels(Candidates.from_sets([["a"], ["b"]]), ("a", "b", "c")), InputError)
+    assert "2 classes, but 3" in refusal(
+        lambda: read_labels(Candidates.from_sets([["a"], ["b"]]), ("a", "b", "c")), InputError
+    )
 
 
 def test_an_estimator_learns_and_scores_strings_as_it_does_sets():
@@ -99,11 +115,15 @@ def test_an_estimator_learns_and_scores_strings_as_it_does_sets():
     names = np.asarray(["cat", "dog", "fox"])
     sets = [sorted({names[c], names[(c + 1 + i % 2) % 3]}) for i, c in enumerate(truth)]
     cells = ["|".join(row) for row in sets]
-    from_sets, from_cells = (PartialLabelClassifier(epochs=5, random_state=0).fit(x, y) for y in (sets, cells))
+    from_sets, from_cells = (
+        PartialLabelClassifier(epochs=5, random_state=0).fit(x, y) for y in (sets, cells)
+    )
     assert from_cells.classes_.tolist() == ["cat", "dog", "fox"]
     np.testing.assert_array_equal(from_cells.predict_proba(x), from_sets.predict_proba(x))
     predicted = from_cells.predict(x)
-    assert from_cells.score(x, cells) == np.mean([name in row for name, row in zip(predicted, sets, strict=True)])
+    assert from_cells.score(x, cells) == np.mean(
+        [name in row for name, row in zip(predicted, sets, strict=True)]
+    )
     assert from_cells.score(x, names[truth].tolist()) == np.mean(predicted == names[truth])
 
 
@@ -111,13 +131,18 @@ def test_an_estimator_learns_and_scores_strings_as_it_does_sets():
 @pytest.mark.parametrize(
     ("y", "row"),
     [
-        (["a; z", "a", "a; b", "b"], 0),  # a and b are labels elsewhere; the first row shares one with them
+        (
+            ["a; z", "a", "a; b", "b"],
+            0,
+        ),  # a and b are labels elsewhere; the first row shares one with them
         (["x", "a; b", "b; c", "c; a"], 1),  # all pieces recur
     ],
 )
 def test_strings_that_look_like_sets_with_another_separator_are_refused_as_in_a_table(kind, y, row):
     message = refusal(lambda: PartialLabelClassifier().fit(np.zeros((4, 2)), kind(y)))
-    assert message.startswith(f"Row {row} has the candidate {y[row]!r}, which looks like several labels separated by ';'")
+    assert message.startswith(
+        f"Row {row} has the candidate {y[row]!r}, which looks like several labels separated by ';'"
+    )
     assert message.endswith("pass Candidates.of(y, separator=';').")
     assert len(Candidates.of(kind(y), separator=";")) == 4
 

@@ -25,25 +25,42 @@ def naive(row, top_k, mass):
     return sorted(c for c in chosen if row[c] > 0)
 
 
-@pytest.mark.parametrize("form", [np.asarray, torch.from_numpy, scipy.sparse.csr_array, scipy.sparse.coo_matrix])
-@pytest.mark.parametrize(("top_k", "mass"), [(1, None), (3, None), (None, 0.5), (None, 0.9), (None, 1)])
+@pytest.mark.parametrize(
+    "form", [np.asarray, torch.from_numpy, scipy.sparse.csr_array, scipy.sparse.coo_matrix]
+)
+@pytest.mark.parametrize(
+    ("top_k", "mass"), [(1, None), (3, None), (None, 0.5), (None, 0.9), (None, 1)]
+)
 def test_sets_are_the_highest_scores(form, top_k, mass, monkeypatch):
     monkeypatch.setattr(scores, "VALUES_PER_PASS", 16)  # several blocks
     rng = np.random.default_rng(0)
-    matrix = rng.random((20, 6)).round(1) * (rng.random((20, 6)) < 0.7) + np.eye(6)[rng.integers(0, 6, 20)] * 0.05
+    matrix = (
+        rng.random((20, 6)).round(1) * (rng.random((20, 6)) < 0.7)
+        + np.eye(6)[rng.integers(0, 6, 20)] * 0.05
+    )
     found = Candidates.from_scores(form(matrix), top_k=top_k, mass=mass, classes=list("abcdef"))
     assert [found.row(i) for i in range(20)] == [naive(row.tolist(), top_k, mass) for row in matrix]
     for i, row in enumerate(matrix):
         chosen = row[found.row(i)] ** scores.POWER
-        np.testing.assert_allclose(found.weights[found.offsets[i] : found.offsets[i + 1]], chosen / chosen.sum(), rtol=1e-5)
+        np.testing.assert_allclose(
+            found.weights[found.offsets[i] : found.offsets[i + 1]], chosen / chosen.sum(), rtol=1e-5
+        )
 
 
 REFUSALS = {
     "no rule": (np.ones((2, 3)), {}, "Scores become sets by top_k"),
     "two rules": (np.ones((2, 3)), {"top_k": 1, "mass": 0.5}, "Scores become sets by top_k"),
-    "too many": (np.ones((2, 3)), {"top_k": 4}, "top_k is 4, but there are scores of only 3 classes"),
+    "too many": (
+        np.ones((2, 3)),
+        {"top_k": 4},
+        "top_k is 4, but there are scores of only 3 classes",
+    ),
     "no share": (np.ones((2, 3)), {"mass": 1.5}, "mass is 1.5"),
-    "logits": (np.asarray([[1.0, 2.0], [0.5, -1.0]]), {"top_k": 1, "classes": ["a", "b"]}, "Row 1 has the score -1.0 for 'b'"),
+    "logits": (
+        np.asarray([[1.0, 2.0], [0.5, -1.0]]),
+        {"top_k": 1, "classes": ["a", "b"]},
+        "Row 1 has the score -1.0 for 'b'",
+    ),
     "nan": (np.asarray([[1.0, np.nan]]), {"top_k": 1}, "Row 0 has the score nan for 1"),
     "text": (np.asarray([["a", "b"]]), {"top_k": 1}, "The scores are not numbers"),
     "zeros": (np.asarray([[1.0, 2.0], [0.0, 0.0]]), {"mass": 0.5}, "Row 1 has no candidate label"),

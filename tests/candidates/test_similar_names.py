@@ -20,13 +20,25 @@ from ltpll.errors import InputWarning
 
 def found(*names_and_rows):
     names, rows = zip(*names_and_rows, strict=True)
-    return [(one.name, one.rows, one.frequent, one.frequent_rows) for one in similar_names(names, rows)]
+    return [
+        (one.name, one.rows, one.frequent, one.frequent_rows) for one in similar_names(names, rows)
+    ]
 
 
 FREQUENT = ("brown creeper", 960)
 
 
-@pytest.mark.parametrize("name", ["brown creper", "brown creeperr", "brovn creeper", "borwn creeper", "Brown  Creeper", "brown_creeper"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "brown creper",
+        "brown creeperr",
+        "brovn creeper",
+        "borwn creeper",
+        "Brown  Creeper",
+        "brown_creeper",
+    ],
+)
 def test_a_rare_name_that_differs_in_a_letter_or_capitals_resembles_the_frequent_one(name):
     assert found(FREQUENT, (name, 1), ("wood thrush", 300)) == [(name, 1, *FREQUENT)]
 
@@ -62,17 +74,24 @@ def test_names_in_other_capitals_need_not_be_so_rare():
 
 
 def test_a_misspelled_name_is_found_in_a_small_table():
-    assert found(("hermit thrush", 12), ("hermit trush", 1)) == [("hermit trush", 1, "hermit thrush", 12)]
+    assert found(("hermit thrush", 12), ("hermit trush", 1)) == [
+        ("hermit trush", 1, "hermit thrush", 12)
+    ]
 
 
 def test_names_that_differ_only_in_capitals_are_similar_however_frequent_they_are():
-    assert found(("cat", 50), ("CAT", 40), ("Dog", 30), ("dog", 30)) == [("CAT", 40, "cat", 50), ("dog", 30, "Dog", 30)]
+    assert found(("cat", 50), ("CAT", 40), ("Dog", 30), ("dog", 30)) == [
+        ("CAT", 40, "cat", 50),
+        ("dog", 30, "Dog", 30),
+    ]
 
 
 @pytest.mark.parametrize("name", ["cafe\u0301", "caf\xe9\u200b", "\ufeffcaf\xe9", "ca\u200bf\xe9"])
 def test_names_that_look_the_same_are_similar_and_shown_with_what_distinguishes_them(name):
     assert found(("caf\xe9", 50), (name, 40)) == [(name, 40, "caf\xe9", 50)]
-    with pytest.warns(InputWarning, match=re.escape(f"{name!a} is in 1 row and resembles 'caf\\xe9' (2 rows)")):
+    with pytest.warns(
+        InputWarning, match=re.escape(f"{name!a} is in 1 row and resembles 'caf\\xe9' (2 rows)")
+    ):
         Candidates.of([["caf\xe9", "tea"], ["caf\xe9"], [name]])
     assert found(("3", 9), ("3\u200b", 8)) == [("3\u200b", 8, "3", 9)]
 
@@ -88,7 +107,11 @@ def distance(a, b):
     table = np.add.outer(np.arange(len(a) + 1), np.arange(len(b) + 1))
     for i in range(1, len(a) + 1):
         for j in range(1, len(b) + 1):
-            table[i, j] = min(table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + (a[i - 1] != b[j - 1]))
+            table[i, j] = min(
+                table[i - 1, j] + 1,
+                table[i, j - 1] + 1,
+                table[i - 1, j - 1] + (a[i - 1] != b[j - 1]),
+            )
             if i > 1 and j > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
                 table[i, j] = min(table[i, j], table[i - 2, j - 2] + 1)
     return table[-1, -1]
@@ -97,16 +120,33 @@ def distance(a, b):
 def test_every_pair_at_a_distance_of_one_letter_is_found_and_none_beyond_two():
     rng = random.Random(0)
     frequent = ["".join(rng.choices("abcd", k=7)) for _ in range(40)]
-    rare = [name for name in {"".join(rng.choices("abcd", k=rng.randint(6, 8))) for _ in range(150)} if name not in frequent]
+    rare = [
+        name
+        for name in {"".join(rng.choices("abcd", k=rng.randint(6, 8))) for _ in range(150)}
+        if name not in frequent
+    ]
     frequent = list(dict.fromkeys(frequent))
-    got = {one.name for one in similar_names([*frequent, *rare], [500] * len(frequent) + [1] * len(rare))}
+    got = {
+        one.name
+        for one in similar_names([*frequent, *rare], [500] * len(frequent) + [1] * len(rare))
+    }
     nearest = {name: min(distance(name, other) for other in frequent) for name in rare}
-    assert {name for name, steps in nearest.items() if steps <= 1} <= got <= {name for name, steps in nearest.items() if steps <= 2}
+    assert (
+        {name for name, steps in nearest.items() if steps <= 1}
+        <= got
+        <= {name for name, steps in nearest.items() if steps <= 2}
+    )
     assert 0 < len(got) < len(rare)
 
 
 def test_thousands_of_classes_take_no_time():
-    names = [f"species {a}{b}{c}{d}" for a in "abcdefghij" for b in "abcdefghij" for c in "abcdefghij" for d in "abcdefgh"]
+    names = [
+        f"species {a}{b}{c}{d}"
+        for a in "abcdefghij"
+        for b in "abcdefghij"
+        for c in "abcdefghij"
+        for d in "abcdefgh"
+    ]
     rows = np.where(np.arange(len(names)) % 2, 500, 1)
     start = time.perf_counter()
     assert len(similar_names(names, rows)) == len(names) // 2
@@ -127,7 +167,10 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_of_names_warns_once(reader):
-    with pytest.warns(InputWarning, match=r"The class 'brown creper' is in 1 row and resembles 'brown creeper' \(20[01] rows\)") as caught:
+    with pytest.warns(
+        InputWarning,
+        match=r"The class 'brown creper' is in 1 row and resembles 'brown creeper' \(20[01] rows\)",
+    ) as caught:
         READERS[reader]()
     assert len(caught) == 1
 

@@ -21,7 +21,17 @@ from ltpll.candidates import Candidates
 from ltpll.errors import InputError, InputWarning
 from support.refusals import refusal
 
-NAMES = ("ant", "Bee", "cat 2", "ï", "0", "eel-e", "fox", "gnu", "hen")  # names need no order and may look like anything
+NAMES = (
+    "ant",
+    "Bee",
+    "cat 2",
+    "ï",
+    "0",
+    "eel-e",
+    "fox",
+    "gnu",
+    "hen",
+)  # names need no order and may look like anything
 
 
 @st.composite
@@ -52,7 +62,9 @@ def named(sets):
 
 
 def frame_of(sets, n, dtype):
-    return pd.DataFrame(matrix_of(sets, n, dtype), columns=list(NAMES[:n]), index=range(100, 100 + len(sets)))
+    return pd.DataFrame(
+        matrix_of(sets, n, dtype), columns=list(NAMES[:n]), index=range(100, 100 + len(sets))
+    )
 
 
 BUILDERS = {
@@ -63,47 +75,94 @@ BUILDERS = {
     "numpy column-major": lambda sets, n: Candidates.of(np.asfortranarray(matrix_of(sets, n))),
     "torch int": lambda sets, n: Candidates.of(torch.from_numpy(matrix_of(sets, n))),
     "torch bool": lambda sets, n: Candidates.of(torch.from_numpy(matrix_of(sets, n)).bool()),
-    "torch float with gradient": lambda sets, n: Candidates.of(torch.from_numpy(matrix_of(sets, n)).float().requires_grad_()),
-    "torch bfloat16": lambda sets, n: Candidates.of(torch.from_numpy(matrix_of(sets, n)).bfloat16()),
+    "torch float with gradient": lambda sets, n: Candidates.of(
+        torch.from_numpy(matrix_of(sets, n)).float().requires_grad_()
+    ),
+    "torch bfloat16": lambda sets, n: Candidates.of(
+        torch.from_numpy(matrix_of(sets, n)).bfloat16()
+    ),
     "torch sparse": lambda sets, n: Candidates.of(torch.from_numpy(matrix_of(sets, n)).to_sparse()),
     "scipy csr": lambda sets, n: Candidates.of(scipy.sparse.csr_matrix(matrix_of(sets, n))),
-    "scipy csc": lambda sets, n: Candidates.of(scipy.sparse.csc_matrix(matrix_of(sets, n, np.float32))),
-    "scipy coo": lambda sets, n: Candidates.of(scipy.sparse.coo_matrix(matrix_of(sets, n, np.bool_))),
+    "scipy csc": lambda sets, n: Candidates.of(
+        scipy.sparse.csc_matrix(matrix_of(sets, n, np.float32))
+    ),
+    "scipy coo": lambda sets, n: Candidates.of(
+        scipy.sparse.coo_matrix(matrix_of(sets, n, np.bool_))
+    ),
     "scipy coo array": lambda sets, n: Candidates.of(scipy.sparse.coo_array(matrix_of(sets, n))),
     "scipy lil": lambda sets, n: Candidates.of(scipy.sparse.lil_matrix(matrix_of(sets, n))),
     "list of sets": lambda sets, n: Candidates.of(sets, n_classes=n),
     "list of frozensets": lambda sets, n: Candidates.of([frozenset(s) for s in sets], n_classes=n),
-    "list of lists backwards with repeats": lambda sets, n: Candidates.of([sorted(s, reverse=True) * 2 for s in sets], n_classes=n),
+    "list of lists backwards with repeats": lambda sets, n: Candidates.of(
+        [sorted(s, reverse=True) * 2 for s in sets], n_classes=n
+    ),
     "tuple of tuples": lambda sets, n: Candidates.of(tuple(tuple(s) for s in sets), n_classes=n),
-    "generator of generators": lambda sets, n: Candidates.of(((label for label in s) for s in sets), n_classes=n),
-    "list of dict keys": lambda sets, n: Candidates.of([dict.fromkeys(s, 0.5).keys() for s in sets], n_classes=n),
-    "list of numpy arrays": lambda sets, n: Candidates.of([np.array(list(s), dtype=np.int16) for s in sets], n_classes=n),
-    "list of torch tensors": lambda sets, n: Candidates.of([torch.tensor(list(s)) for s in sets], n_classes=n),
-    "list of whole floats": lambda sets, n: Candidates.of([[float(label) for label in s] for s in sets], n_classes=n),
+    "generator of generators": lambda sets, n: Candidates.of(
+        ((label for label in s) for s in sets), n_classes=n
+    ),
+    "list of dict keys": lambda sets, n: Candidates.of(
+        [dict.fromkeys(s, 0.5).keys() for s in sets], n_classes=n
+    ),
+    "list of numpy arrays": lambda sets, n: Candidates.of(
+        [np.array(list(s), dtype=np.int16) for s in sets], n_classes=n
+    ),
+    "list of torch tensors": lambda sets, n: Candidates.of(
+        [torch.tensor(list(s)) for s in sets], n_classes=n
+    ),
+    "list of whole floats": lambda sets, n: Candidates.of(
+        [[float(label) for label in s] for s in sets], n_classes=n
+    ),
     "object array of lists": lambda sets, n: Candidates.of(object_array_of(sets), n_classes=n),
-    "series of lists": lambda sets, n: Candidates.of(pd.Series([list(s) for s in sets], index=range(7, 7 + len(sets))), n_classes=n),
-    "number names": lambda sets, n: Candidates.of([[10 * label for label in s] for s in sets], classes=[10 * c for c in range(n)]),
+    "series of lists": lambda sets, n: Candidates.of(
+        pd.Series([list(s) for s in sets], index=range(7, 7 + len(sets))), n_classes=n
+    ),
+    "number names": lambda sets, n: Candidates.of(
+        [[10 * label for label in s] for s in sets], classes=[10 * c for c in range(n)]
+    ),
     "itself": lambda sets, n: Candidates.of(Candidates.of(sets, n_classes=n)),
 }
 
 NAMED_BUILDERS = {
     "frame": lambda sets, n: Candidates.of(frame_of(sets, n, np.int64)),
     "frame of bool": lambda sets, n: Candidates.of(frame_of(sets, n, np.bool_)),
-    "frame with other names": lambda sets, n: Candidates.of(frame_of(sets, n, np.int64).rename(columns=str.upper), classes=list(NAMES[:n])),
+    "frame with other names": lambda sets, n: Candidates.of(
+        frame_of(sets, n, np.int64).rename(columns=str.upper), classes=list(NAMES[:n])
+    ),
     "matrix with names": lambda sets, n: Candidates.of(matrix_of(sets, n), classes=NAMES[:n]),
-    "sparse matrix with names": lambda sets, n: Candidates.of(scipy.sparse.csr_array(matrix_of(sets, n)), classes=NAMES[:n]),
+    "sparse matrix with names": lambda sets, n: Candidates.of(
+        scipy.sparse.csr_array(matrix_of(sets, n)), classes=NAMES[:n]
+    ),
     "lists of names": lambda sets, n: Candidates.of(named(sets), classes=NAMES[:n]),
-    "sets of names": lambda sets, n: Candidates.of([set(row) for row in named(sets)], classes=NAMES[:n], n_classes=n),
-    "numpy rows of names": lambda sets, n: Candidates.of([np.array(row) for row in named(sets)], classes=NAMES[:n]),
-    "object array of names": lambda sets, n: Candidates.of(object_array_of(named(sets)), classes=NAMES[:n]),
-    "series of lists of names": lambda sets, n: Candidates.of(pd.Series(named(sets)), classes=NAMES[:n]),
-    "series of strings": lambda sets, n: Candidates.of(pd.Series(["|".join(row) for row in named(sets)]), classes=NAMES[:n]),
-    "list of strings": lambda sets, n: Candidates.of(["|".join(row) for row in named(sets)], classes=NAMES[:n]),
-    "tuple of strings": lambda sets, n: Candidates.of(tuple(" | ".join(row) for row in named(sets)), classes=NAMES[:n]),
-    "array of strings": lambda sets, n: Candidates.of(np.asarray(["|".join(row) for row in named(sets)]), classes=NAMES[:n]),
-    "series of JSON": lambda sets, n: Candidates.of(pd.Series([json.dumps(row) for row in named(sets)]), classes=NAMES[:n]),
+    "sets of names": lambda sets, n: Candidates.of(
+        [set(row) for row in named(sets)], classes=NAMES[:n], n_classes=n
+    ),
+    "numpy rows of names": lambda sets, n: Candidates.of(
+        [np.array(row) for row in named(sets)], classes=NAMES[:n]
+    ),
+    "object array of names": lambda sets, n: Candidates.of(
+        object_array_of(named(sets)), classes=NAMES[:n]
+    ),
+    "series of lists of names": lambda sets, n: Candidates.of(
+        pd.Series(named(sets)), classes=NAMES[:n]
+    ),
+    "series of strings": lambda sets, n: Candidates.of(
+        pd.Series(["|".join(row) for row in named(sets)]), classes=NAMES[:n]
+    ),
+    "list of strings": lambda sets, n: Candidates.of(
+        ["|".join(row) for row in named(sets)], classes=NAMES[:n]
+    ),
+    "tuple of strings": lambda sets, n: Candidates.of(
+        tuple(" | ".join(row) for row in named(sets)), classes=NAMES[:n]
+    ),
+    "array of strings": lambda sets, n: Candidates.of(
+        np.asarray(["|".join(row) for row in named(sets)]), classes=NAMES[:n]
+    ),
+    "series of JSON": lambda sets, n: Candidates.of(
+        pd.Series([json.dumps(row) for row in named(sets)]), classes=NAMES[:n]
+    ),
     "list of JSON and strings": lambda sets, n: Candidates.of(
-        [json.dumps(row) if i % 2 else "|".join(row) for i, row in enumerate(named(sets))], classes=NAMES[:n]
+        [json.dumps(row) if i % 2 else "|".join(row) for i, row in enumerate(named(sets))],
+        classes=NAMES[:n],
     ),
     "categorical series": lambda sets, n: Candidates.of(
         pd.Series(["|".join(row) for row in named(sets)], dtype="category"), classes=NAMES[:n]
@@ -147,7 +206,9 @@ def test_names_without_a_list_of_classes_are_the_sorted_distinct_ones(data, as_s
     assume(len(distinct) >= 2)
     candidates = Candidates.of(pd.Series(["|".join(row) for row in rows]) if as_series else rows)
     assert candidates.classes == tuple(distinct)
-    assert [{candidates.classes[c] for c in candidates.row(i)} for i in range(len(rows))] == [set(row) for row in rows]
+    assert [{candidates.classes[c] for c in candidates.row(i)} for i in range(len(rows))] == [
+        set(row) for row in rows
+    ]
 
 
 @settings(max_examples=40, deadline=None)
@@ -162,7 +223,11 @@ def test_numbers_without_n_classes_run_up_to_the_largest(data):
 
 
 @settings(max_examples=50, deadline=None)
-@given(data=sets_of_labels(), separator=st.sampled_from(["|", ";", ",", " & ", "/-/"]), blanks=st.randoms(use_true_random=False))
+@given(
+    data=sets_of_labels(),
+    separator=st.sampled_from(["|", ";", ",", " & ", "/-/"]),
+    blanks=st.randoms(use_true_random=False),
+)
 def test_blanks_and_empty_parts_of_a_separated_string_do_not_matter(data, separator, blanks):
     sets, n_classes = data
 
@@ -171,7 +236,9 @@ def test_blanks_and_empty_parts_of_a_separated_string_do_not_matter(data, separa
         return separator.join(parts + [" "] * blanks.randint(0, 1))
 
     series = pd.Series([written(row) for row in named(sets)])
-    assert_holds(Candidates.of(series, classes=NAMES[:n_classes], separator=separator), sets, n_classes)
+    assert_holds(
+        Candidates.of(series, classes=NAMES[:n_classes], separator=separator), sets, n_classes
+    )
 
 
 @settings(max_examples=50, deadline=None)
@@ -181,12 +248,17 @@ def test_order_and_repeats_within_a_row_do_not_matter(data, random):
     rows = [[label for label in labels for _ in range(random.randint(1, 3))] for labels in sets]
     for row in rows:
         random.shuffle(row)
-    shuffled, plain = Candidates.of(rows, n_classes=n_classes), Candidates.of(sets, n_classes=n_classes)
+    shuffled, plain = (
+        Candidates.of(rows, n_classes=n_classes),
+        Candidates.of(sets, n_classes=n_classes),
+    )
     assert torch.equal(shuffled.labels, plain.labels)
     assert torch.equal(shuffled.offsets, plain.offsets)
 
 
-@pytest.mark.parametrize("build", [scipy.sparse.csr_matrix, scipy.sparse.csc_matrix, scipy.sparse.coo_matrix])
+@pytest.mark.parametrize(
+    "build", [scipy.sparse.csr_matrix, scipy.sparse.csc_matrix, scipy.sparse.coo_matrix]
+)
 def test_stored_zeros_of_a_sparse_matrix_are_no_candidates_and_the_matrix_is_left_alone(build):
     data, rows, columns = [1, 0, 1, 0, 1], [0, 0, 1, 1, 1], [2, 0, 1, 0, 2]
     matrix = build((data, (rows, columns)), shape=(2, 3))
@@ -215,7 +287,10 @@ EVEN, UNEVEN = [{0, 1}, {2, 4}, {1, 3}, {0, 4}], [{0, 1}, {2}, {0, 1, 2, 3, 4}, 
 @pytest.mark.parametrize("few", [0, 1 << 20], ids=["positions worked out", "positions kept"])
 def test_rows_count_like_a_tensors_and_may_change_between_two_reads(sets, few, monkeypatch):
     monkeypatch.setattr(ltpll.candidates.storage, "FEW_POSITIONS", few)
-    candidates, expected = Candidates.of(sets, n_classes=5), torch.from_numpy(matrix_of(sets, 5, np.bool_))
+    candidates, expected = (
+        Candidates.of(sets, n_classes=5),
+        torch.from_numpy(matrix_of(sets, 5, np.bool_)),
+    )
     index = torch.tensor([3, 0])
     for now in ([3, 0], [3, 0], [0, 3], [-1, -4], [2, 2], [3, 0]):
         index.copy_(torch.tensor(now))  # the very tensor that was looked up before
@@ -236,7 +311,10 @@ def test_positions_that_are_kept_are_those_that_are_worked_out(data):
     everything = torch.arange(len(sets))
     slots, before = candidates.slots(everything), candidates.n_bytes
     longest = max(map(len, sets))
-    assert slots.tolist() == [[min(int(start) + k, int(end) - 1) for k in range(longest)] for start, end in offsets_of(candidates)]
+    assert slots.tolist() == [
+        [min(int(start) + k, int(end) - 1) for k in range(longest)]
+        for start, end in offsets_of(candidates)
+    ]
     rows = candidates.rows(everything)
     assert torch.equal(rows.labels, candidates.labels[slots].long())
     uneven = len(set(map(len, sets))) > 1
@@ -275,23 +353,34 @@ def test_select_takes_a_mask_like_numpy_does(data, draw):
     mask = draw.draw(st.lists(st.booleans(), min_size=len(sets), max_size=len(sets)))
     assume(any(mask))
     chosen = Candidates.of(sets, n_classes=n_classes).select(np.array(mask))
-    assert_holds(chosen, [labels for labels, keep in zip(sets, mask, strict=True) if keep], n_classes)
+    assert_holds(
+        chosen, [labels for labels, keep in zip(sets, mask, strict=True) if keep], n_classes
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(data=sets_of_labels(), draw=st.data())
 def test_counts_sizes_contains_and_bytes_equal_a_plain_count(data, draw):
     sets, n_classes = data
-    labels = draw.draw(st.lists(st.integers(0, n_classes - 1), min_size=len(sets), max_size=len(sets)))
+    labels = draw.draw(
+        st.lists(st.integers(0, n_classes - 1), min_size=len(sets), max_size=len(sets))
+    )
     candidates = Candidates.of(sets, n_classes=n_classes)
     assert candidates.counts().tolist() == [sum(c in s for s in sets) for c in range(n_classes)]
     assert candidates.sizes.tolist() == [len(s) for s in sets]
     assert candidates.max_size == max(len(s) for s in sets)
-    assert candidates.contains(torch.tensor(labels)).tolist() == [label in s for label, s in zip(labels, sets, strict=True)]
+    assert candidates.contains(torch.tensor(labels)).tolist() == [
+        label in s for label, s in zip(labels, sets, strict=True)
+    ]
     # Two bytes a label, four an offset, and four for each position in the longest row.
-    assert candidates.n_bytes == 2 * sum(map(len, sets)) + 4 * (len(sets) + 1) + 4 * max(map(len, sets))
+    assert candidates.n_bytes == 2 * sum(map(len, sets)) + 4 * (len(sets) + 1) + 4 * max(
+        map(len, sets)
+    )
     mean = sum(map(len, sets)) / len(sets)
-    assert repr(candidates) == f"Candidates({len(sets)} rows, {n_classes} classes, {mean:.2f} candidates per row)"
+    assert (
+        repr(candidates)
+        == f"Candidates({len(sets)} rows, {n_classes} classes, {mean:.2f} candidates per row)"
+    )
 
 
 @pytest.mark.parametrize("values_at_once", [1, 7, 40])
@@ -314,14 +403,21 @@ def test_moving_to_a_device_keeps_everything():
 def test_the_last_class_is_kept_on_either_side_of_two_byte_labels(n_classes):
     candidates = Candidates.of([[0, n_classes - 1], [n_classes - 2]], n_classes=n_classes)
     assert [candidates.row(0), candidates.row(1)] == [[0, n_classes - 1], [n_classes - 2]]
-    assert torch.nonzero(candidates[torch.tensor([1, 0])]).tolist() == [[0, n_classes - 2], [1, 0], [1, n_classes - 1]]
+    assert torch.nonzero(candidates[torch.tensor([1, 0])]).tolist() == [
+        [0, n_classes - 2],
+        [1, 0],
+        [1, n_classes - 1],
+    ]
 
 
 def test_memory_and_time_grow_with_the_labels_and_not_with_rows_times_classes():
     n, n_classes, size = 200_000, 8142, 5
     # Five labels far apart in each row, so that they are distinct without a draw per row.
     numbers = (np.arange(n)[:, None] * 7 + np.arange(size) * 1500) % n_classes
-    matrix = scipy.sparse.csr_matrix((np.ones(n * size, dtype=np.int8), numbers.ravel(), np.arange(n + 1) * size), shape=(n, n_classes))
+    matrix = scipy.sparse.csr_matrix(
+        (np.ones(n * size, dtype=np.int8), numbers.ravel(), np.arange(n + 1) * size),
+        shape=(n, n_classes),
+    )
     tracemalloc.start()
     start = time.perf_counter()
     candidates = Candidates.of(matrix)
@@ -330,9 +426,15 @@ def test_memory_and_time_grow_with_the_labels_and_not_with_rows_times_classes():
     assert len(candidates.labels) == n * size
     assert candidates.row(123_456) == sorted(numbers[123_456])
     assert candidates.n_bytes <= 15 * n * size + 5 * n
-    held = sum(tensor.untyped_storage().nbytes() for tensor in vars(candidates).values() if isinstance(tensor, torch.Tensor))
+    held = sum(
+        tensor.untyped_storage().nbytes()
+        for tensor in vars(candidates).values()
+        if isinstance(tensor, torch.Tensor)
+    )
     assert held == candidates.n_bytes
-    assert peak < 150 * n * size < n * n_classes  # bytes while building; a dense boolean matrix has the latter
+    assert (
+        peak < 150 * n * size < n * n_classes
+    )  # bytes while building; a dense boolean matrix has the latter
     assert seconds < 10
 
 
@@ -401,7 +503,9 @@ ROW_AT_FAULT = {
 }
 
 
-@pytest.mark.parametrize(("source", "options", "row"), ROW_AT_FAULT.values(), ids=ROW_AT_FAULT.keys())
+@pytest.mark.parametrize(
+    ("source", "options", "row"), ROW_AT_FAULT.values(), ids=ROW_AT_FAULT.keys()
+)
 def test_a_row_that_is_no_set_of_candidates_is_refused_with_its_number(source, options, row):
     assert refusal(lambda: Candidates.of(source, **options)).startswith(f"Row {row} ")
 
@@ -444,13 +548,21 @@ WHOLE_AT_FAULT = {
     "matrix with three dimensions": (torch.ones(2, 2, 2), {}, "two dimensions"),
     "array with three dimensions": (np.ones((2, 2, 2), dtype=int), {}, "dimensions"),
     "array without dimensions": (np.array(3), {}, ""),
-    "sparse array with one dimension": (scipy.sparse.coo_array(np.array([1, 0, 1])), {}, "dimensions"),
+    "sparse array with one dimension": (
+        scipy.sparse.coo_array(np.array([1, 0, 1])),
+        {},
+        "dimensions",
+    ),
     "matrix of objects": (np.array([[0, 1], [1, 0]], dtype=object), {}, "objects"),
     "frame of text": (pd.DataFrame({"a": ["x", "y"], "b": ["x", "z"]}), {}, ""),
     "name twice": ([["a"], ["b"]], {"classes": ["a", "b", "a"]}, "'a' occurs twice"),
     "column twice": (pd.DataFrame([[1, 0], [1, 1]], columns=["a", "a"]), {}, "'a' occurs twice"),
     "too few names": (np.eye(3, dtype=int), {"classes": ["a", "b"]}, "2 class names for 3 columns"),
-    "too many names": (sparse(np.eye(2)), {"classes": ["a", "b", "c"]}, "3 class names for 2 columns"),
+    "too many names": (
+        sparse(np.eye(2)),
+        {"classes": ["a", "b", "c"]},
+        "3 class names for 2 columns",
+    ),
     "one class": ([[0], [0]], {}, "1 class"),
     "one name": ([["a"], ["a"]], {}, "1 class"),
     "one column": (np.ones((3, 1)), {}, "1 class"),
@@ -459,7 +571,11 @@ WHOLE_AT_FAULT = {
     "no rows of a sparse matrix": (scipy.sparse.csr_matrix((0, 3)), {}, "no rows"),
     "no rows of a series": (pd.Series([], dtype=object), {}, "no rows"),
     "empty separator": (pd.Series(["a|b"]), {"separator": ""}, "separator"),
-    "n_classes against names": ([["a"], ["b"]], {"classes": ["a", "b"], "n_classes": 3}, "n_classes is 3"),
+    "n_classes against names": (
+        [["a"], ["b"]],
+        {"classes": ["a", "b"], "n_classes": 3},
+        "n_classes is 3",
+    ),
     "n_classes against found names": ([["a"], ["b"]], {"n_classes": 5}, "n_classes is 5"),
     "n_classes against columns": (np.eye(3, dtype=int), {"n_classes": 7}, "n_classes is 7"),
     "n_classes with a fraction": ([[0], [1]], {"n_classes": 2.5}, "n_classes"),
@@ -469,7 +585,9 @@ WHOLE_AT_FAULT = {
 }
 
 
-@pytest.mark.parametrize(("source", "options", "fragment"), WHOLE_AT_FAULT.values(), ids=WHOLE_AT_FAULT.keys())
+@pytest.mark.parametrize(
+    ("source", "options", "fragment"), WHOLE_AT_FAULT.values(), ids=WHOLE_AT_FAULT.keys()
+)
 def test_input_that_cannot_be_candidates_is_refused_in_one_sentence(source, options, fragment):
     assert fragment in refusal(lambda: Candidates.of(source, **options))
 
@@ -487,7 +605,9 @@ def test_refusing_a_label_raises_nothing_but_the_refusal(label):
 @pytest.mark.parametrize("rows", [[[0, 1]] * 3, [[0, 1, 2]] * 2, [[1]] * 5])
 def test_rows_that_are_all_the_same_are_refused(rows):
     message = refusal(Candidates.of(rows, n_classes=3).check_learnable)
-    assert message.startswith(f"All {len(rows)} rows have the same candidates ({', '.join(map(str, rows[0]))})")
+    assert message.startswith(
+        f"All {len(rows)} rows have the same candidates ({', '.join(map(str, rows[0]))})"
+    )
 
 
 def test_a_single_row_is_refused():
@@ -513,7 +633,9 @@ def test_learnable_is_what_has_two_different_rows_and_a_warning_names_each_missi
     (warning,) = caught
     assert warning.category is InputWarning
     verb = "is" if len(missing) == 1 else "are"
-    assert str(warning.message).startswith(f"{len(missing)} of {n_classes} classes {verb} never a candidate")
+    assert str(warning.message).startswith(
+        f"{len(missing)} of {n_classes} classes {verb} never a candidate"
+    )
     assert f"({', '.join(missing[:5])}" in str(warning.message)
     assert "\n" not in str(warning.message)
 
@@ -576,7 +698,12 @@ def test_weights_sum_to_one_in_each_row_and_follow_their_rows():
     assert weighted.weights.dtype == torch.float32
     assert weighted_rows(weighted) == [{0: 0.75, 2: 0.25}, {1: 1.0}, {0: 0.25, 1: 0.25, 2: 0.5}]
     grouped = weighted.with_groups("xxy")
-    for copy in (weighted.to("cpu"), grouped, pickle.loads(pickle.dumps(weighted)), Candidates.of(weighted, groups="xyz")):
+    for copy in (
+        weighted.to("cpu"),
+        grouped,
+        pickle.loads(pickle.dumps(weighted)),
+        Candidates.of(weighted, groups="xyz"),
+    ):
         assert torch.equal(copy.weights, weighted.weights)
     assert weighted_rows(grouped.select([2, 0])) == [{0: 0.25, 1: 0.25, 2: 0.5}, {0: 0.75, 2: 0.25}]
     assert grouped.with_weights(None).weights is None
@@ -588,7 +715,9 @@ def test_weights_sum_to_one_in_each_row_and_follow_their_rows():
 
 @pytest.mark.parametrize("even", [True, False])
 def test_the_evidence_of_a_row_is_dense_and_zero_where_weights_say_nothing(even):
-    candidates = Candidates.of([[0, 2], [1, 3], [2, 3]] if even else [[0, 2], [1], [0, 1, 3]], n_classes=4)
+    candidates = Candidates.of(
+        [[0, 2], [1, 3], [2, 3]] if even else [[0, 2], [1], [0, 1, 3]], n_classes=4
+    )
     weights = np.random.default_rng(0).random(len(candidates.labels)) + 0.1
     weighted = candidates.with_weights(torch.from_numpy(weights))
     index = torch.tensor([2, 0, 0, 1])
@@ -601,7 +730,9 @@ def test_the_evidence_of_a_row_is_dense_and_zero_where_weights_say_nothing(even)
 
 
 def test_no_weight_is_zero_however_small_it_was():
-    weights = Candidates.of(["a|b", "a|b|c"]).with_weights([1e-300, 1e300, 1e-320, 1.0, 1e-30]).weights
+    weights = (
+        Candidates.of(["a|b", "a|b|c"]).with_weights([1e-300, 1e300, 1e-320, 1.0, 1e-30]).weights
+    )
     assert (weights > 0).all()
     assert torch.isfinite(weights.log()).all()
     np.testing.assert_allclose(weights.numpy(), [0, 1, 0, 1, 0], atol=1e-5)
@@ -628,7 +759,9 @@ def test_weights_that_do_not_fit_are_refused(weights, message):
 @given(sets_of_labels(), st.randoms(use_true_random=False), st.booleans())
 def test_replaced_sets_are_the_new_ones_and_all_others_stay(problem, random, weighted):
     rows, n_classes = problem
-    before = Candidates.of([sorted(one) for one in rows], n_classes=n_classes).with_groups(range(len(rows)))
+    before = Candidates.of([sorted(one) for one in rows], n_classes=n_classes).with_groups(
+        range(len(rows))
+    )
     if weighted:
         before = before.with_weights([random.uniform(0.1, 1) for _ in before.labels])
     chosen = random.sample(range(len(rows)), random.randint(0, len(rows)))
@@ -640,12 +773,18 @@ def test_replaced_sets_are_the_new_ones_and_all_others_stay(problem, random, wei
         if weighted:
             mine = found.weights[found.offsets[i] : found.offsets[i + 1]].tolist()
             old = before.weights[before.offsets[i] : before.offsets[i + 1]].tolist()
-            assert mine == pytest.approx([1 / len(expected)] * len(expected) if i in chosen else old, rel=1e-5)
+            assert mine == pytest.approx(
+                [1 / len(expected)] * len(expected) if i in chosen else old, rel=1e-5
+            )
     assert found.groups.tolist() == before.groups.tolist()
     for again in (found, found.replaced(chosen, sets)):
-        assert [again.observed.row(i) for i in range(len(rows))] == [before.row(i) for i in range(len(rows))]
+        assert [again.observed.row(i) for i in range(len(rows))] == [
+            before.row(i) for i in range(len(rows))
+        ]
     half = list(range(0, len(rows), 2))
-    assert [found.select(half).observed.row(k) for k in range(len(half))] == [before.row(i) for i in half]
+    assert [found.select(half).observed.row(k) for k in range(len(half))] == [
+        before.row(i) for i in half
+    ]
     assert found.with_weights(None).with_groups(None).to("cpu").observed.groups is None
 
 

@@ -50,24 +50,45 @@ def trained(folder, kind, truth):
     folder.mkdir()
     name = "task" if reading.annotators else "id"
     header = [name, *columns, "split", *(["truth"] if truth else [])]
-    table = write_csv(folder / "t.csv", header, [[f"x{i}", *cells, SPLITS[i], *([truth[i]] if truth else [])] for i, cells in rows])
+    table = write_csv(
+        folder / "t.csv",
+        header,
+        [[f"x{i}", *cells, SPLITS[i], *([truth[i]] if truth else [])] for i, cells in rows],
+    )
     # The features of a table of annotations are in a second table, in which the truth is not a feature either.
     numbers = [["abc".index(truth[i])] if truth else [] for i in range(N)]
     beside = write_csv(
-        folder / "x.csv", ["id", "u", "v", *(["truth"] if truth else [])], [[f"x{i}", *FEATURES[i], *numbers[i]] for i in range(N)]
+        folder / "x.csv",
+        ["id", "u", "v", *(["truth"] if truth else [])],
+        [[f"x{i}", *FEATURES[i], *numbers[i]] for i in range(N)],
     )
-    source = TableSource(table, reading if truth else Reading.of({**vars(reading), "label": None}), features=beside)
+    source = TableSource(
+        table, reading if truth else Reading.of({**vars(reading), "label": None}), features=beside
+    )
     settings = TrainingSettings(method="corr", epochs=3, folds=2)
     examples = read_examples(source)
     run = table_run(folder / "run", settings, examples)
     train_table_run(run, source, examples, settings, device="cpu", threads=1, workers=1)
     cleaned = read_cleaned(run.folder)
-    new = read_examples(source_for_new_table(run.folder, cleaned.record, table, None, beside, "stop"), needs_candidates=False)
-    predicted = prediction_columns(run.folder, cleaned.record, new, probabilities=True, device="cpu")
+    new = read_examples(
+        source_for_new_table(run.folder, cleaned.record, table, None, beside, "stop"),
+        needs_candidates=False,
+    )
+    predicted = prediction_columns(
+        run.folder, cleaned.record, new, probabilities=True, device="cpu"
+    )
     columns = cleaned_columns(cleaned)
     known = columns.pop("true_label", None)
-    weights = {name: tensor.tolist() for name, tensor in read_checkpoint(run.folder / "classifier.safetensors")[0].items()}
-    return {**columns, **{f"predicted {name}": values for name, values in predicted.items()}}, weights, known, cleaned.record
+    weights = {
+        name: tensor.tolist()
+        for name, tensor in read_checkpoint(run.folder / "classifier.safetensors")[0].items()
+    }
+    return (
+        {**columns, **{f"predicted {name}": values for name, values in predicted.items()}},
+        weights,
+        known,
+        cleaned.record,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -36,10 +36,15 @@ def test_precision_and_recall_are_those_of_scikit_learn_on_the_rows_with_a_known
     assert 0 < len(true) < len(table.ids)
     columns = class_columns(table)
     options = {"labels": range(6), "average": None, "zero_division": np.nan}
-    np.testing.assert_allclose(columns["precision"], precision_score(true, label, **options), atol=1e-4)
+    np.testing.assert_allclose(
+        columns["precision"], precision_score(true, label, **options), atol=1e-4
+    )
     np.testing.assert_allclose(columns["recall"], recall_score(true, label, **options), atol=1e-4)
     assert np.isnan(columns["precision"][5])  # never chosen
-    assert not {"precision", "recall"} & class_columns(replace(table, true=np.full(200, None, dtype=object))).keys()
+    assert (
+        not {"precision", "recall"}
+        & class_columns(replace(table, true=np.full(200, None, dtype=object))).keys()
+    )
 
 
 def test_true_and_cleaned_labels_are_counted_as_scikit_learn_counts_them():
@@ -54,7 +59,10 @@ def test_true_and_cleaned_labels_are_counted_as_scikit_learn_counts_them():
 def test_sets_without_their_true_label_are_found_as_a_loop_finds_them():
     table = cleaned_table()
     rows, true = known_truth(table)
-    expected = [label not in table.candidates[table.offsets[i] : table.offsets[i + 1]] for i, label in zip(rows, true, strict=True)]
+    expected = [
+        label not in table.candidates[table.offsets[i] : table.offsets[i + 1]]
+        for i, label in zip(rows, true, strict=True)
+    ]
     assert lack_truth(table).tolist() == expected
     assert 0 < sum(expected) < len(expected)
 
@@ -63,7 +71,9 @@ def test_the_table_of_classes_says_what_was_recovered_and_judged(tmp_path):
     table = cleaned_table()
     columns = class_columns(table)
     assert columns["recovered_out_of_fold"] == table.record["judgement"]["recovered"]
-    assert columns["judged_examples"].tolist() == [sum(c == one for one in table.labels.inside.tolist()) for c in range(6)]
+    assert columns["judged_examples"].tolist() == [
+        sum(c == one for one in table.labels.inside.tolist()) for c in range(6)
+    ]
     assert columns["judged"].tolist()[:2] == [False, True]
     unknown = [one[0] for one in table.record["judgement"]["not_judged"]]
     assert columns["judged"].tolist() == [c not in unknown for c in range(6)]
@@ -87,12 +97,20 @@ def test_intervals_of_confidence_are_those_of_a_loop_and_give_the_recorded_calib
         for i, true in enumerate(table.true):
             if true is not None and (name == "all" or table.sizes[i] > 1):
                 confidence = float(table.labels.confidence[i])
-                cells[min(int(confidence * 10), 9)].append((confidence, true == table.labels.label[i]))
+                cells[min(int(confidence * 10), 9)].append(
+                    (confidence, true == table.labels.label[i])
+                )
         assert [one.rows for one in intervals] == [len(cell) for cell in cells]
         for one, cell in zip(intervals, cells, strict=True):
-            np.testing.assert_allclose([one.confidence, one.accuracy], np.mean(cell, axis=0) if cell else [np.nan, np.nan])
-        error = sum(one.rows * abs(one.confidence - one.accuracy) for one in intervals if one.rows) / sum(one.rows for one in intervals)
-        assert error == pytest.approx(table.record["judgement"]["calibration"][name]["calibration_error"])
+            np.testing.assert_allclose(
+                [one.confidence, one.accuracy], np.mean(cell, axis=0) if cell else [np.nan, np.nan]
+            )
+        error = sum(
+            one.rows * abs(one.confidence - one.accuracy) for one in intervals if one.rows
+        ) / sum(one.rows for one in intervals)
+        assert error == pytest.approx(
+            table.record["judgement"]["calibration"][name]["calibration_error"]
+        )
     assert calibration_intervals(cleaned_table(known=0)) == {}
     assert calibration_intervals(cleaned_table(judgement=False)) == {}
 
@@ -110,7 +128,10 @@ def test_a_model_beats_a_guess_unless_the_verdict_says_otherwise(covering, accur
         judgement["calibration"]["ambiguous"]["accuracy"] = accuracy
     table = replace(table, record={**table.record, "judgement": judgement})
     assert beats_guess(table) is beats
-    says_no = any("do not let the model beat" in sentence or "does not beat" in sentence for sentence in verdicts(table))
+    says_no = any(
+        "do not let the model beat" in sentence or "does not beat" in sentence
+        for sentence in verdicts(table)
+    )
     assert says_no is not beats
 
 
@@ -119,11 +140,18 @@ def test_a_run_whose_sets_were_not_judged_neither_beats_a_guess_nor_fails_to():
 
 
 @pytest.mark.parametrize("trained_with", [{}, {"truth_missing": "auto"}], ids=["never", "auto"])
-def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other(capsys, trained_with):
+def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other(
+    capsys, trained_with
+):
     table = cleaned_table()
-    table = replace(table, record={**table.record, "config": {**table.record["config"], **trained_with}})
+    table = replace(
+        table, record={**table.record, "config": {**table.record["config"], **trained_with}}
+    )
     advice = "" if trained_with else ": with --truth-missing auto, labels can leave their sets"
-    assert said_of_missing_labels(table) == f"About 15% of the sets seem to lack the true label{advice}."
+    assert (
+        said_of_missing_labels(table)
+        == f"About 15% of the sets seem to lack the true label{advice}."
+    )
     none = replace(table, labels=replace(table.labels, judged=np.zeros(len(table.ids), dtype=bool)))
     said = f"About 15% of the sets seem to lack the true label, but none certainly enough to be flagged{advice}."
     assert said_of_missing_labels(none) == said
@@ -135,7 +163,17 @@ def test_an_estimated_share_and_the_number_of_flags_do_not_contradict_each_other
 def test_up_to_five_classes_that_are_not_judged_are_all_named(capsys, n):
     table = cleaned_table()
     unknown = [[c, 7, 3] for c in range(n)]
-    _print_summary(replace(table, record={**table.record, "judgement": {**table.record["judgement"], "not_judged": unknown}}))
+    _print_summary(
+        replace(
+            table,
+            record={
+                **table.record,
+                "judgement": {**table.record["judgement"], "not_judged": unknown},
+            },
+        )
+    )
     said = next(line for line in capsys.readouterr().out.splitlines() if "cannot judge" in line)
-    assert sum(f"class {c} (7 examples, 3 recovered out of fold)" in said for c in range(n)) == (n if n <= 5 else 1)
+    assert sum(f"class {c} (7 examples, 3 recovered out of fold)" in said for c in range(n)) == (
+        n if n <= 5 else 1
+    )
     assert (f"one of {n} classes" in said) == (n > 1)

@@ -23,7 +23,15 @@ def trees(tmp_path_factory):
     """A folder with pictures, labels.csv and a finished run; rows 8 and 20 lack their true label."""
     folder = tmp_path_factory.mktemp("trees")
     true = write_trees(folder, wrong=(8, 20))
-    out = ltpll("train", folder / "labels.csv", "--images", folder / "pictures", "--out", folder / "run", *QUICK)
+    out = ltpll(
+        "train",
+        folder / "labels.csv",
+        "--images",
+        folder / "pictures",
+        "--out",
+        folder / "run",
+        *QUICK,
+    )
     assert "48 examples (8 × 8 × 3 pictures), 3 classes" in out
     assert "40 to train on" in out
     return folder, true
@@ -53,9 +61,13 @@ def test_pictures_and_a_table_become_cleaned_labels(trees, tmp_path):
     assert "Labels of ambiguous rows are right in" in printed
     classes = {row["class"]: row for row in rows_of(tmp_path / "cleaned.classes.csv")}
     for name, row in classes.items():
-        assert int(row["candidate_in"]) == sum(name in one["candidates"].split("|") for one in given)
+        assert int(row["candidate_in"]) == sum(
+            name in one["candidates"].split("|") for one in given
+        )
         assert int(row["label_of"]) == sum(one["label"] == name for one in rows)
-    assert sum(float(row["estimated_prior"]) for row in classes.values()) == pytest.approx(1, abs=1e-3)
+    assert sum(float(row["estimated_prior"]) for row in classes.values()) == pytest.approx(
+        1, abs=1e-3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +84,18 @@ def contradicted(tmp_path_factory):
         rows.append([f"r{i}", "|".join(f"c{c}" for c in sets), *x[i].round(4).tolist()])
     folder = tmp_path_factory.mktemp("contradicted")
     write_csv(folder / "table.csv", ["id", "candidates", "a", "b", "c", "d"], rows)
-    ltpll("train", folder / "table.csv", "--out", folder / "run", "--rebalancer", "mean-target", "--epochs", 25, "--folds", 3)
+    ltpll(
+        "train",
+        folder / "table.csv",
+        "--out",
+        folder / "run",
+        "--rebalancer",
+        "mean-target",
+        "--epochs",
+        25,
+        "--folds",
+        3,
+    )
     return folder, y, missing
 
 
@@ -83,7 +106,16 @@ def test_sets_without_their_label_are_flagged_and_others_are_not(contradicted, t
     flagged = np.asarray([row["issue"] == "true" for row in rows])
     assert missing[flagged].mean() > 0.7
     assert flagged[missing].mean() > 0.4
-    assert np.mean([row["suggestion"] == f"c{c}" for row, c, f in zip(rows, y, flagged & missing, strict=True) if f]) > 0.8
+    assert (
+        np.mean(
+            [
+                row["suggestion"] == f"c{c}"
+                for row, c, f in zip(rows, y, flagged & missing, strict=True)
+                if f
+            ]
+        )
+        > 0.8
+    )
     assert f"{flagged.sum()} sets may lack the true label" in printed
     assert "Labels of ambiguous rows are expected to be right" in printed
     assert all(float(row["confidence"]) <= 1 - float(row["suspicion"]) + 1e-4 for row in rows)
@@ -93,14 +125,27 @@ def test_fewer_false_discoveries_flag_fewer_sets(contradicted, tmp_path):
     folder, _, _ = contradicted
     counts = []
     for share in (0, 0.05, 0.3):
-        ltpll("clean", folder / "run", "--out", tmp_path / "cleaned.csv", "--false-discoveries", share)
+        ltpll(
+            "clean", folder / "run", "--out", tmp_path / "cleaned.csv", "--false-discoveries", share
+        )
         counts.append(sum(row["issue"] == "true" for row in rows_of(tmp_path / "cleaned.csv")))
     assert counts[0] <= counts[1] < counts[2]
 
 
 def test_without_folds_nothing_is_flagged_and_the_reason_is_said(trees, tmp_path):
     folder, _ = trees
-    ltpll("train", folder / "labels.csv", "--images", folder / "pictures", "--out", tmp_path / "run", "--epochs", 2, "--folds", 0)
+    ltpll(
+        "train",
+        folder / "labels.csv",
+        "--images",
+        folder / "pictures",
+        "--out",
+        tmp_path / "run",
+        "--epochs",
+        2,
+        "--folds",
+        0,
+    )
     printed = ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.csv")
     rows = rows_of(tmp_path / "cleaned.csv")
     assert {row["judged_by"] for row in rows} == {"own", "held out"}
@@ -112,7 +157,16 @@ def test_new_pictures_are_labelled(trees, tmp_path):
     folder, true = trees
     table = write_csv(tmp_path / "new.csv", ["path"], [[f"{i:03d}.png"] for i in (3, 1, 7)])
     out = tmp_path / "predictions.parquet"
-    ltpll("predict", folder / "run", table, "--images", folder / "pictures", "--out", out, "--probabilities")
+    ltpll(
+        "predict",
+        folder / "run",
+        table,
+        "--images",
+        folder / "pictures",
+        "--out",
+        out,
+        "--probabilities",
+    )
     import pandas as pd
 
     found = pd.read_parquet(out)
@@ -128,21 +182,29 @@ def test_new_pictures_are_labelled(trees, tmp_path):
 def test_a_set_in_the_new_table_is_used_and_checked(trees, tmp_path):
     folder, true = trees
     sets = {"ash": "birch|cedar", "birch": "birch|cedar", "cedar": "ash|cedar"}
-    table = write_csv(tmp_path / "new.csv", ["path", "candidates"], [[f"{i:03d}.png", sets[true[i]]] for i in (0, 1, 2)])
+    table = write_csv(
+        tmp_path / "new.csv",
+        ["path", "candidates"],
+        [[f"{i:03d}.png", sets[true[i]]] for i in (0, 1, 2)],
+    )
     out = tmp_path / "p.csv"
     ltpll("predict", folder / "run", table, "--images", folder / "pictures", "--out", out)
     for row, name in zip(rows_of(out), true, strict=False):
         assert row["in_set"] == ("true" if name in sets[name].split("|") else "false")
         assert row["label_in_set"] in sets[name].split("|")
     write_csv(table, ["path", "candidates"], [["000.png", "ash|oak"]])
-    message = ltpll("predict", folder / "run", table, "--images", folder / "pictures", "--out", out, status=2)
+    message = ltpll(
+        "predict", folder / "run", table, "--images", folder / "pictures", "--out", out, status=2
+    )
     assert "'oak'" in message
     assert len(rows_of(out)) == 3  # the earlier predictions are still there
 
 
 def test_a_run_is_described_by_its_sets(trees):
     folder, _ = trees
-    of_table = json.loads(ltpll("data", "describe", folder / "labels.csv", "--column", "candidates", "--json"))
+    of_table = json.loads(
+        ltpll("data", "describe", folder / "labels.csv", "--column", "candidates", "--json")
+    )
     for source in (folder / "run", folder / "run" / "result.json"):
         of_run = json.loads(ltpll("data", "describe", source, "--json"))
         assert of_run["size_counts"] == of_table["size_counts"]
@@ -168,7 +230,14 @@ def test_the_run_becomes_a_page_and_a_model(trees, tmp_path):
 
 def test_a_finished_run_is_not_trained_again_and_other_settings_are_refused(trees):
     folder, _ = trees
-    command = ["train", folder / "labels.csv", "--images", folder / "pictures", "--out", folder / "run"]
+    command = [
+        "train",
+        folder / "labels.csv",
+        "--images",
+        folder / "pictures",
+        "--out",
+        folder / "run",
+    ]
     stamp = (folder / "run" / "done").stat().st_mtime_ns
     assert "finished earlier" in ltpll(*command, *QUICK)
     message = ltpll(*command, *QUICK, "--seed", "1", status=2)
@@ -178,15 +247,30 @@ def test_a_finished_run_is_not_trained_again_and_other_settings_are_refused(tree
 
 def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
     rows = feature_rows()
-    features = write_csv(tmp_path / "features.csv", ["id", "u", "v"], [[row[0], *row[2:]] for row in reversed(rows)])
+    features = write_csv(
+        tmp_path / "features.csv", ["id", "u", "v"], [[row[0], *row[2:]] for row in reversed(rows)]
+    )
     rng, votes = np.random.default_rng(0), []
     for i, row in enumerate(rows):
         true = "abc"[2 if i % 10 == 9 else i % 2]
         votes += [(row[0], "good", true), (row[0], "guesses", rng.choice(list("abc")))]
     crowd = write_csv(tmp_path / "crowd.csv", ["task", "worker", "label"], votes)
-    options = ["--features", features, "--from-annotators", "union", "--epochs", "30", "--folds", "0", "--device", "cpu"]
+    options = [
+        "--features",
+        features,
+        "--from-annotators",
+        "union",
+        "--epochs",
+        "30",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+    ]
     ltpll("train", crowd, *options, "--out", tmp_path / "run")
-    message = ltpll("train", crowd, *options, "--out", tmp_path / "run", "--vote-weights", "none", status=2)
+    message = ltpll(
+        "train", crowd, *options, "--out", tmp_path / "run", "--vote-weights", "none", status=2
+    )
     assert "(different: data)" in message
     printed = ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.tsv")
     assert "train with --folds 5" in printed
@@ -204,26 +288,69 @@ def test_votes_become_sets_and_annotators_get_a_table(tmp_path):
     assert float(found["good"]["agreement"]) > 0.9 > 0.6 > float(found["guesses"]["agreement"])
 
 
-def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_which_columns_it_took(tmp_path):
+def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_which_columns_it_took(
+    tmp_path,
+):
     rng, rows = np.random.default_rng(0), feature_rows()
     true = ["abc"[2 if i % 10 == 9 else i % 2] for i in range(len(rows))]
-    features = write_csv(tmp_path / "x.csv", ["image", "u", "v"], [[row[0], *row[2:]] for row in rows])
-    votes = [(row[0], who, rng.choice(list("abc")), label) for row, label in zip(rows, true, strict=True) for who in ("ann", "bob")]
+    features = write_csv(
+        tmp_path / "x.csv", ["image", "u", "v"], [[row[0], *row[2:]] for row in rows]
+    )
+    votes = [
+        (row[0], who, rng.choice(list("abc")), label)
+        for row, label in zip(rows, true, strict=True)
+        for who in ("ann", "bob")
+    ]
     crowd = write_csv(tmp_path / "crowd.csv", ["image", "annotator", "choice", "truth"], votes)
     options = ["--features", features, "--from-annotators", "union", "--label", "truth"]
-    printed = ltpll("train", crowd, *options, "--epochs", "3", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run")
-    assert "Columns: task 'image', worker 'annotator', annotation 'choice', label 'truth' (true labels, for evaluation only)." in printed
+    printed = ltpll(
+        "train",
+        crowd,
+        *options,
+        "--epochs",
+        "3",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    )
+    assert (
+        "Columns: task 'image', worker 'annotator', annotation 'choice', label 'truth' (true labels, for evaluation only)."
+        in printed
+    )
     assert "On training rows: true label recovered for" in printed
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "cleaned.csv")
     for row, label in zip(rows_of(tmp_path / "cleaned.csv"), true, strict=True):
-        assert set(row["candidates"].split("|")) == {choice for task, _, choice, _ in votes if task == row["id"]}
+        assert set(row["candidates"].split("|")) == {
+            choice for task, _, choice, _ in votes if task == row["id"]
+        }
         assert row["true_label"] == label
     # New examples need neither annotations nor true labels; new annotations are read as the old ones were.
     write_csv(tmp_path / "new.csv", ["image"], [[row[0]] for row in rows[:5]])
-    ltpll("predict", tmp_path / "run", tmp_path / "new.csv", "--features", features, "--out", tmp_path / "p.csv")
+    ltpll(
+        "predict",
+        tmp_path / "run",
+        tmp_path / "new.csv",
+        "--features",
+        features,
+        "--out",
+        tmp_path / "p.csv",
+    )
     assert [row["id"] for row in rows_of(tmp_path / "p.csv")] == [row[0] for row in rows[:5]]
-    write_csv(tmp_path / "new.csv", ["image", "annotator", "choice"], [vote[:3] for vote in votes[:10]])
-    ltpll("predict", tmp_path / "run", tmp_path / "new.csv", "--features", features, "--out", tmp_path / "q.csv")
+    write_csv(
+        tmp_path / "new.csv", ["image", "annotator", "choice"], [vote[:3] for vote in votes[:10]]
+    )
+    ltpll(
+        "predict",
+        tmp_path / "run",
+        tmp_path / "new.csv",
+        "--features",
+        features,
+        "--out",
+        tmp_path / "q.csv",
+    )
     for row, before in zip(rows_of(tmp_path / "q.csv"), rows_of(tmp_path / "p.csv"), strict=True):
         assert (row["id"], row["label"]) == (before["id"], before["label"])
         assert row["label_in_set"] in {choice for task, _, choice, _ in votes if task == row["id"]}
@@ -232,47 +359,102 @@ def test_true_labels_of_annotations_are_for_evaluation_alone_and_train_says_whic
 def test_predict_does_not_need_the_column_of_true_labels(tmp_path):
     rows = [[*row, "abc"[2 if i % 10 == 9 else i % 2]] for i, row in enumerate(feature_rows())]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "truth"], rows)
-    ltpll("train", table, "--label", "truth", "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run")
+    ltpll(
+        "train",
+        table,
+        "--label",
+        "truth",
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    )
     new = write_csv(tmp_path / "new.csv", ["u", "v"], [["0.1", "0.1"]])
-    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+    assert "Wrote 1 prediction to" in ltpll(
+        "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv"
+    )
 
 
 def test_predict_needs_no_column_that_only_sets_ids_or_splits_were_read_from(tmp_path):
-    rows = [[*row, "a|b|c", "test" if i % 6 == 5 else "train"] for i, row in enumerate(feature_rows())]
+    rows = [
+        [*row, "a|b|c", "test" if i % 6 == 5 else "train"] for i, row in enumerate(feature_rows())
+    ]
     table = write_csv(tmp_path / "t.csv", ["bird", "heard", "u", "v", "here", "part"], rows)
     named = ["--candidates", "heard", "--id", "bird", "--possible", "here", "--split", "part"]
-    ltpll("train", table, *named, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run")
-    new = write_csv(tmp_path / "new.csv", ["u", "v", "note"], [["0.1", "0.1", "x"], ["0.2", "0.1", "y"]])
+    ltpll(
+        "train",
+        table,
+        *named,
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    )
+    new = write_csv(
+        tmp_path / "new.csv", ["u", "v", "note"], [["0.1", "0.1", "x"], ["0.2", "0.1", "y"]]
+    )
     printed = ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
     assert f"{new} has no column 'bird', so ids are row numbers.\n" in printed
     predicted = rows_of(tmp_path / "p.csv")
     assert [row["id"] for row in predicted] == ["1", "2"]
     assert "label_in_set" not in predicted[0]
-    with_sets = write_csv(tmp_path / "sets.csv", ["bird", "u", "v", "heard"], [["x", "0.1", "0.1", "a|b"]])
-    assert "no column" not in ltpll("predict", tmp_path / "run", with_sets, "--out", tmp_path / "p.csv")
+    with_sets = write_csv(
+        tmp_path / "sets.csv", ["bird", "u", "v", "heard"], [["x", "0.1", "0.1", "a|b"]]
+    )
+    assert "no column" not in ltpll(
+        "predict", tmp_path / "run", with_sets, "--out", tmp_path / "p.csv"
+    )
     assert rows_of(tmp_path / "p.csv")[0]["label_in_set"] in "ab"
 
 
 def test_another_goal_for_a_finished_run_is_a_matter_of_prediction(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
-    command = ["train", table, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run"]
+    command = [
+        "train",
+        table,
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    ]
     ltpll(*command, "--goal", "accuracy")
     message = ltpll(*command, "--goal", "balanced", status=2)
     assert "needs no new training" in message
-    assert f"ltpll predict {tmp_path / 'run'} NEW.csv --out predictions.csv --goal balanced" in message
-    assert "(different: goal, seed)" in ltpll(*command, "--goal", "balanced", "--seed", "3", status=2)
+    assert (
+        f"ltpll predict {tmp_path / 'run'} NEW.csv --out predictions.csv --goal balanced" in message
+    )
+    assert "(different: goal, seed)" in ltpll(
+        *command, "--goal", "balanced", "--seed", "3", status=2
+    )
 
 
 @pytest.mark.parametrize(
     ("cells", "advice"),
     [
-        (["a; b", "a", "b"], "Row 1 below the header of {} has the candidate 'a; b', which looks like several labels"),
+        (
+            ["a; b", "a", "b"],
+            "Row 1 below the header of {} has the candidate 'a; b', which looks like several labels",
+        ),
         (["a; b", "a", "b"], "use one separator throughout, and pass --separator ';'."),
         (["a|b", "", "b"], "read it with --empty all if nothing is known"),
     ],
 )
 def test_messages_name_options_as_the_command_line_has_them(tmp_path, cells, advice):
-    table = write_csv(tmp_path / "t.csv", ["candidates", "u"], [[cell, i] for i, cell in enumerate(cells)])
+    table = write_csv(
+        tmp_path / "t.csv", ["candidates", "u"], [[cell, i] for i, cell in enumerate(cells)]
+    )
     message = ltpll("train", table, "--out", tmp_path / "run", status=2)
     assert advice.format(table) in message
     assert "separator=" not in message
@@ -281,25 +463,68 @@ def test_messages_name_options_as_the_command_line_has_them(tmp_path, cells, adv
 def test_ignored_columns_are_no_features_and_not_needed_by_predict(tmp_path):
     rows = [[*row, "" if i == 7 else i, f"note {i}"] for i, row in enumerate(feature_rows())]
     table = write_csv(tmp_path / "t.csv", ["bird", "candidates", "u", "v", "weight", "note"], rows)
-    command = ["train", table, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run"]
+    command = [
+        "train",
+        table,
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    ]
     message = ltpll(*command, status=2)
-    assert message.endswith("in the feature column 'weight': correct the cell, drop the row, or leave the column out with --ignore weight.")
-    assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(*command, "--ignore", "weight")
+    assert message.endswith(
+        "in the feature column 'weight': correct the cell, drop the row, or leave the column out with --ignore weight."
+    )
+    assert "Columns of text are ignored: 'bird', 'note' (name an id with --id bird)." in ltpll(
+        *command, "--ignore", "weight"
+    )
     new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"]])
-    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
-    assert "Columns of text" not in ltpll(*command, "--feature-column", "*", "--ignore", "w*", "--id", "bird", "--fresh")
-    assert "Wrote 1 prediction to" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
+    assert "Wrote 1 prediction to" in ltpll(
+        "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv"
+    )
+    assert "Columns of text" not in ltpll(
+        *command, "--feature-column", "*", "--ignore", "w*", "--id", "bird", "--fresh"
+    )
+    assert "Wrote 1 prediction to" in ltpll(
+        "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv"
+    )
 
 
 def test_feature_columns_are_found_by_train_and_needed_by_predict(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
-    ltpll("train", table, "--epochs", "30", "--folds", "2", "--out", tmp_path / "run", "--device", "cpu")
+    ltpll(
+        "train",
+        table,
+        "--epochs",
+        "30",
+        "--folds",
+        "2",
+        "--out",
+        tmp_path / "run",
+        "--device",
+        "cpu",
+    )
     new = write_csv(tmp_path / "new.csv", ["v", "u"], [["0.1", "0.1"], ["0.0", "4.2"]])
     ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv")
     assert [row["label"] for row in rows_of(tmp_path / "p.csv")] == ["a", "b"]
     write_csv(new, ["v", "w"], [["0.1", "0.1"]])
-    assert "no column called 'u'" in ltpll("predict", tmp_path / "run", new, "--out", tmp_path / "p.csv", status=2)
-    assert "leave --images out" in ltpll("predict", tmp_path / "run", new, "--images", tmp_path, "--out", tmp_path / "p.csv", status=2)
+    assert "no column called 'u'" in ltpll(
+        "predict", tmp_path / "run", new, "--out", tmp_path / "p.csv", status=2
+    )
+    assert "leave --images out" in ltpll(
+        "predict",
+        tmp_path / "run",
+        new,
+        "--images",
+        tmp_path,
+        "--out",
+        tmp_path / "p.csv",
+        status=2,
+    )
 
 
 def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, monkeypatch):
@@ -308,7 +533,18 @@ def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, mon
     from ltpll.cleaning import pipeline as training
 
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(40))
-    command = ["train", table, "--epochs", "6", "--folds", "2", "--batch-size", "8", "--device", "cpu"]
+    command = [
+        "train",
+        table,
+        "--epochs",
+        "6",
+        "--folds",
+        "2",
+        "--batch-size",
+        "8",
+        "--device",
+        "cpu",
+    ]
     ltpll(*command, "--out", tmp_path / "whole")
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     seen = []
@@ -322,22 +558,41 @@ def test_an_interrupted_training_resumes_and_gives_the_same_result(tmp_path, mon
 
     monkeypatch.setattr("ltpll.cli.progress.ProgressBar", Interrupting)
     for _ in range(2):
-        assert "rerun the command to resume" in ltpll(*command, "--out", tmp_path / "cut", status=130)
+        assert "rerun the command to resume" in ltpll(
+            *command, "--out", tmp_path / "cut", status=130
+        )
     ltpll(*command, "--out", tmp_path / "cut")
     # It resumes from the checkpoint before the interrupted epoch and never trains a finished fold twice.
     assert [epoch for name, epoch in seen if name == "training"] == [1, 2, 3, 3, 4, 5, 6]
     assert [epoch for name, epoch in seen if name == "fold 1 of 2"] == [1, 2, 3, 4, 5, 6]
     assert [epoch for name, epoch in seen if name == "fold 2 of 2"] == [1, 2, 2, 3, 4, 5, 6]
-    whole, cut = (pd.read_parquet(tmp_path / name / "examples.parquet") for name in ("whole", "cut"))
+    whole, cut = (
+        pd.read_parquet(tmp_path / name / "examples.parquet") for name in ("whole", "cut")
+    )
     pd.testing.assert_frame_equal(whole, cut)
 
 
 def test_a_finished_run_is_not_that_of_a_table_with_other_ids(tmp_path):
     rows = feature_rows(40)
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
-    command = ["train", table, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", tmp_path / "run"]
+    command = [
+        "train",
+        table,
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    ]
     ltpll(*command)
-    write_csv(table, ["id", "candidates", "u", "v"], [[rows[i - 1][0], *row[1:]] for i, row in enumerate(rows)])
+    write_csv(
+        table,
+        ["id", "candidates", "u", "v"],
+        [[rows[i - 1][0], *row[1:]] for i, row in enumerate(rows)],
+    )
     assert "(different: data)" in ltpll(*command, status=2)
     ltpll(*command, "--fresh")
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
@@ -353,7 +608,17 @@ def scene_rows(n_scenes=24, seed=0):
         for c in true:
             x = rng.normal(0, 1, 2) + [(0, 0), (2, 0), (0, 2)][c]
             split = "test" if scene % 4 == 3 else "train"
-            rows.append([f"row{len(rows)}", f"scene{scene}", cell, "abc"[c], split, f"{x[0]:.4f}", f"{x[1]:.4f}"])
+            rows.append(
+                [
+                    f"row{len(rows)}",
+                    f"scene{scene}",
+                    cell,
+                    "abc"[c],
+                    split,
+                    f"{x[0]:.4f}",
+                    f"{x[1]:.4f}",
+                ]
+            )
     return rows
 
 
@@ -361,9 +626,27 @@ def scene_rows(n_scenes=24, seed=0):
 def scenes(tmp_path_factory):
     """Two runs on a table of scenes that differ in their goals, and what training them printed."""
     folder = tmp_path_factory.mktemp("scenes")
-    table = write_csv(folder / "t.csv", ["id", "scene", "candidates", "label", "split", "u", "v"], scene_rows())
-    command = ["train", table, "--group", "scene", "--epochs", "8", "--batch-size", "16", "--folds", "2", "--device", "cpu"]
-    printed = {goal: ltpll(*command, "--goal", goal, "--out", folder / goal) for goal in ("balanced", "accuracy")}
+    table = write_csv(
+        folder / "t.csv", ["id", "scene", "candidates", "label", "split", "u", "v"], scene_rows()
+    )
+    command = [
+        "train",
+        table,
+        "--group",
+        "scene",
+        "--epochs",
+        "8",
+        "--batch-size",
+        "16",
+        "--folds",
+        "2",
+        "--device",
+        "cpu",
+    ]
+    printed = {
+        goal: ltpll(*command, "--goal", goal, "--out", folder / goal)
+        for goal in ("balanced", "accuracy")
+    }
     return folder, printed
 
 
@@ -372,30 +655,56 @@ def test_what_was_chosen_is_said_once_and_recorded_with_the_prior(scenes):
     record = json.loads((folder / "balanced" / "result.json").read_text())
     assert record["choice"].endswith(".")
     assert printed["balanced"].replace("\n", " ").count(record["choice"]) == 1
-    assert printed["balanced"].index(record["choice"][:40]) < printed["balanced"].index("training: epoch")
+    assert printed["balanced"].index(record["choice"][:40]) < printed["balanced"].index(
+        "training: epoch"
+    )
     prior = record["prior"]
     assert prior["regime"] == "co-occurrence"
     rows = [row for row in rows_of(folder / "t.csv") if row["split"] == "train"]
-    average = [np.mean([name in row["candidates"].split("|") and 1 / len(row["candidates"].split("|")) for row in rows]) for name in "abc"]
+    average = [
+        np.mean(
+            [
+                name in row["candidates"].split("|") and 1 / len(row["candidates"].split("|"))
+                for row in rows
+            ]
+        )
+        for name in "abc"
+    ]
     np.testing.assert_allclose(prior["estimate"], average, atol=1e-5)
-    assert all(low <= share <= high for low, share, high in zip(prior["lower"], prior["estimate"], prior["upper"], strict=True))
+    assert all(
+        low <= share <= high
+        for low, share, high in zip(prior["lower"], prior["estimate"], prior["upper"], strict=True)
+    )
 
 
 def test_the_goal_changes_predictions_and_nothing_else(scenes, tmp_path):
     import pandas as pd
 
     folder, printed = scenes
-    one, other = (pd.read_parquet(folder / goal / "examples.parquet") for goal in ("balanced", "accuracy"))
+    one, other = (
+        pd.read_parquet(folder / goal / "examples.parquet") for goal in ("balanced", "accuracy")
+    )
     pd.testing.assert_frame_equal(one, other)
-    records = {goal: json.loads((folder / goal / "result.json").read_text()) for goal in ("balanced", "accuracy")}
+    records = {
+        goal: json.loads((folder / goal / "result.json").read_text())
+        for goal in ("balanced", "accuracy")
+    }
     assert records["balanced"]["curves"]["loss"] == records["accuracy"]["curves"]["loss"]
     by_goal = records["balanced"]["last"]["test"]["by_goal"]
     assert by_goal == records["accuracy"]["last"]["test"]["by_goal"]
     for goal, record in records.items():
-        assert {**by_goal[goal], "by_goal": by_goal, "labelled": record["rows"]["held_out"]} == record["last"]["test"]
+        assert {
+            **by_goal[goal],
+            "by_goal": by_goal,
+            "labelled": record["rows"]["held_out"],
+        } == record["last"]["test"]
         for name, figures in by_goal.items():
             words = f"accuracy {figures['accuracy']:.1%}, balanced accuracy {figures['balanced_accuracy']:.1%}"
-            assert re.search(rf"ith\s+the\s+goal\s+{name}\b.*?:\s+" + words.replace(" ", r"\s+"), printed[goal], re.DOTALL)
+            assert re.search(
+                rf"ith\s+the\s+goal\s+{name}\b.*?:\s+" + words.replace(" ", r"\s+"),
+                printed[goal],
+                re.DOTALL,
+            )
     tables = {}
     for goal in records:
         for more in ([], ["--goal", "balanced"], ["--goal", "accuracy"]):
@@ -404,38 +713,62 @@ def test_the_goal_changes_predictions_and_nothing_else(scenes, tmp_path):
     assert tables["balanced",] == tables["balanced", "balanced"] == tables["accuracy", "balanced"]
     assert tables["accuracy",] == tables["accuracy", "accuracy"] == tables["balanced", "accuracy"]
     assert tables["balanced",] != tables["accuracy",]
-    message = ltpll("predict", folder / "accuracy", folder / "t.csv", "--out", tmp_path / "p.csv", "--goal", "speed", status=2)
+    message = ltpll(
+        "predict",
+        folder / "accuracy",
+        folder / "t.csv",
+        "--out",
+        tmp_path / "p.csv",
+        "--goal",
+        "speed",
+        status=2,
+    )
     assert "The goal is 'speed'" in message
 
 
 def test_the_accuracies_are_printed_once_if_the_goals_do_not_differ(scenes, tmp_path):
     options = ["--rebalancer", "none", "--epochs", "1", "--folds", "0", "--device", "cpu"]
-    printed = ltpll("train", scenes[0] / "t.csv", "--feature-column", "u", *options, "--out", tmp_path / "run")
-    assert ["held-out rows" in line for line in printed.splitlines() if "balanced accuracy" in line and "epoch" not in line] == [True]
+    printed = ltpll(
+        "train", scenes[0] / "t.csv", "--feature-column", "u", *options, "--out", tmp_path / "run"
+    )
+    assert [
+        "held-out rows" in line
+        for line in printed.splitlines()
+        if "balanced accuracy" in line and "epoch" not in line
+    ] == [True]
     assert "goal" not in printed
 
 
 def test_a_group_that_is_partly_held_out_is_warned_about(scenes, tmp_path):
     rows = rows_of(scenes[0] / "t.csv")
     rows[0]["split"], rows[1]["split"] = "train", "test"
-    shared = {row["scene"] for row in rows if row["split"] == "train"} & {row["scene"] for row in rows if row["split"] == "test"}
+    shared = {row["scene"] for row in rows if row["split"] == "train"} & {
+        row["scene"] for row in rows if row["split"] == "test"
+    }
     table = write_csv(tmp_path / "t.csv", list(rows[0]), [list(row.values()) for row in rows])
     options = ["--group", "scene", "--epochs", "1", "--folds", "0", "--device", "cpu"]
-    with pytest.warns(InputWarning, match=rf"{len(shared)} groups? ha(s|ve) rows to train on and rows that are held out"):
+    with pytest.warns(
+        InputWarning,
+        match=rf"{len(shared)} groups? ha(s|ve) rows to train on and rows that are held out",
+    ):
         ltpll("train", table, *options, "--out", tmp_path / "run")
 
 
 def test_groups_are_kept_and_the_page_shows_the_frequencies(scenes, tmp_path):
     folder, _ = scenes
     ltpll("clean", folder / "balanced", "--out", tmp_path / "c.csv")
-    assert [row["group"] for row in rows_of(tmp_path / "c.csv")] == [row["scene"] for row in rows_of(folder / "t.csv")]
+    assert [row["group"] for row in rows_of(tmp_path / "c.csv")] == [
+        row["scene"] for row in rows_of(folder / "t.csv")
+    ]
     ltpll("report", folder / "balanced", "--out", tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     assert text.count('<line class="range"') == text.count('<line class="truth"') == 3
     assert "held-out accuracy with the goal accuracy" in text
 
 
-def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_written(scenes, tmp_path):
+def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_written(
+    scenes, tmp_path
+):
     folder, _ = scenes
     shares = write_csv(tmp_path / "shares.csv", ["class", "share"], [["a", 6], ["b", 3], ["c", 1]])
     command = [
@@ -458,10 +791,18 @@ def test_a_prior_from_a_file_is_used_and_a_wrong_one_refused_before_anything_is_
     np.testing.assert_allclose(record["prior"]["estimate"], [0.6, 0.3, 0.1])
     write_csv(shares, ["class", "share"], [["a", 6], ["b", 3], ["d", 1]])
     command[-1] = tmp_path / "other"
-    assert "the class 'd', which no candidate set has" in ltpll(*command, "--prior", shares, status=2)
-    assert "takes no prior" in ltpll(*command, "--prior", "sets", "--rebalancer", "records", status=2)
-    assert "A prior is auto, average, sets, or a file" in ltpll(*command, "--prior", "often", status=2)
-    assert "All rows to train on are in one group" in ltpll(*command, "--folds", "2", "--group", "split", status=2)
+    assert "the class 'd', which no candidate set has" in ltpll(
+        *command, "--prior", shares, status=2
+    )
+    assert "takes no prior" in ltpll(
+        *command, "--prior", "sets", "--rebalancer", "records", status=2
+    )
+    assert "A prior is auto, average, sets, or a file" in ltpll(
+        *command, "--prior", "often", status=2
+    )
+    assert "All rows to train on are in one group" in ltpll(
+        *command, "--folds", "2", "--group", "split", status=2
+    )
     assert not (tmp_path / "other").exists()
 
 
@@ -472,7 +813,17 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
     folder, _ = trees
     shutil.copytree(folder / "pictures", tmp_path / "pictures")
     (tmp_path / "pictures" / "004.png").write_bytes(b"no picture")
-    command = ["train", folder / "labels.csv", "--images", tmp_path / "pictures", "--out", tmp_path / "run", *QUICK, "--epochs", "1"]
+    command = [
+        "train",
+        folder / "labels.csv",
+        "--images",
+        tmp_path / "pictures",
+        "--out",
+        tmp_path / "run",
+        *QUICK,
+        "--epochs",
+        "1",
+    ]
     message = ltpll(*command, status=2)
     assert "'004.png'" in message
     assert not (tmp_path / "run").exists()
@@ -480,40 +831,116 @@ def test_unreadable_pictures_stop_before_training_or_are_skipped_and_listed(tree
     assert "1 picture was skipped" in printed
     assert "004.png" in printed
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
-    assert [row["id"] for row in rows_of(tmp_path / "c.csv")] == [f"{i:03d}.png" for i in range(48) if i != 4]
+    assert [row["id"] for row in rows_of(tmp_path / "c.csv")] == [
+        f"{i:03d}.png" for i in range(48) if i != 4
+    ]
 
 
 @pytest.mark.parametrize(
     ("header", "rows", "options", "words"),
     [
         (["id", "sets", "u"], [["a", "x|y", "1"]], [], "no column called 'candidates'"),
-        (["id", "sets", "u"], [["a", "x|y", "1"]], [], "it has id, sets, u; name the column of sets with --candidates COLUMN."),
+        (
+            ["id", "sets", "u"],
+            [["a", "x|y", "1"]],
+            [],
+            "it has id, sets, u; name the column of sets with --candidates COLUMN.",
+        ),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["a", "y", "2"]], [], "'a'"),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "", "2"]], [], "no candidate"),
         (["id", "candidates"], [["a", "x|y"], ["b", "y"]], [], "no columns of numbers"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "nan"]], ["--feature-column", "u"], "'u'"),
+        (
+            ["id", "candidates", "u"],
+            [["a", "x|y", "1"], ["b", "y", "nan"]],
+            ["--feature-column", "u"],
+            "'u'",
+        ),
         (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "x|y", "2"]], [], "same candidates"),
-        (["id", "candidates", "u", "split"], [["a", "x|y", "1", "train"], ["b", "x", "2", "later"]], [], "'later'"),
-        (["id", "candidates", "u", "split"], [["a", "x|y", "1", "train"], ["b", "x", "2", "test"]], [], "Only 1 of 2 rows"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--method", "nothing"], "'nothing'"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--rebalancer", "oracle-la"], "oracle-la"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--imbalance", "10"], "No such option: --imbalance"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--features", "nothing.npy"], "nothing.npy"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", "nowhere"], "nowhere"),
-        (["id", "candidates", "u"], [["a", "x|y", "1"], ["b", "y", "2"]], ["--images", ".", "--features", "x.npy"], "give one of"),
+        (
+            ["id", "candidates", "u", "split"],
+            [["a", "x|y", "1", "train"], ["b", "x", "2", "later"]],
+            [],
+            "'later'",
+        ),
+        (
+            ["id", "candidates", "u", "split"],
+            [["a", "x|y", "1", "train"], ["b", "x", "2", "test"]],
+            [],
+            "Only 1 of 2 rows",
+        ),
+        (
+            ["id", "candidates", "u"],
+            [["a", "x|y", "1"], ["b", "y", "2"]],
+            ["--method", "nothing"],
+            "'nothing'",
+        ),
+        (
+            ["id", "candidates", "u"],
+            [["a", "x|y", "1"], ["b", "y", "2"]],
+            ["--rebalancer", "oracle-la"],
+            "oracle-la",
+        ),
+        (
+            ["id", "candidates", "u"],
+            [["a", "x|y", "1"], ["b", "y", "2"]],
+            ["--imbalance", "10"],
+            "No such option: --imbalance",
+        ),
+        (
+            ["id", "candidates", "u"],
+            [["a", "x|y", "1"], ["b", "y", "2"]],
+            ["--features", "nothing.npy"],
+            "nothing.npy",
+        ),
+        (
+            ["id", "candidates", "u"],
+            [["a", "x|y", "1"], ["b", "y", "2"]],
+            ["--images", "nowhere"],
+            "nowhere",
+        ),
+        (
+            ["id", "candidates", "u"],
+            [["a", "x|y", "1"], ["b", "y", "2"]],
+            ["--images", ".", "--features", "x.npy"],
+            "give one of",
+        ),
     ],
 )
-def test_errors_in_a_table_are_explained_and_nothing_is_written(tmp_path, header, rows, options, words):
+def test_errors_in_a_table_are_explained_and_nothing_is_written(
+    tmp_path, header, rows, options, words
+):
     table = write_csv(tmp_path / "t.csv", header, rows)
-    message = ltpll("train", table, "--out", tmp_path / "run", "--epochs", "1", "--folds", "0", *options, status=2)
+    message = ltpll(
+        "train",
+        table,
+        "--out",
+        tmp_path / "run",
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        *options,
+        status=2,
+    )
     assert words in message
     assert not (tmp_path / "run" / "done").exists()
 
 
 def test_a_path_that_leaves_the_folder_is_refused_even_when_skipping(trees, tmp_path):
     folder, _ = trees
-    table = write_csv(tmp_path / "t.csv", ["path", "candidates"], [["../secret.png", "a|b"], ["000.png", "a"]])
-    command = ["train", table, "--images", folder / "pictures", "--on-error", "skip", "--out", tmp_path / "run"]
+    table = write_csv(
+        tmp_path / "t.csv", ["path", "candidates"], [["../secret.png", "a|b"], ["000.png", "a"]]
+    )
+    command = [
+        "train",
+        table,
+        "--images",
+        folder / "pictures",
+        "--on-error",
+        "skip",
+        "--out",
+        tmp_path / "run",
+    ]
     assert "leads out of" in ltpll(*command, status=2)
 
 
@@ -523,13 +950,26 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     precious.mkdir()
     (precious / "chapter.txt").write_text("years of work")
     for more in ([], ["--fresh"]):
-        assert "contains files but is not a run folder" in ltpll("train", table, "--out", precious, "--epochs", "1", *more, status=2)
+        assert "contains files but is not a run folder" in ltpll(
+            "train", table, "--out", precious, "--epochs", "1", *more, status=2
+        )
     assert (precious / "chapter.txt").read_text() == "years of work"
 
 
 def test_fresh_keeps_files_that_the_user_put_into_the_run_folder(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
-    command = ["train", table, "--out", tmp_path / "run", "--epochs", "1", "--folds", "0", "--device", "cpu"]
+    command = [
+        "train",
+        table,
+        "--out",
+        tmp_path / "run",
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+    ]
     ltpll(*command)
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "run" / "cleaned.parquet")
     ltpll(*command, "--seed", "1", "--fresh")
@@ -541,18 +981,38 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path, command):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows(20))
     more = {"clean": ["--out", tmp_path / "c.csv"], "predict": [table, "--out", tmp_path / "p.csv"]}
     more |= {"export": ["--onnx", tmp_path / "m.onnx"], "report": ["--out", tmp_path / "r.html"]}
-    assert "there is no such folder" in ltpll(command, tmp_path / "nothing", *more[command], status=2)
+    assert "there is no such folder" in ltpll(
+        command, tmp_path / "nothing", *more[command], status=2
+    )
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     (unfinished / "config.json").write_text('{"experiment": "own"}')
     assert "not finished" in ltpll(command, unfinished, *more[command], status=2)
-    assert not [path for path in tmp_path.iterdir() if path.suffix in (".html", ".onnx") or path.name in ("c.csv", "p.csv")]
+    assert not [
+        path
+        for path in tmp_path.iterdir()
+        if path.suffix in (".html", ".onnx") or path.name in ("c.csv", "p.csv")
+    ]
 
 
 def test_formulas_in_ids_and_classes_are_written_as_text(tmp_path):
-    rows = [[f"=1+{i}", row[1].replace("a", "=cmd()"), *row[2:]] for i, row in enumerate(feature_rows(30))]
+    rows = [
+        [f"=1+{i}", row[1].replace("a", "=cmd()"), *row[2:]]
+        for i, row in enumerate(feature_rows(30))
+    ]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], rows)
-    ltpll("train", table, "--out", tmp_path / "run", "--epochs", "2", "--folds", "0", "--device", "cpu")
+    ltpll(
+        "train",
+        table,
+        "--out",
+        tmp_path / "run",
+        "--epochs",
+        "2",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+    )
     ltpll("clean", tmp_path / "run", "--out", tmp_path / "c.csv")
     for row in rows_of(tmp_path / "c.csv"):
         assert row["id"].startswith("'=")
@@ -562,25 +1022,68 @@ def test_formulas_in_ids_and_classes_are_written_as_text(tmp_path):
 def test_ignored_columns_of_text_are_listed(tmp_path):
     rows = [[*row, "seen twice" if i % 2 else "-"] for i, row in enumerate(feature_rows(20))]
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "notes"], rows)
-    printed = ltpll("train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
+    printed = ltpll(
+        "train",
+        table,
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--out",
+        tmp_path / "run",
+        "--device",
+        "cpu",
+    )
     assert "Columns of text are ignored: 'notes'." in printed
 
 
 @pytest.mark.parametrize("beside", ["array", "pictures"])
 def test_feature_columns_are_refused_if_the_features_have_no_named_columns(trees, tmp_path, beside):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(48, 2)))
-    more = ["--features", tmp_path / "x.npy"] if beside == "array" else ["--images", trees[0] / "pictures"]
-    message = ltpll("train", trees[0] / "labels.csv", *more, "--feature-column", "u", "--out", tmp_path / "run", status=2)
+    more = (
+        ["--features", tmp_path / "x.npy"]
+        if beside == "array"
+        else ["--images", trees[0] / "pictures"]
+    )
+    message = ltpll(
+        "train",
+        trees[0] / "labels.csv",
+        *more,
+        "--feature-column",
+        "u",
+        "--out",
+        tmp_path / "run",
+        status=2,
+    )
     assert message.startswith("--feature-column chooses columns of a table")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_on_columns_predicts_from_an_array_in_their_order(tmp_path):
     table = write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v"], feature_rows())
-    ltpll("train", table, "--epochs", "30", "--folds", "0", "--out", tmp_path / "run", "--device", "cpu")
+    ltpll(
+        "train",
+        table,
+        "--epochs",
+        "30",
+        "--folds",
+        "0",
+        "--out",
+        tmp_path / "run",
+        "--device",
+        "cpu",
+    )
     new = write_csv(tmp_path / "new.csv", ["id"], [["a"], ["b"]])
     np.save(tmp_path / "x.npy", np.asarray([[0.1, 0.1], [4.2, 0.0]]))
-    ltpll("predict", tmp_path / "run", new, "--features", tmp_path / "x.npy", "--out", tmp_path / "p.csv")
+    ltpll(
+        "predict",
+        tmp_path / "run",
+        new,
+        "--features",
+        tmp_path / "x.npy",
+        "--out",
+        tmp_path / "p.csv",
+    )
     assert [row["label"] for row in rows_of(tmp_path / "p.csv")] == ["a", "b"]
 
 
@@ -589,7 +1092,9 @@ def test_no_command_overwrites_a_run_or_its_input(trees, tmp_path):
     folder = tmp_path / "trees"
     (tmp_path / "link.parquet").symlink_to(folder / "run" / "examples.parquet")
     new = write_csv(tmp_path / "new.csv", ["path"], [["000.png"]])
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} | {new: new.read_bytes()}
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} | {
+        new: new.read_bytes()
+    }
     predict = ["predict", folder / "run", new, "--images", folder / "pictures", "--out"]
     for command in (
         ["clean", folder / "run", "--out", folder / "run" / "examples.parquet"],
@@ -599,13 +1104,20 @@ def test_no_command_overwrites_a_run_or_its_input(trees, tmp_path):
         ["report", folder / "run", "--out", folder / "run" / "result.json"],
         ["report", folder / "run", "--out", folder / "run" / "done"],
         ["export", folder / "run", "--onnx", folder / "run" / "classifier.safetensors"],
-        ["export", folder / "run", "--onnx", folder / "run" / "Result.JSON"],  # which may be the same file
+        [
+            "export",
+            folder / "run",
+            "--onnx",
+            folder / "run" / "Result.JSON",
+        ],  # which may be the same file
     ):
         assert "is a file of the run" in ltpll(*command, status=2)
     assert "is given as TABLE" in ltpll(*predict, new, status=2)
     for path, content in before.items():
         assert path.read_bytes() == content
-    ltpll("clean", folder / "run", "--out", folder / "run" / "cleaned.csv")  # other files may lie in the run folder
+    ltpll(
+        "clean", folder / "run", "--out", folder / "run" / "cleaned.csv"
+    )  # other files may lie in the run folder
 
 
 def test_the_table_of_a_run_is_not_overwritten_by_its_cleaned_labels(tmp_path, monkeypatch):
@@ -618,7 +1130,9 @@ def test_the_table_of_a_run_is_not_overwritten_by_its_cleaned_labels(tmp_path, m
     assert table.read_bytes() == before
 
 
-def test_an_output_that_cannot_be_written_is_named_and_its_temporary_file_is_not(trees, tmp_path, monkeypatch):
+def test_an_output_that_cannot_be_written_is_named_and_its_temporary_file_is_not(
+    trees, tmp_path, monkeypatch
+):
     def refusing(original):
         def call(self, *given, **options):
             if self.suffix == ".tmp":
@@ -630,7 +1144,9 @@ def test_an_output_that_cannot_be_written_is_named_and_its_temporary_file_is_not
     for name in ("open", "unlink"):
         monkeypatch.setattr(f"pathlib.Path.{name}", refusing(getattr(Path, name)))
     message = ltpll("clean", trees[0] / "run", "--out", tmp_path / "c.csv", status=2)
-    assert message.startswith(f"{tmp_path / 'c.csv'} cannot be written (Read-only file system): free some space")
+    assert message.startswith(
+        f"{tmp_path / 'c.csv'} cannot be written (Read-only file system): free some space"
+    )
 
 
 def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path, monkeypatch):
@@ -639,7 +1155,9 @@ def test_train_names_what_it_needs_when_it_is_not_given_a_table(trees, tmp_path,
     assert ltpll("train", status=2).startswith("There is nothing to train on: give a table (.csv")
     message = ltpll("train", "m", "--images", trees[0] / "pictures", status=2)
     assert message.startswith("m is a folder: give a table (.csv")
-    assert ltpll("train", "cifar11", status=2).startswith("There is no file cifar11: give a table (.csv")
+    assert ltpll("train", "cifar11", status=2).startswith(
+        "There is no file cifar11: give a table (.csv"
+    )
     assert "There is no file labels.csv" in ltpll("train", "labels.csv", status=2)
     (tmp_path / "c.yaml").write_text("data: 5\n")
     assert "data is 5: it must be text" in ltpll("train", "--config", "c.yaml", status=2)

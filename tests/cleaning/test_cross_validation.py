@@ -23,7 +23,9 @@ from ltpll.training.fold_training import KeptFolds
 from support.refusals import refusal
 
 EPOCHS = 40
-PRELOADED.append("ltpll.cleaning.cross_validation")  # so that each of several worker processes need not import it
+PRELOADED.append(
+    "ltpll.cleaning.cross_validation"
+)  # so that each of several worker processes need not import it
 
 
 def problem(n=60):
@@ -42,7 +44,9 @@ def judged(folder, workers, progress=None, make=MAKE, folds=3):
     stage = fold_stage(make(), x, sets, folds, 0, workers)
     progress = progress or Progress(write=lambda line: None)
     progress.plan([stage])
-    return out_of_fold_predictions(folder, make, x, sets, folds=folds, seed=0, stage=stage, progress=progress)
+    return out_of_fold_predictions(
+        folder, make, x, sets, folds=folds, seed=0, stage=stage, progress=progress
+    )
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +82,9 @@ def test_a_classifier_judges_rows_that_it_was_not_trained_on(tmp_path, monkeypat
         assert not seen & judged_rows
     assert set.union(*asked) == {row.tobytes() for row in x}
     assert (expected.inside == y).mean() > 0.8
-    assert bool(sets[torch.arange(len(x))].gather(1, torch.from_numpy(expected.inside)[:, None]).all())
+    assert bool(
+        sets[torch.arange(len(x))].gather(1, torch.from_numpy(expected.inside)[:, None]).all()
+    )
 
 
 @dataclass
@@ -91,12 +97,16 @@ class LastOneWaits:
     def __call__(self):
         if os.getpid() != self.parent:
             (self.folder / f"started-{os.getpid()}-{time.monotonic_ns()}").touch()
-            while len(list(self.folder.glob("started-*"))) > 2 and not (self.folder / "go").exists():
+            while (
+                len(list(self.folder.glob("started-*"))) > 2 and not (self.folder / "go").exists()
+            ):
                 time.sleep(0.01)
         return MAKE()
 
 
-def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path, tmp_path_factory, expected):
+def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(
+    tmp_path, tmp_path_factory, expected
+):
     seen, make = [], LastOneWaits(tmp_path_factory.mktemp("waiting"), os.getpid())
 
     class Watching(Progress):
@@ -120,7 +130,9 @@ def test_side_by_side_and_interrupted_they_judge_as_one_after_the_other(tmp_path
     assert lines[-1].startswith("100% · finished in ")
     assert lines[-1].endswith("folds: 3 of 3 done")
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in finished.items())
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"fold-{k}.safetensors" for k in (1, 2, 3)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"fold-{k}.safetensors" for k in (1, 2, 3)
+    ]
 
 
 def test_a_process_reports_within_epochs_and_where_it_resumed(tmp_path, monkeypatch):
@@ -144,7 +156,9 @@ def test_a_process_reports_within_epochs_and_where_it_resumed(tmp_path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         train()
     steps = train()
-    assert seen == [(0 if k <= 7 else 7 / steps, k / steps, k / steps) for k in range(1, 3 * steps + 1)]
+    assert seen == [
+        (0 if k <= 7 else 7 / steps, k / steps, k / steps) for k in range(1, 3 * steps + 1)
+    ]
     assert module._read_report(path) == (7 / steps, 3.0)
 
 
@@ -153,7 +167,9 @@ def test_checkpoints_of_folds_that_were_killed_after_they_finished_are_deleted(t
     for name in ("checkpoint-fold-1.safetensors", "checkpoint-fold-2.previous.safetensors"):
         (tmp_path / name).write_bytes(b"")
     assert same(judged(tmp_path, workers=1), expected)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"fold-{k}.safetensors" for k in (1, 2, 3)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"fold-{k}.safetensors" for k in (1, 2, 3)
+    ]
 
 
 def test_all_rows_of_a_group_are_in_the_same_fold():
@@ -174,21 +190,40 @@ def test_there_are_no_more_folds_than_groups_and_a_single_group_is_refused():
     _, sets, _ = problem()
     assert len(fold_splits(sets.with_groups(["a", "b"] * 30), 5, seed=0)) == 2
     assert len(fold_splits(sets, 100, seed=0)) == 60
-    assert "All rows to train on are in one group" in refusal(lambda: fold_splits(sets.with_groups(["a"] * 60), 5, seed=0))
+    assert "All rows to train on are in one group" in refusal(
+        lambda: fold_splits(sets.with_groups(["a"] * 60), 5, seed=0)
+    )
 
 
 def test_groups_and_weights_reach_the_processes_of_the_folds(tmp_path, monkeypatch):
     x, sets, _ = problem()
-    sets = sets.with_groups([i // 5 for i in range(60)]).with_weights(np.random.default_rng(0).random(len(sets.labels)) + 0.1)
-    seen = []
-    monkeypatch.setattr(module, "in_processes", lambda function, calls, workers, report: [function(*call) for call in calls])
-    monkeypatch.setattr(
-        module, "train_fold", lambda classifier, x, sets, *rest, **how: seen.append((sets.groups.tolist(), sets.weights.tolist()))
+    sets = sets.with_groups([i // 5 for i in range(60)]).with_weights(
+        np.random.default_rng(0).random(len(sets.labels)) + 0.1
     )
-    plan = {"scores": None, "splits": fold_splits(sets, 2, 0), "missing": [0, 1], "stage": fold_stage(MAKE(), x, sets, 2, 0, 2)}
+    seen = []
+    monkeypatch.setattr(
+        module,
+        "in_processes",
+        lambda function, calls, workers, report: [function(*call) for call in calls],
+    )
+    monkeypatch.setattr(
+        module,
+        "train_fold",
+        lambda classifier, x, sets, *rest, **how: seen.append(
+            (sets.groups.tolist(), sets.weights.tolist())
+        ),
+    )
+    plan = {
+        "scores": None,
+        "splits": fold_splits(sets, 2, 0),
+        "missing": [0, 1],
+        "stage": fold_stage(MAKE(), x, sets, 2, 0, 2),
+    }
     progress = Progress()
     progress.plan([plan["stage"]])
-    module._train_in_processes(KeptFolds(tmp_path, RunFile.FOLDS), MAKE, x, sets, **plan, progress=progress)
+    module._train_in_processes(
+        KeptFolds(tmp_path, RunFile.FOLDS), MAKE, x, sets, **plan, progress=progress
+    )
     assert seen == [(sets.groups.tolist(), sets.weights.tolist())] * 2
 
 
@@ -202,19 +237,29 @@ def test_rows_are_judged_as_frequent_as_their_classes_are_whatever_the_goal_is(t
     for goal in ("balanced", "accuracy"):
         probabilities = fitted.set_params(goal=goal).predict_proba(x[rows])
         by_goal[goal] = (probabilities * sets.select(rows)[torch.arange(len(rows))].numpy()).sum(1)
-    np.testing.assert_allclose(found.set_probability[rows, TEMPERATURES.index(1.0)], by_goal["accuracy"], atol=1e-5)
+    np.testing.assert_allclose(
+        found.set_probability[rows, TEMPERATURES.index(1.0)], by_goal["accuracy"], atol=1e-5
+    )
     assert np.abs(by_goal["balanced"] - by_goal["accuracy"]).max() > 1e-3
 
 
-@pytest.mark.parametrize(("n", "workers", "expected"), [(1000, None, 1), (30_000, None, 4), (30_000, 1, 1), (1000, 2, 2)])
-def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(monkeypatch, n, workers, expected):
+@pytest.mark.parametrize(
+    ("n", "workers", "expected"), [(1000, None, 1), (30_000, None, 4), (30_000, 1, 1), (1000, 2, 2)]
+)
+def test_processes_are_started_where_there_is_work_for_them_or_if_asked_for(
+    monkeypatch, n, workers, expected
+):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    assert module._parallel_folds(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
+    assert (
+        module._parallel_folds(MAKE(), np.zeros((n, 4), dtype=np.float32), 5, workers) == expected
+    )
 
 
 def test_processes_are_no_more_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(module, "INPUT_BYTES", 8 * 30_000 * 16 + 1)  # bytes, four times the inputs for each of two
+    monkeypatch.setattr(
+        module, "INPUT_BYTES", 8 * 30_000 * 16 + 1
+    )  # bytes, four times the inputs for each of two
     assert module._parallel_folds(MAKE(), np.zeros((30_000, 4), dtype=np.float32), 5, None) == 2
 
 

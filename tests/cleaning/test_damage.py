@@ -8,8 +8,16 @@ import pytest
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv
 
-pytestmark = pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")  # which says what is made again
-FILES = ("config.json", "metrics.jsonl", "result.json", "classifier.safetensors", "examples.parquet")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ltpll.errors.InputWarning"
+)  # which says what is made again
+FILES = (
+    "config.json",
+    "metrics.jsonl",
+    "result.json",
+    "classifier.safetensors",
+    "examples.parquet",
+)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +88,9 @@ def test_rerunning_the_command_restores_a_damaged_file(trained, undamaged, run, 
         flip(run / name, (run / name).stat().st_size // 2)
     else:
         (run / name).unlink()
-    if name == "config.json":  # which says what run it is: then the folder is another run's, and is left alone
+    if (
+        name == "config.json"
+    ):  # which says what run it is: then the folder is another run's, and is left alone
         message = ltpll(*command, "--out", run, status=2)
         assert "give a new folder" in message or "give another" in message
         return
@@ -95,9 +105,13 @@ def test_the_classifier_of_another_run_is_refused(trained, run, tmp_path):
     _, table, command = trained
     ltpll(*command, "--seed", "1", "--out", tmp_path / "other")
     shutil.copy(tmp_path / "other" / "classifier.safetensors", run)
-    assert "not the file that the run wrote" in ltpll("predict", run, table, "--out", tmp_path / "p.csv", status=2)
+    assert "not the file that the run wrote" in ltpll(
+        "predict", run, table, "--out", tmp_path / "p.csv", status=2
+    )
     pytest.importorskip("onnxscript")
-    assert "not the file that the run wrote" in ltpll("export", run, "--onnx", tmp_path / "m.onnx", status=2)
+    assert "not the file that the run wrote" in ltpll(
+        "export", run, "--onnx", tmp_path / "m.onnx", status=2
+    )
 
 
 def test_a_damaged_fold_is_trained_again(trained, run):

@@ -31,9 +31,13 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
         predicted = classifier.set_params(goal=name).predict(x[100:])
         some = known >= 0
         assert figures == {
-            "covering_rate": pytest.approx(np.mean([label in held_out.row(i) for i, label in enumerate(predicted)])),
+            "covering_rate": pytest.approx(
+                np.mean([label in held_out.row(i) for i, label in enumerate(predicted)])
+            ),
             "accuracy": pytest.approx(accuracy_score(known[some], predicted[some])),
-            "balanced_accuracy": pytest.approx(balanced_accuracy_score(known[some], predicted[some])),
+            "balanced_accuracy": pytest.approx(
+                balanced_accuracy_score(known[some], predicted[some])
+            ),
         }
     assert test["by_goal"]["balanced"] != test["by_goal"]["accuracy"]
     assert test == {**test["by_goal"][goal], "by_goal": test["by_goal"], "labelled": 45}
@@ -41,8 +45,16 @@ def test_both_goals_are_measured_and_the_chosen_one_comes_first(problem, goal):
 
 def test_without_true_labels_only_the_covering_rate_is_measured(problem):
     x, sets, _ = problem
-    trainer, inputs, candidates = PartialLabelClassifier("proden", "none", epochs=1, device="cpu").begin(x, sets)
-    trainer.fit(inputs, candidates, [HeldOutEvaluation(x[:20], sets.select(np.arange(20)), None, None)])
+    trainer, inputs, candidates = PartialLabelClassifier(
+        "proden", "none", epochs=1, device="cpu"
+    ).begin(x, sets)
+    trainer.fit(
+        inputs, candidates, [HeldOutEvaluation(x[:20], sets.select(np.arange(20)), None, None)]
+    )
     test = trainer.history[-1]["test"]
     assert test.keys() == {"covering_rate", "by_goal"}
-    assert test["by_goal"]["accuracy"] == test["by_goal"]["balanced"] == {"covering_rate": test["covering_rate"]}
+    assert (
+        test["by_goal"]["accuracy"]
+        == test["by_goal"]["balanced"]
+        == {"covering_rate": test["covering_rate"]}
+    )

@@ -58,7 +58,10 @@ def test_suspicion_is_that_of_the_formula(monkeypatch):
     found = judge(predictions, 5)
     place, e = TEMPERATURES.index(found.temperature), found.missing
     for i in range(300):
-        k, s = predictions.offsets[i + 1] - predictions.offsets[i], float(predictions.set_probability[i, place])
+        k, s = (
+            predictions.offsets[i + 1] - predictions.offsets[i],
+            float(predictions.set_probability[i, place]),
+        )
         lacks = e * (1 - s) * k / (5 - k) if k < 5 else 0.0
         assert found.suspicion[i] == pytest.approx(lacks / (lacks + (1 - e) * s), abs=1e-4)
 
@@ -71,7 +74,10 @@ def test_sets_of_one_kind_may_lack_their_label_more_often():
         for name in ("set_probability", "outside_probability", "inside", "outside", "supported")
     }
     offsets = np.concatenate([parts[0].offsets, parts[1].offsets[1:] + parts[0].offsets[-1]])
-    flat = [np.concatenate([getattr(one, name) for one in parts]) for name in ("candidates", "weights", "candidate_probability")]
+    flat = [
+        np.concatenate([getattr(one, name) for one in parts])
+        for name in ("candidates", "weights", "candidate_probability")
+    ]
     whole = SetPredictions(offsets, *flat, **joined)
     kinds = np.repeat([0, 1], 4000)
     apart = judge(whole, 8, kinds).suspicion
@@ -90,7 +96,9 @@ def test_a_class_that_was_not_learned_is_not_judged_and_raises_little_suspicion(
     probabilities[np.arange(n), predicted] = 0.996
     sets = np.zeros((n, 5), dtype=bool)
     sets[np.arange(n), y] = True
-    predictions = SetPredictions.of(torch.from_numpy(probabilities.astype(np.float32)), Candidates.of(sets))
+    predictions = SetPredictions.of(
+        torch.from_numpy(probabilities.astype(np.float32)), Candidates.of(sets)
+    )
     found = judge(predictions, 5)
     assert found.judged.tolist() == [True] * 4 + [False]
     assert (found.examples[4], found.recovered[4]) == (rare, 0)
@@ -102,7 +110,9 @@ def test_confused_classes_raise_less_suspicion_than_scattered_contradictions():
     n, c = 3000, 6
     y = rng.integers(0, c, n)
     predicted = y.copy()
-    confused = np.flatnonzero((y == 1) & (rng.random(n) < 0.2))  # taken for class 0, although their sets hold the label
+    confused = np.flatnonzero(
+        (y == 1) & (rng.random(n) < 0.2)
+    )  # taken for class 0, although their sets hold the label
     predicted[confused] = 0
     probabilities = np.full((n, c), 0.002)
     probabilities[np.arange(n), predicted] = 0.99
@@ -111,7 +121,9 @@ def test_confused_classes_raise_less_suspicion_than_scattered_contradictions():
     lost = np.flatnonzero((rng.random(n) < 0.02) & (predicted == y))
     sets[lost] = False
     sets[lost, (y[lost] + rng.integers(1, c, len(lost))) % c] = True
-    predictions = SetPredictions.of(torch.from_numpy(probabilities.astype(np.float32)), Candidates.of(sets))
+    predictions = SetPredictions.of(
+        torch.from_numpy(probabilities.astype(np.float32)), Candidates.of(sets)
+    )
     suspicion = judge(predictions, c).suspicion
     assert 2 * np.median(suspicion[confused]) < np.median(suspicion[lost])
 
@@ -131,6 +143,9 @@ def test_a_set_with_a_candidate_that_the_classifiers_do_not_know_is_not_judged()
     predictions, _, _ = simulated(0.1, n=500)
     found = judge(predictions, 8)
     known = replace(found, judged=np.arange(8) != 3)
-    expected = [3 not in predictions.candidates[predictions.offsets[i] : predictions.offsets[i + 1]] for i in range(500)]
+    expected = [
+        3 not in predictions.candidates[predictions.offsets[i] : predictions.offsets[i + 1]]
+        for i in range(500)
+    ]
     assert known.judged_sets(predictions).tolist() == expected
     assert 0 < sum(expected) < 500

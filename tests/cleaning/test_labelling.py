@@ -24,7 +24,9 @@ def made_up(n=200, seed=0, votes=None):
     table = LabelTable(ids, candidates, y, None, None, None, (), votes)
     examples = Examples(table, np.zeros((n, 1), dtype=np.float32), [])
     trained = np.arange(n - n // 10)
-    by_others, own = (predicted(rng.dirichlet(np.ones(3), n) + 0.4 * np.eye(3)[y], candidates) for _ in range(2))
+    by_others, own = (
+        predicted(rng.dirichlet(np.ones(3), n) + 0.4 * np.eye(3)[y], candidates) for _ in range(2)
+    )
     return examples, by_others, trained, own.select(trained)
 
 
@@ -53,8 +55,14 @@ def test_the_label_is_the_most_probable_candidate_by_the_mean_of_classifiers_tha
         ranked = sorted(shares, key=lambda c: -shares[c])
         second = ranked[1] if len(ranked) > 1 else ranked[0]
         assert (cleaned.label[i], cleaned.runner_up[i]) == (ranked[0], second)
-        assert np.isclose(cleaned.confidence[i], (1 - judgement.suspicion[i]) * shares[ranked[0]], rtol=1e-5)
-        assert np.isclose(cleaned.margin[i], shares[ranked[0]] - (shares[second] if len(ranked) > 1 else 0), atol=1e-6)
+        assert np.isclose(
+            cleaned.confidence[i], (1 - judgement.suspicion[i]) * shares[ranked[0]], rtol=1e-5
+        )
+        assert np.isclose(
+            cleaned.margin[i],
+            shares[ranked[0]] - (shares[second] if len(ranked) > 1 else 0),
+            atol=1e-6,
+        )
         assert cleaned.judged_by[i] == ("held out" if i >= len(trained) else "folds")
         differ += ranked[0] != alone
     assert differ > 0
@@ -105,8 +113,15 @@ def test_the_record_compares_confidences_with_true_labels_where_they_are_known()
     right = cleaned.label == examples.table.labels
     ambiguous = examples.candidates.sizes.numpy() > 1
     assert record["calibration"]["all"]["accuracy"] == round(right.mean(), 6)
-    assert record["calibration"]["ambiguous"]["rows"] == ambiguous.sum() == record["ambiguous"]["rows"]
-    assert abs(record["ambiguous"]["guess"] - np.mean(1 / examples.candidates.sizes.numpy()[ambiguous])) < 1e-5
+    assert (
+        record["calibration"]["ambiguous"]["rows"] == ambiguous.sum() == record["ambiguous"]["rows"]
+    )
+    assert (
+        abs(
+            record["ambiguous"]["guess"] - np.mean(1 / examples.candidates.sizes.numpy()[ambiguous])
+        )
+        < 1e-5
+    )
     assert judgement_record(None, cleaned, examples) is None
 
 
@@ -116,8 +131,12 @@ def test_an_answer_is_not_doubted():
     reviewed[[3, 5]] = True
     chosen = examples.candidates.replaced([3, 5], [[0], [1, 2]])
     before, _ = label_rows(predictions, examples, trained, own)
-    probabilities = torch.softmax(torch.from_numpy(predictions.log_probability.astype(np.float32)), dim=1)
-    answered = replace(examples, table=replace(examples.table, candidates=chosen, reviewed=reviewed))
+    probabilities = torch.softmax(
+        torch.from_numpy(predictions.log_probability.astype(np.float32)), dim=1
+    )
+    answered = replace(
+        examples, table=replace(examples.table, candidates=chosen, reviewed=reviewed)
+    )
     asked = SetPredictions.of(probabilities, chosen)
     found, judgement = label_rows(asked, answered, trained, asked.select(trained))
     assert (found.suspicion[[3, 5]] == 0).all()
@@ -138,10 +157,18 @@ def test_labels_that_left_their_sets_have_the_probability_that_the_set_lacks_the
     sets[~sets.any(1), 0] = True
     candidates = Candidates.of(sets)
     probabilities = rng.dirichlet(np.ones(n_classes), n) + 4 * np.eye(n_classes)[y]
-    predictions = SetPredictions.of(torch.from_numpy(probabilities / probabilities.sum(1, keepdims=True)).float(), candidates)
+    predictions = SetPredictions.of(
+        torch.from_numpy(probabilities / probabilities.sum(1, keepdims=True)).float(), candidates
+    )
     ids = np.asarray([str(i) for i in range(n)], dtype=object)
-    examples = Examples(LabelTable(ids, candidates, y, None, None, None, (), None), np.zeros((n, 1), dtype=np.float32), [])
-    cleaned, judgement = label_rows(predictions, examples, np.arange(n), predictions, truth_missing=True)
+    examples = Examples(
+        LabelTable(ids, candidates, y, None, None, None, (), None),
+        np.zeros((n, 1), dtype=np.float32),
+        [],
+    )
+    cleaned, judgement = label_rows(
+        predictions, examples, np.arange(n), predictions, truth_missing=True
+    )
     outside = predictions.outside_shares(judgement.temperature) * judgement.suspicion
     left = 0
     for i in range(n):

@@ -18,7 +18,18 @@ from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
 from support.user_tables import rows_of, write_trees
 
-QUICK = ["--epochs", "20", "--folds", "0", "--batch-size", "16", "--device", "cpu", "--rebalancer", "mean-target"]
+QUICK = [
+    "--epochs",
+    "20",
+    "--folds",
+    "0",
+    "--batch-size",
+    "16",
+    "--device",
+    "cpu",
+    "--rebalancer",
+    "mean-target",
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +43,19 @@ def trees(tmp_path_factory):
         for name, rest in (("x", (16, 16)), ("features", (1, 1)))
     ]
     graph = onnx.helper.make_graph([node], "colours", shapes[:1], shapes[1:])
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), folder / "colours.onnx")
+    onnx.save(
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
+        ),
+        folder / "colours.onnx",
+    )
     pretrained = Backbone.from_pretrained("efficientnet-lite0")
-    small = Backbone(pretrained.encoder, replace(pretrained.preprocessing, side=32), name="small", architecture=pretrained.architecture)
+    small = Backbone(
+        pretrained.encoder,
+        replace(pretrained.preprocessing, side=32),
+        name="small",
+        architecture=pretrained.architecture,
+    )
     save_backbone(small, folder / "small.safetensors")
     return folder
 
@@ -55,27 +76,63 @@ def frozen(trees, tmp_path_factory):
 
 
 def train(trees, out, *more, **how):
-    return ltpll("train", trees / "labels.csv", "--images", trees / "pictures", "--out", out, *QUICK, *more, **how)
+    return ltpll(
+        "train",
+        trees / "labels.csv",
+        "--images",
+        trees / "pictures",
+        "--out",
+        out,
+        *QUICK,
+        *more,
+        **how,
+    )
 
 
-def test_a_run_on_the_features_of_pictures_labels_new_pictures_without_the_backbone_file(trees, frozen, tmp_path):
+def test_a_run_on_the_features_of_pictures_labels_new_pictures_without_the_backbone_file(
+    trees, frozen, tmp_path
+):
     (trees / "colours.onnx").rename(trees / "away.onnx")
     try:
-        ltpll("predict", frozen, trees / "labels.csv", "--images", trees / "pictures", "--out", tmp_path / "p.csv", "--device", "cpu")
+        ltpll(
+            "predict",
+            frozen,
+            trees / "labels.csv",
+            "--images",
+            trees / "pictures",
+            "--out",
+            tmp_path / "p.csv",
+            "--device",
+            "cpu",
+        )
     finally:
         (trees / "away.onnx").rename(trees / "colours.onnx")
     predicted, given = rows_of(tmp_path / "p.csv"), rows_of(trees / "labels.csv")
-    assert np.mean([row["label"] == before["label"] for row, before in zip(predicted, given, strict=True)]) > 0.9
+    assert (
+        np.mean(
+            [row["label"] == before["label"] for row, before in zip(predicted, given, strict=True)]
+        )
+        > 0.9
+    )
 
 
-def test_a_backbone_and_its_classifier_are_exported_as_one_model_that_takes_pixels(trees, frozen, tmp_path):
+def test_a_backbone_and_its_classifier_are_exported_as_one_model_that_takes_pixels(
+    trees, frozen, tmp_path
+):
     printed = ltpll("export", frozen, "--onnx", tmp_path / "model.onnx")
-    assert "input x (rows, 3, 16, 16), outputs logits and probabilities of 3 classes; differs from torch by" in printed
+    assert (
+        "input x (rows, 3, 16, 16), outputs logits and probabilities of 3 classes; differs from torch by"
+        in printed
+    )
     given = rows_of(trees / "labels.csv")
     squares = []
     for row in given:  # what the description says: pad the longer edge to 16 pixels
         with Image.open(trees / "pictures" / row["path"]) as picture:
-            scaled = np.asarray(picture.resize((16, round(16 * picture.height / picture.width)), Image.Resampling.BILINEAR))
+            scaled = np.asarray(
+                picture.resize(
+                    (16, round(16 * picture.height / picture.width)), Image.Resampling.BILINEAR
+                )
+            )
         square = np.zeros((16, 16, 3), dtype=np.float32)
         top = (16 - len(scaled)) // 2
         square[top : top + len(scaled)] = scaled
@@ -85,7 +142,17 @@ def test_a_backbone_and_its_classifier_are_exported_as_one_model_that_takes_pixe
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
     probabilities = session.run(["probabilities"], {"x": np.stack(squares)})[0]
     labels = [described["classes"][k] for k in probabilities.argmax(1)]
-    ltpll("predict", frozen, trees / "labels.csv", "--images", trees / "pictures", "--out", tmp_path / "p.csv", "--device", "cpu")
+    ltpll(
+        "predict",
+        frozen,
+        trees / "labels.csv",
+        "--images",
+        trees / "pictures",
+        "--out",
+        tmp_path / "p.csv",
+        "--device",
+        "cpu",
+    )
     assert labels == [row["label"] for row in rows_of(tmp_path / "p.csv")]
 
 
@@ -94,7 +161,16 @@ def test_a_damaged_backbone_in_the_run_is_refused(trees, frozen, tmp_path):
     content = stored.read_bytes()
     stored.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     try:
-        message = ltpll("predict", frozen, trees / "labels.csv", "--images", trees / "pictures", "--out", tmp_path / "p.csv", status=2)
+        message = ltpll(
+            "predict",
+            frozen,
+            trees / "labels.csv",
+            "--images",
+            trees / "pictures",
+            "--out",
+            tmp_path / "p.csv",
+            status=2,
+        )
     finally:
         stored.write_bytes(content)
     assert "its file backbone.safetensors is damaged" in message
@@ -110,17 +186,42 @@ def test_a_file_that_does_not_hold_a_backbone_is_refused(tmp_path, content):
 
 def test_a_stored_backbone_is_loaded_with_its_weights_and_preprocessing(trees):
     first, again = (load_backbone(trees / "small.safetensors") for _ in range(2))
-    assert first.fingerprint() == again.fingerprint() == Backbone.from_pretrained(trees / "small.safetensors").fingerprint()
+    assert (
+        first.fingerprint()
+        == again.fingerprint()
+        == Backbone.from_pretrained(trees / "small.safetensors").fingerprint()
+    )
     assert (first.preprocessing.side, first.name, first.training) == (32, "small", False)
 
 
 def test_a_fine_tuned_network_is_kept_by_the_run(trees, tmp_path):
-    printed = train(trees, tmp_path / "run", "--backbone", trees / "small.safetensors", "--finetune", "last", "--epochs", "2")
+    printed = train(
+        trees,
+        tmp_path / "run",
+        "--backbone",
+        trees / "small.safetensors",
+        "--finetune",
+        "last",
+        "--epochs",
+        "2",
+    )
     assert "48 examples (32 × 32 × 3 pictures), 3 classes" in printed
-    ltpll("predict", tmp_path / "run", trees / "labels.csv", "--images", trees / "pictures", "--out", tmp_path / "p.csv", "--device", "cpu")
+    ltpll(
+        "predict",
+        tmp_path / "run",
+        trees / "labels.csv",
+        "--images",
+        trees / "pictures",
+        "--out",
+        tmp_path / "p.csv",
+        "--device",
+        "cpu",
+    )
     assert {row["label"] for row in rows_of(tmp_path / "p.csv")} <= {"ash", "birch", "cedar"}
     before = load_backbone(trees / "small.safetensors").state_dict()
-    after = PartialLabelClassifier.load(tmp_path / "run" / "classifier.safetensors").model_.encoder.state_dict()
+    after = PartialLabelClassifier.load(
+        tmp_path / "run" / "classifier.safetensors"
+    ).model_.encoder.state_dict()
     assert torch.equal(before["encoder.stem.conv.weight"], after["encoder.stem.conv.weight"])
     assert not torch.equal(before["encoder.last.conv.weight"], after["encoder.last.conv.weight"])
 
@@ -128,33 +229,68 @@ def test_a_fine_tuned_network_is_kept_by_the_run(trees, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--backbone", "colours.onnx", "--side", "32"], "The backbone decides the size of the pictures: leave --side out."),
-        (["--finetune", "all"], "There is no pretrained network to fine-tune: give one with --backbone"),
-        (["--backbone", "colours.onnx", "--finetune", "some"], "Fine-tuning is 'some': choose none, last, all."),
-        (["--backbone", "small.safetensors", "--finetune", "all", "--model", "resnet18"], "leave one of --model and --finetune out."),
-        (["--backbone", "colours.onnx", "--finetune", "all"], "has no weights that can be trained: train on its features instead"),
+        (
+            ["--backbone", "colours.onnx", "--side", "32"],
+            "The backbone decides the size of the pictures: leave --side out.",
+        ),
+        (
+            ["--finetune", "all"],
+            "There is no pretrained network to fine-tune: give one with --backbone",
+        ),
+        (
+            ["--backbone", "colours.onnx", "--finetune", "some"],
+            "Fine-tuning is 'some': choose none, last, all.",
+        ),
+        (
+            ["--backbone", "small.safetensors", "--finetune", "all", "--model", "resnet18"],
+            "leave one of --model and --finetune out.",
+        ),
+        (
+            ["--backbone", "colours.onnx", "--finetune", "all"],
+            "has no weights that can be trained: train on its features instead",
+        ),
         (["--backbone", "missing.onnx"], "missing.onnx"),
     ],
 )
-def test_options_that_do_not_fit_are_refused_before_anything_is_written(trees, tmp_path, options, words):
-    options = [trees / option if option.endswith((".onnx", ".safetensors")) else option for option in options]
+def test_options_that_do_not_fit_are_refused_before_anything_is_written(
+    trees, tmp_path, options, words
+):
+    options = [
+        trees / option if option.endswith((".onnx", ".safetensors")) else option
+        for option in options
+    ]
     assert words in train(trees, tmp_path / "run", *options, status=2)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_backbone_needs_pictures(trees, tmp_path):
-    message = ltpll("train", trees / "labels.csv", "--backbone", trees / "colours.onnx", "--out", tmp_path / "run", status=2)
-    assert message == "A backbone is for pictures: give their folder with --images, or leave --backbone out."
+    message = ltpll(
+        "train",
+        trees / "labels.csv",
+        "--backbone",
+        trees / "colours.onnx",
+        "--out",
+        tmp_path / "run",
+        status=2,
+    )
+    assert (
+        message
+        == "A backbone is for pictures: give their folder with --images, or leave --backbone out."
+    )
 
 
-def test_pictures_on_disk_train_the_same_network_as_pictures_in_memory(trees, tmp_path, monkeypatch):
+def test_pictures_on_disk_train_the_same_network_as_pictures_in_memory(
+    trees, tmp_path, monkeypatch
+):
     weights = []
     for name, limit in (("memory", on_disk.IN_MEMORY), ("disk", 0)):
         monkeypatch.setattr(on_disk, "IN_MEMORY", limit)
         train(trees, tmp_path / name, "--side", "8", "--epochs", "2", "--folds", "2")
         classifier = PartialLabelClassifier.load(tmp_path / name / "classifier.safetensors")
         weights.append([tensor.numpy() for tensor in classifier.model_.state_dict().values()])
-        rows = ltpll("clean", tmp_path / name, "--out", tmp_path / f"{name}.csv") and rows_of(tmp_path / f"{name}.csv")
+        rows = ltpll("clean", tmp_path / name, "--out", tmp_path / f"{name}.csv") and rows_of(
+            tmp_path / f"{name}.csv"
+        )
         weights[-1].append(np.asarray([float(row["confidence"]) for row in rows]))
     for one, other in zip(*weights, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -26,20 +26,37 @@ SHARES = {"cat": 0.75, "dog": [0.2, 0.3]}
 
 
 def test_a_table_is_trained_with_the_defaults_of_the_estimator():
-    defaults = {name: parameter.default for name, parameter in inspect.signature(PartialLabelClassifier).parameters.items()}
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(PartialLabelClassifier).parameters.items()
+    }
     settings = TrainingSettings()
-    same = {one.name for one in fields(TrainingSettings)} - {"options", "prior", "backbone", "finetune", "seed", "folds", "prune"}
+    same = {one.name for one in fields(TrainingSettings)} - {
+        "options",
+        "prior",
+        "backbone",
+        "finetune",
+        "seed",
+        "folds",
+        "prune",
+    }
     assert {"method", "rebalancer", "extras", "goal", "lr"} <= same
-    assert {name: getattr(settings, name) for name in same} == {name: defaults[name] for name in same}
+    assert {name: getattr(settings, name) for name in same} == {
+        name: defaults[name] for name in same
+    }
     assert settings.classifier("cpu", "stop").options in (None, {})
 
 
 @pytest.mark.parametrize("prior", ["average", "sets", SHARES], ids=str)
 @pytest.mark.parametrize("rebalancer", ["auto", "anchor"])
 def test_the_prior_is_an_option_of_the_rebalancer(prior, rebalancer):
-    settings = TrainingSettings.from_mapping({"rebalancer": rebalancer, "prior": prior, "options": {rebalancer: {"warmup": 0.3}}})
+    settings = TrainingSettings.from_mapping(
+        {"rebalancer": rebalancer, "prior": prior, "options": {rebalancer: {"warmup": 0.3}}}
+    )
     settings.check(("cat", "dog"))
-    assert settings.classifier("cpu", "stop").options == {rebalancer: {"warmup": 0.3, "prior": prior}}
+    assert settings.classifier("cpu", "stop").options == {
+        rebalancer: {"warmup": 0.3, "prior": prior}
+    }
     assert settings.options == {rebalancer: {"warmup": 0.3}}
 
 
@@ -51,9 +68,18 @@ def test_the_classes_of_a_config_may_be_numbers():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"goal": "speed"}, "The goal is 'speed': choose balanced (every class counts the same) or accuracy (every example)."),
-        ({"prior": "guess"}, "The prior is 'guess': choose auto, average, sets, or give the share of each class."),
-        ({"prior": "sets", "rebalancer": "records"}, "The rebalancer 'records' takes no prior: choose auto or anchor"),
+        (
+            {"goal": "speed"},
+            "The goal is 'speed': choose balanced (every class counts the same) or accuracy (every example).",
+        ),
+        (
+            {"prior": "guess"},
+            "The prior is 'guess': choose auto, average, sets, or give the share of each class.",
+        ),
+        (
+            {"prior": "sets", "rebalancer": "records"},
+            "The rebalancer 'records' takes no prior: choose auto or anchor",
+        ),
         ({"prior": SHARES, "rebalancer": "none"}, "The rebalancer 'none' takes no prior"),
         ({"prior": "average", "method": "solar"}, "The method 'solar' cannot be rebalanced"),
         ({"prior": {"cat": 1}}, "lacks 1 of 2 classes (dog)"),
@@ -64,7 +90,9 @@ def test_a_goal_or_prior_that_does_not_fit_is_refused(values, words):
 
 
 def test_a_prior_of_another_type_is_refused():
-    assert "prior is 3: it must be text" in refusal(lambda: TrainingSettings.from_mapping({"prior": 3}))
+    assert "prior is 3: it must be text" in refusal(
+        lambda: TrainingSettings.from_mapping({"prior": 3})
+    )
 
 
 def unclear_table(path, seed=0):
@@ -72,13 +100,18 @@ def unclear_table(path, seed=0):
     labels = np.repeat(np.arange(8), 10)
     sets = neighbour_candidates(labels, 8, seed=seed)
     x = labels + np.random.default_rng(seed).normal(size=len(labels))
-    rows = [f"{value:.3f},{'|'.join(str(label) for label in sets.row(i))}" for i, value in enumerate(x)]
+    rows = [
+        f"{value:.3f},{'|'.join(str(label) for label in sets.row(i))}" for i, value in enumerate(x)
+    ]
     path.write_text("\n".join(["size,candidates", *rows]))
     return TableSource(path)
 
 
 def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, monkeypatch):
-    source, settings = unclear_table(tmp_path / "table.csv"), TrainingSettings(method="proden", epochs=2, folds=2)
+    source, settings = (
+        unclear_table(tmp_path / "table.csv"),
+        TrainingSettings(method="proden", epochs=2, folds=2),
+    )
     examples = read_examples(source)
     names, compared, lines = [], [], []
     real = module.held_out_scores
@@ -107,7 +140,9 @@ def test_auto_compares_two_ways_once_and_all_folds_follow_its_choice(tmp_path, m
     assert shares == sorted(shares)
     assert lines[-1].startswith("100% · finished in ")
     for name in (*names[:-1], "fold 1 of 2", "fold 2 of 2"):
-        assert any(f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines), name
+        assert any(
+            f" · {name}: epoch 0." in line or f" · {name}: epoch 1." in line for line in lines
+        ), name
     assert f"{stored['average']:.1%}" in run.result()["choice"]
     assert run.result()["prior"]["regime"] == "unclear"
 
@@ -131,7 +166,9 @@ def test_too_few_rows_for_folds_are_refused_before_training(tmp_path, n, groups,
         rows = [["a|b" if i else "a", *row[1:]] for i, row in enumerate(rows)]
     if n == 6:
         rows = [[row[0], int(i == 0), 1] for i, row in enumerate(rows)]
-    table = write_csv(tmp_path / "t.csv", ["candidates", "u", "v", *(["g"] if groups else [])], rows)
+    table = write_csv(
+        tmp_path / "t.csv", ["candidates", "u", "v", *(["g"] if groups else [])], rows
+    )
     source = TableSource(table, Reading(group="g" if groups else None))
     settings = replace(QUICK, rebalancer="none", folds=folds)
     if said is None:
@@ -174,23 +211,37 @@ class StopsIn(Progress):
 
 def outcome(run):
     """What a run has found, without times."""
-    record = {name: value for name, value in run.result().items() if name not in ("seconds", "views_per_second")}
+    record = {
+        name: value
+        for name, value in run.result().items()
+        if name not in ("seconds", "views_per_second")
+    }
     timed = ("metrics.jsonl", "result.json", "done")  # or with checksums of files with times
-    return record, {path.name: path.read_bytes() for path in run.folder.iterdir() if path.name not in timed}
+    return record, {
+        path.name: path.read_bytes() for path in run.folder.iterdir() if path.name not in timed
+    }
 
 
 def test_a_run_that_is_trained_from_the_start_on_another_table_compares_anew(tmp_path):
     first, second = (unclear_table(tmp_path / f"{seed}.csv", seed) for seed in (0, 1))
     trained(tmp_path / "run", first)
     source = replace(second, table=(tmp_path / "1.csv").replace(tmp_path / "0.csv"))
-    again, other = trained(tmp_path / "run", source, fresh=True), trained(tmp_path / "other", source)
+    again, other = (
+        trained(tmp_path / "run", source, fresh=True),
+        trained(tmp_path / "other", source),
+    )
     assert outcome(again) == outcome(other)
 
 
 def test_the_files_of_equal_runs_are_equal_except_for_times(tmp_path):
     source = unclear_table(tmp_path / "table.csv")
     one, other = (outcome(trained(tmp_path / name, source)) for name in ("one", "other"))
-    assert {"classifier.safetensors", "checkpoint.safetensors", "fold-1.safetensors", "examples.parquet"} <= one[1].keys()
+    assert {
+        "classifier.safetensors",
+        "checkpoint.safetensors",
+        "fold-1.safetensors",
+        "examples.parquet",
+    } <= one[1].keys()
     assert one == other
 
 
@@ -200,19 +251,37 @@ def test_an_interrupted_comparison_goes_on_where_it_was_to_the_same_result(tmp_p
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "cut", source, progress=StopsIn("comparison 3 of 6"))
     kept = sorted(path.name for path in (tmp_path / "cut").iterdir())
-    assert kept == ["checkpoint-comparison-3.safetensors", "comparison-1.safetensors", "comparison-2.safetensors", "config.json"]
-    assert "different: seed" in refusal(lambda: trained(tmp_path / "cut", source, replace(QUICK, seed=1)))
+    assert kept == [
+        "checkpoint-comparison-3.safetensors",
+        "comparison-1.safetensors",
+        "comparison-2.safetensors",
+        "config.json",
+    ]
+    assert "different: seed" in refusal(
+        lambda: trained(tmp_path / "cut", source, replace(QUICK, seed=1))
+    )
     resumed = StopsIn("")
     cut = trained(tmp_path / "cut", source, progress=resumed)
     assert resumed.started[0] == "comparison 3 of 6"
     assert outcome(cut) == outcome(whole)
 
 
-def test_an_interrupted_estimate_of_missing_labels_goes_on_where_it_was_to_the_same_result(tmp_path):
+def test_an_interrupted_estimate_of_missing_labels_goes_on_where_it_was_to_the_same_result(
+    tmp_path,
+):
     rng = np.random.default_rng(0)
     true = rng.integers(0, 4, 80)
-    sets = [sorted({int(c) for c in rng.integers(0, 4, 2)} | ({int(label)} if rng.random() < 0.7 else set())) for label in true]
-    rows = [["|".join(map(str, labels)), *row] for labels, row in zip(sets, rng.normal(4 * np.eye(4)[true]).tolist(), strict=True)]
+    sets = [
+        sorted(
+            {int(c) for c in rng.integers(0, 4, 2)}
+            | ({int(label)} if rng.random() < 0.7 else set())
+        )
+        for label in true
+    ]
+    rows = [
+        ["|".join(map(str, labels)), *row]
+        for labels, row in zip(sets, rng.normal(4 * np.eye(4)[true]).tolist(), strict=True)
+    ]
     source = TableSource(write_csv(tmp_path / "t.csv", ["candidates", *"abcd"], rows))
     settings = replace(QUICK, rebalancer="none", folds=0, truth_missing="auto")
     whole = trained(tmp_path / "whole", source, settings)
@@ -237,20 +306,41 @@ def test_every_file_of_a_run_is_declared_whenever_it_was_interrupted(tmp_path, p
 
 
 @pytest.mark.parametrize("method", ["proden", "lw"])
-def test_training_starts_from_the_targets_that_are_given_and_takes_them_for_no_evidence(tmp_path, method):
+def test_training_starts_from_the_targets_that_are_given_and_takes_them_for_no_evidence(
+    tmp_path, method
+):
     rows = [[*row, "test" if i % 5 == 4 else "train"] for i, row in enumerate(feature_rows(30))]
-    source = TableSource(write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "split"], rows))
-    examples, settings = read_examples(source), TrainingSettings(method=method, rebalancer="none", epochs=1, folds=0)
-    weighted = examples.candidates.with_weights(np.random.default_rng(0).uniform(0.1, 1, len(examples.candidates.labels)))
+    source = TableSource(
+        write_csv(tmp_path / "t.csv", ["id", "candidates", "u", "v", "split"], rows)
+    )
+    examples, settings = (
+        read_examples(source),
+        TrainingSettings(method=method, rebalancer="none", epochs=1, folds=0),
+    )
+    weighted = examples.candidates.with_weights(
+        np.random.default_rng(0).uniform(0.1, 1, len(examples.candidates.labels))
+    )
     seen = []
 
     class Look(Callback):
         def on_train_begin(self, trainer):
-            seen.append((trainer.targets.on_candidates(torch.arange(24)).clone(), trainer.candidates.weights))
+            seen.append(
+                (
+                    trainer.targets.on_candidates(torch.arange(24)).clone(),
+                    trainer.candidates.weights,
+                )
+            )
 
     started = replace(examples, start=weighted.weights.numpy())
     assert started.fingerprint() != examples.fingerprint()
-    train_table_run(table_run(tmp_path / "run", settings, started), source, started, settings, device="cpu", callbacks=[Look()])
+    train_table_run(
+        table_run(tmp_path / "run", settings, started),
+        source,
+        started,
+        settings,
+        device="cpu",
+        callbacks=[Look()],
+    )
     targets, evidence = seen[0]
     assert evidence is None
     trained = np.flatnonzero(examples.training())

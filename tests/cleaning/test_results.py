@@ -29,9 +29,13 @@ CLASSES = ["ant", "bee", "cat", "dog"]
 def run():
     """Thirty made-up examples; class 3 is never a candidate."""
     rng = np.random.default_rng(1)
-    sets = [sorted(rng.choice(3, size=rng.integers(1, 4), replace=False).tolist()) for _ in range(30)]
+    sets = [
+        sorted(rng.choice(3, size=rng.integers(1, 4), replace=False).tolist()) for _ in range(30)
+    ]
     label = np.asarray([one[int(rng.integers(len(one)))] for one in sets])
-    second = np.asarray([next((k for k in one if k != mine), mine) for one, mine in zip(sets, label, strict=True)])
+    second = np.asarray(
+        [next((k for k in one if k != mine), mine) for one, mine in zip(sets, label, strict=True)]
+    )
     confidence = rng.uniform(0.5, 1, 30).astype(np.float32)
     cleaning = CleanedLabels(
         label=label,
@@ -44,7 +48,12 @@ def run():
         judged=rng.random(30) < 0.8,
         judged_by=np.full(30, "folds", dtype=object),
     )
-    votes = [(i, f"worker{w}", int(rng.integers(3))) for i in range(30) for w in range(4) if rng.random() < 0.5]
+    votes = [
+        (i, f"worker{w}", int(rng.integers(3)))
+        for i in range(30)
+        for w in range(4)
+        if rng.random() < 0.5
+    ]
     return (
         CleanedTable(
             record={"classes": CLASSES, "class_prior": [0.4, 0.3, 0.2, 0.1]},
@@ -71,7 +80,9 @@ def test_every_example_has_one_row_and_a_suggestion_only_where_its_set_is_flagge
         assert columns["candidates"][i] == ";".join(CLASSES[k] for k in one)
         assert columns["set_size"][i] == len(one)
         assert columns["label"][i] == CLASSES[cleaned.labels.label[i]]
-        assert columns["runner_up"][i] == (None if len(one) == 1 else CLASSES[cleaned.labels.runner_up[i]])
+        assert columns["runner_up"][i] == (
+            None if len(one) == 1 else CLASSES[cleaned.labels.runner_up[i]]
+        )
         assert columns["issue"][i] == cleaned.labels.issue[i]
         assert columns["suggestion"][i] == ("dog" if cleaned.labels.issue[i] else None)
     assert 0 < sum(columns["issue"]) < 30
@@ -79,9 +90,16 @@ def test_every_example_has_one_row_and_a_suggestion_only_where_its_set_is_flagge
 
 def test_confusions_are_counted_as_a_loop_counts_them(run):
     cleaned, sets, _ = run
-    expected = Counter((mine, k) for one, mine in zip(sets, cleaned.labels.label.tolist(), strict=True) for k in one if k != mine)
+    expected = Counter(
+        (mine, k)
+        for one, mine in zip(sets, cleaned.labels.label.tolist(), strict=True)
+        for k in one
+        if k != mine
+    )
     pairs, counts = confusion_pairs(cleaned)
-    assert {tuple(pair): n for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True)} == expected
+    assert {
+        tuple(pair): n for pair, n in zip(pairs.tolist(), counts.tolist(), strict=True)
+    } == expected
     best, times = labels_chosen_instead(cleaned)
     for k in range(4):
         most = max((n for (_, other), n in expected.items() if other == k), default=0)
@@ -98,8 +116,12 @@ def test_classes_are_counted_as_a_loop_counts_them(run):
         assert columns["candidate_in"][k] == held
         assert columns["label_of"][k] == len(believed)
         if held:
-            assert columns["distractor_rate"][k] == pytest.approx(1 - len(believed) / held, abs=1e-4)
-            assert columns["mean_confidence"][k] == pytest.approx(cleaned.labels.confidence[believed].mean(), abs=1e-4)
+            assert columns["distractor_rate"][k] == pytest.approx(
+                1 - len(believed) / held, abs=1e-4
+            )
+            assert columns["mean_confidence"][k] == pytest.approx(
+                cleaned.labels.confidence[believed].mean(), abs=1e-4
+            )
     assert np.isnan(columns["distractor_rate"][3])
     assert columns["suggested_for"][3] == cleaned.labels.issue.sum()
     assert columns["most_often_instead"][3] is None
@@ -111,8 +133,12 @@ def test_annotators_are_counted_as_a_loop_counts_them(run):
     for a, name in enumerate(columns["annotator"]):
         mine = [(i, label) for i, worker, label in votes if worker == name]
         assert columns["examples"][a] == columns["labels"][a] == len(mine)
-        assert columns["agreement"][a] == pytest.approx(np.mean([label == cleaned.labels.label[i] for i, label in mine]), abs=1e-4)
-        others = {i: {label for j, worker, label in votes if j == i and worker != name} for i, _ in mine}
+        assert columns["agreement"][a] == pytest.approx(
+            np.mean([label == cleaned.labels.label[i] for i, label in mine]), abs=1e-4
+        )
+        others = {
+            i: {label for j, worker, label in votes if j == i and worker != name} for i, _ in mine
+        }
         shared = [label in others[i] for i, label in mine if others[i]]
         assert columns["shared_with_others"][a] == pytest.approx(np.mean(shared), abs=1e-4)
 
@@ -120,7 +146,10 @@ def test_annotators_are_counted_as_a_loop_counts_them(run):
 def test_the_least_certain_and_the_most_suspicious_come_first(run):
     cleaning = run[0].labels
     found = cleaning.noteworthy()
-    margins, suspicions = cleaning.margin[found["uncertain"]], cleaning.suspicion[found["suspicious"]]
+    margins, suspicions = (
+        cleaning.margin[found["uncertain"]],
+        cleaning.suspicion[found["suspicious"]],
+    )
     assert (np.diff(margins) >= 0).all()
     assert (np.diff(suspicions) <= 0).all()
     assert (suspicions >= 0.5).all()
@@ -149,31 +178,44 @@ def test_the_most_suspicious_sets_are_flagged_while_few_are_expected_to_be_fine(
     judged = np.random.default_rng(1).random(500) < 0.7
     flagged = flagged_sets(suspicion, judged, np.zeros(500, dtype=np.int64), target)
     best = 0
-    order = sorted((float(one) for one, can in zip(suspicion, judged, strict=True) if can), reverse=True)
+    order = sorted(
+        (float(one) for one, can in zip(suspicion, judged, strict=True) if can), reverse=True
+    )
     for k in range(1, len(order) + 1):
         if sum(1 - one for one in order[:k]) <= target * k and order[k - 1] >= 0.5:
             best = k
     assert flagged.sum() == best
     assert not flagged[~judged].any()
-    assert best == 0 or suspicion[flagged].min() >= max((one for one, f in zip(suspicion, flagged | ~judged, strict=True) if not f))
+    assert best == 0 or suspicion[flagged].min() >= max(
+        (one for one, f in zip(suspicion, flagged | ~judged, strict=True) if not f)
+    )
 
 
 def test_no_class_is_expected_to_be_flagged_by_mistake_much_more_often_than_all_rows_are():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], [1000, 10])
-    suspicion = np.where(labels == 1, 0.7, np.where(rng.random(1010) < 0.05, 0.7, 0.0)).astype(np.float32)
+    suspicion = np.where(labels == 1, 0.7, np.where(rng.random(1010) < 0.05, 0.7, 0.0)).astype(
+        np.float32
+    )
     flagged = flagged_sets(suspicion, np.ones(1010, dtype=bool), labels, 0.3001)
-    assert not flagged[labels == 1].any()  # seven of its ten sets would lack their label, and the other three could not be told apart
+    assert (
+        not flagged[labels == 1].any()
+    )  # seven of its ten sets would lack their label, and the other three could not be told apart
     assert (flagged == (suspicion > 0))[labels == 0].all()
 
 
 def test_the_limit_for_each_class_is_that_of_a_plain_loop():
     rng = np.random.default_rng(3)
-    labels, judged = np.sort(rng.choice(6, 400, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.02])), np.ones(400, dtype=bool)
+    labels, judged = (
+        np.sort(rng.choice(6, 400, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.02])),
+        np.ones(400, dtype=bool),
+    )
     suspicion = np.where(rng.random(400) < 0.1 + 0.15 * labels, rng.uniform(0.6, 0.9, 400), 0.05)
     found = flagged_sets(suspicion, judged, labels, 0.3)
     order = sorted(range(400), key=lambda i: -suspicion[i])
-    kept = max((k for k in range(1, 401) if sum(1 - suspicion[i] for i in order[:k]) <= 0.3 * k), default=0)
+    kept = max(
+        (k for k in range(1, 401) if sum(1 - suspicion[i] for i in order[:k]) <= 0.3 * k), default=0
+    )
     most = 2 * sum(1 - suspicion[i] for i in order[:kept]) / (1 - suspicion).sum()
     expected = np.zeros(400, dtype=bool)
     for label in range(6):
@@ -191,14 +233,18 @@ def test_the_limit_for_each_class_is_that_of_a_plain_loop():
 
 def test_flags_stay_within_the_limit_where_a_class_may_not_be_flagged():
     labels = np.repeat([0, 1], [1000, 40])
-    suspicion = np.r_[np.full(30, 0.6), np.zeros(970), np.full(30, 0.99), np.zeros(10)].astype(np.float32)
+    suspicion = np.r_[np.full(30, 0.6), np.zeros(970), np.full(30, 0.99), np.zeros(10)].astype(
+        np.float32
+    )
     flagged = flagged_sets(suspicion, np.ones(1040, dtype=bool), labels, 0.3)
     assert flagged.sum() > 0
     assert (1 - suspicion[flagged]).mean() <= 0.3
 
 
 def test_a_set_that_holds_every_class_is_never_flagged(run):
-    cleaned = replace(run[0].labels, outside=np.full(30, -1), suspicion=np.ones(30, dtype=np.float32))
+    cleaned = replace(
+        run[0].labels, outside=np.full(30, -1), suspicion=np.ones(30, dtype=np.float32)
+    )
     assert not cleaned.issue.any()
 
 
@@ -206,19 +252,31 @@ def test_a_set_that_holds_every_class_is_never_flagged(run):
 
 
 def with_judgement(run, **changes):
-    judgement = {"temperature": 1.0, "missing": 0.0, "covering": 0.9, "chance": 0.5, "not_judged": [[2, 9, 2]]} | changes
+    judgement = {
+        "temperature": 1.0,
+        "missing": 0.0,
+        "covering": 0.9,
+        "chance": 0.5,
+        "not_judged": [[2, 9, 2]],
+    } | changes
     return replace(run[0], record=run[0].record | {"judgement": judgement})
 
 
 def test_a_model_that_does_not_beat_chance_is_called_so(run):
     assert "beat a random guess" not in " ".join(verdicts(with_judgement(run)))
-    assert "do not let the model beat a random guess" in verdicts(with_judgement(run, covering=0.55))[0]  # 30 rows: 2 errors are 18 points
+    assert (
+        "do not let the model beat a random guess"
+        in verdicts(with_judgement(run, covering=0.55))[0]
+    )  # 30 rows: 2 errors are 18 points
 
 
 def test_labels_of_ambiguous_rows_are_compared_with_a_guess_inside_the_set(run):
     inside = {"rows": 100, "expected": 0.7, "guess": 0.4}
     expected = verdicts(with_judgement(run, ambiguous=inside))[-1]
-    assert "expected to be right in 70.0% of the cases; a random guess inside the set would be right in 40.0%." in expected
+    assert (
+        "expected to be right in 70.0% of the cases; a random guess inside the set would be right in 40.0%."
+        in expected
+    )
     figures = {"rows": 100, "mean_confidence": 0.7, "calibration_error": 0.1, "ranking": 0.6}
     for accuracy, beaten in ((0.45, True), (0.6, False)):
         known = {"ambiguous": figures | {"accuracy": accuracy}}

@@ -15,7 +15,9 @@ from support.user_tables import feature_rows, rows_of, write_csv
 
 def test_occurrences_are_counted_as_by_a_loop():
     values = np.random.default_rng(0).integers(0, 5, 50)
-    assert occurrences(values).tolist() == [values[:i].tolist().count(value) for i, value in enumerate(values)]
+    assert occurrences(values).tolist() == [
+        values[:i].tolist().count(value) for i, value in enumerate(values)
+    ]
     assert occurrences(values[:0]).tolist() == []
 
 
@@ -34,7 +36,11 @@ def test_the_least_confident_rows_come_first_spread_over_pairs_and_groups(groupe
     n, found = 50, table.labels
     early, late, pairs, groups = [], [], [], []
     for i in sorted(range(200), key=lambda i: -(1 - np.float64(found.confidence[i]))):
-        outside = found.suspicion[i] > 0 and found.outside[i] >= 0 and found.suspicion[i] > (1 - found.confidence[i]) / 2
+        outside = (
+            found.suspicion[i] > 0
+            and found.outside[i] >= 0
+            and found.suspicion[i] > (1 - found.confidence[i]) / 2
+        )
         pair = {int(found.label[i]), int(found.outside[i] if outside else found.runner_up[i])}
         crowded = pairs.count(pair) >= PAIR_SHARE * n or (grouped and i % 40 in groups)
         (late if crowded else early).append(i)
@@ -53,27 +59,57 @@ def test_reviewed_held_out_and_certain_rows_are_not_asked_about():
 
 def test_the_queue_is_blind_to_true_labels():
     table = cleaned_table()
-    assert review_rows(table).tolist() == review_rows(replace(table, true=np.full(200, None))).tolist()
+    assert (
+        review_rows(table).tolist() == review_rows(replace(table, true=np.full(200, None))).tolist()
+    )
 
 
 def test_columns_say_what_is_doubted_and_why():
     table = cleaned_table()
     rows = review_rows(table, 100)
-    columns, found, sizes = review_columns(table, rows), table.labels, np.bincount(table.labels.label, minlength=6)
-    assert list(columns) == ["rank", "id", "candidates", "label", "confidence", "runner_up", "suggestion", "why", "answer"]
+    columns, found, sizes = (
+        review_columns(table, rows),
+        table.labels,
+        np.bincount(table.labels.label, minlength=6),
+    )
+    assert list(columns) == [
+        "rank",
+        "id",
+        "candidates",
+        "label",
+        "confidence",
+        "runner_up",
+        "suggestion",
+        "why",
+        "answer",
+    ]
     assert set(columns["answer"]) == {""}
     for k, i in enumerate(rows.tolist()):
-        label, second, outside = (f"class {name[i]}" for name in (found.label, found.runner_up, found.outside))
-        assert (columns["rank"][k], columns["id"][k], columns["label"][k]) == (k + 1, f"e{i}", label)
+        label, second, outside = (
+            f"class {name[i]}" for name in (found.label, found.runner_up, found.outside)
+        )
+        assert (columns["rank"][k], columns["id"][k], columns["label"][k]) == (
+            k + 1,
+            f"e{i}",
+            label,
+        )
         assert columns["runner_up"][k] == (second if second != label else None)
         if columns["suggestion"][k] is None:
-            expected = f"doubtful between {label} and {second}" if second != label else f"unsure of {label}"
+            expected = (
+                f"doubtful between {label} and {second}"
+                if second != label
+                else f"unsure of {label}"
+            )
             assert columns["why"][k].startswith(expected)
         else:
             assert columns["suggestion"][k] == outside
             how = "set may lack" if found.issue[i] else "the set possibly lacks"
             assert columns["why"][k].startswith(f"{how} the true label: {outside}?")
-        named = [int(word.rstrip("?")) for word in columns["why"][k].split(";")[0].split() if word.rstrip("?").isdigit()]
+        named = [
+            int(word.rstrip("?"))
+            for word in columns["why"][k].split(";")[0].split()
+            if word.rstrip("?").isdigit()
+        ]
         rare = any(sizes[c] <= 20 and sizes[c] < 200 / 5 / 2 for c in [*named, found.label[i]])
         assert ("rare class" in columns["why"][k]) == rare
     assert sizes[5] == 0
@@ -98,25 +134,65 @@ def test_a_queue_is_written_answered_and_trained_on(folder, tmp_path):
     assert f"--reviewed {tmp_path / 'queue.csv'}" in printed
     assert 1 <= len(queue) <= 8
     queue[0]["answer"], queue[1]["answer"] = "c", "a|b"
-    answered = write_csv(tmp_path / "answered.csv", list(queue[0]), [list(row.values()) for row in queue])
+    answered = write_csv(
+        tmp_path / "answered.csv", list(queue[0]), [list(row.values()) for row in queue]
+    )
     again = ("train", folder / "t.csv", "--reviewed", answered, "--from", folder / "run", *QUICK)
     assert "2 reviewed" in ltpll(*again, "--out", tmp_path / "again")
     ltpll("clean", tmp_path / "again", "--out", tmp_path / "cleaned.csv")
     cleaned = {row["id"]: row for row in rows_of(tmp_path / "cleaned.csv")}
     first, second = (cleaned[queue[k]["id"]] for k in (0, 1))
-    assert (first["candidates"], first["label"], first["confidence"], first["suspicion"], first["reviewed"]) == ("c", "c", "1", "0", "true")
+    assert (
+        first["candidates"],
+        first["label"],
+        first["confidence"],
+        first["suspicion"],
+        first["reviewed"],
+    ) == ("c", "c", "1", "0", "true")
     assert (second["candidates"], second["suspicion"], second["reviewed"]) == ("a|b", "0", "true")
     assert sum(row["reviewed"] == "true" for row in cleaned.values()) == 2
-    assert "--reviewed EARLIER_ANSWERS" in ltpll("review", tmp_path / "again", "--out", tmp_path / "next.csv")
-    assert not {queue[0]["id"], queue[1]["id"]} & {row["id"] for row in rows_of(tmp_path / "next.csv")}
+    assert "--reviewed EARLIER_ANSWERS" in ltpll(
+        "review", tmp_path / "again", "--out", tmp_path / "next.csv"
+    )
+    assert not {queue[0]["id"], queue[1]["id"]} & {
+        row["id"] for row in rows_of(tmp_path / "next.csv")
+    }
 
 
-def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(tmp_path, monkeypatch):
+def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    rows = [[name, sets.replace("|", ";"), u, v, "1", "a;b;c"] for name, sets, u, v in feature_rows(60)]
+    rows = [
+        [name, sets.replace("|", ";"), u, v, "1", "a;b;c"] for name, sets, u, v in feature_rows(60)
+    ]
     write_csv(tmp_path / "my table.csv", ["bird", "heard", "u", "v", "w", "here"], rows)
-    columns = ["--candidates", "heard", "--separator", ";", "--id", "bird", "--possible", "here", "--feature-column", "u"]
-    settings = ["--feature-column", "v", "--method", "cc", "--extra", "mixup", "--lr", "0.02", "--seed", "7", "--goal", "accuracy"]
+    columns = [
+        "--candidates",
+        "heard",
+        "--separator",
+        ";",
+        "--id",
+        "bird",
+        "--possible",
+        "here",
+        "--feature-column",
+        "u",
+    ]
+    settings = [
+        "--feature-column",
+        "v",
+        "--method",
+        "cc",
+        "--extra",
+        "mixup",
+        "--lr",
+        "0.02",
+        "--seed",
+        "7",
+        "--goal",
+        "accuracy",
+    ]
     ltpll("train", "my table.csv", *columns, *settings, *QUICK, "--out", "run")
     printed = ltpll("review", "run", "--out", "queue.csv", "--n", "12")
     assert "About " in printed
@@ -130,7 +206,9 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(tm
     command = shlex.split(printed.strip().splitlines()[-1])
     assert command[:2] == ["ltpll", "train"]
     assert "3 reviewed" in ltpll(*command[1:], "--device", "cpu")
-    first, second = (json.loads((tmp_path / run / "result.json").read_text()) for run in ("run", "NEW_RUN"))
+    first, second = (
+        json.loads((tmp_path / run / "result.json").read_text()) for run in ("run", "NEW_RUN")
+    )
     assert {**first["config"], "data": None} == {**second["config"], "data": None}
     assert first["source"] == second["source"]
     ltpll("clean", "NEW_RUN", "--out", "cleaned.csv")
@@ -141,9 +219,17 @@ def test_the_printed_command_repeats_the_training_with_the_options_of_the_run(tm
 def test_what_contradicts_itself_is_refused_and_nothing_is_written(folder, tmp_path):
     wrong = write_csv(tmp_path / "wrong.csv", ["id", "answer"], [["row1", "a"], ["row1", "b"]])
     out = tmp_path / "out"
-    assert "was answered before" in ltpll("train", folder / "t.csv", "--reviewed", wrong, "--out", out, status=2)
-    assert "same run" in ltpll("train", folder / "t.csv", "--from", folder / "run", "--out", folder / "run", status=2)
-    other = write_csv(tmp_path / "other.csv", ["id", "candidates", "u"], [["x", "a|b", 1], ["y", "b|c", 2]])
-    assert "none of the 2 examples" in ltpll("train", other, "--from", folder / "run", "--out", out, status=2)
+    assert "was answered before" in ltpll(
+        "train", folder / "t.csv", "--reviewed", wrong, "--out", out, status=2
+    )
+    assert "same run" in ltpll(
+        "train", folder / "t.csv", "--from", folder / "run", "--out", folder / "run", status=2
+    )
+    other = write_csv(
+        tmp_path / "other.csv", ["id", "candidates", "u"], [["x", "a|b", 1], ["y", "b|c", 2]]
+    )
+    assert "none of the 2 examples" in ltpll(
+        "train", other, "--from", folder / "run", "--out", out, status=2
+    )
     assert "overwritten" in ltpll("review", folder / "run", "--out", folder / "t.csv", status=2)
     assert not out.exists()

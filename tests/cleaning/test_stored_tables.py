@@ -29,7 +29,9 @@ def run(tmp_path):
 
 def sealed(run):
     """With the checksums of whatever its files hold now."""
-    (run / RunFile.MARKER).write_bytes(marker_text(run, [path.name for path in run.iterdir() if path.name != RunFile.MARKER]))
+    (run / RunFile.MARKER).write_bytes(
+        marker_text(run, [path.name for path in run.iterdir() if path.name != RunFile.MARKER])
+    )
     return run
 
 
@@ -54,7 +56,9 @@ def test_whole_files_are_read_and_shown(run):
     found = read_cleaned(run)
     assert found.ids.tolist() == ["a", "b", "c", "d"]
     assert found.sets() == ["ant|bee", "bee", "cat|ant", "bee"]
-    assert render_cleaning_page(page_contents(run)).count("<article") == 0  # cards are the script's to make
+    assert (
+        render_cleaning_page(page_contents(run)).count("<article") == 0
+    )  # cards are the script's to make
 
 
 def test_the_record_of_an_older_run_has_no_prior_and_no_goal_and_is_read_and_shown(run):
@@ -70,7 +74,9 @@ def test_a_run_of_a_version_that_did_not_judge_sets_must_be_trained_again(run):
     path = run / "examples.parquet"
     table = pq.read_table(io.BytesIO(path.read_bytes()))
     pq.write_table(table.drop_columns(["suspicion", "judged", "inside"]), path)
-    assert "it was written by an older version): train it again with --fresh" in refusal(lambda: read_cleaned(sealed(run)))
+    assert "it was written by an older version): train it again with --fresh" in refusal(
+        lambda: read_cleaned(sealed(run))
+    )
 
 
 def test_groups_are_stored_and_read_if_the_table_has_them(run):
@@ -95,10 +101,14 @@ def test_a_renamed_run_is_read_and_shown_as_before(run, tmp_path_factory):
 
 def test_a_benchmark_run_is_not_read_as_a_table(run):
     (run / "config.json").write_text('{"experiment": "images"}')
-    assert f"The run {run} cannot be read (it is a benchmark run, not a run on a table)" in refusal(lambda: read_cleaned(run))
+    assert f"The run {run} cannot be read (it is a benchmark run, not a run on a table)" in refusal(
+        lambda: read_cleaned(run)
+    )
     (run / "config.json").write_text('{"experiment": "own"}')
     change_record(run, "config", "experiment", value="images")
-    assert "its file result.json has a config that is not that of a run on a table" in refusal(lambda: read_cleaned(run))
+    assert "its file result.json has a config that is not that of a run on a table" in refusal(
+        lambda: read_cleaned(run)
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +124,11 @@ def test_a_benchmark_run_is_not_read_as_a_table(run):
         (("source", "side"), "32", "no size of pictures"),
         (("config", "method"), None, "no method"),
         (("prior",), "average", "a prior that is not a mapping"),
-        (("prior", "lower"), [0.1, 0.2], "no estimate and bounds of the prior for each of its 3 classes"),
+        (
+            ("prior", "lower"),
+            [0.1, 0.2],
+            "no estimate and bounds of the prior for each of its 3 classes",
+        ),
         (("prior", "because"), None, "no reason for the estimate of its prior"),
         (("choice",), 3, "a choice that is not text"),
         (("judgement", "missing"), "few", "a judgement without its figures"),
@@ -123,8 +137,16 @@ def test_a_benchmark_run_is_not_read_as_a_table(run):
         (("judgement", "ambiguous"), {"rows": 2}, "without figures for ambiguous rows"),
         (("judgement", "calibration"), {"all": {"rows": 3}}, "a calibration without its figures"),
         (("last", "test", "by_goal"), ["balanced"], "held-out figures that are not numbers"),
-        (("last", "test", "by_goal", "accuracy"), {"covering_rate": "all"}, "held-out figures that are not numbers"),
-        (("last", "test", "by_goal", "accuracy"), {"covering_rate": 0.5}, "only some of the held-out figures"),
+        (
+            ("last", "test", "by_goal", "accuracy"),
+            {"covering_rate": "all"},
+            "held-out figures that are not numbers",
+        ),
+        (
+            ("last", "test", "by_goal", "accuracy"),
+            {"covering_rate": 0.5},
+            "only some of the held-out figures",
+        ),
     ],
 )
 def test_what_is_wrong_with_its_record_is_said(run, path, value, fragment):
@@ -137,23 +159,53 @@ def test_what_is_wrong_with_its_record_is_said(run, path, value, fragment):
 @pytest.mark.parametrize(
     ("table", "column", "values", "fragment"),
     [
-        ("examples", "label", pa.array([0, 1, 2, 3]), "its column label holds values that are not whole numbers from 0 to 2"),
+        (
+            "examples",
+            "label",
+            pa.array([0, 1, 2, 3]),
+            "its column label holds values that are not whole numbers from 0 to 2",
+        ),
         ("examples", "label", pa.array([0, 1, None, 2]), "its column label"),
         ("examples", "label", pa.array([0, 1, 2, 1], pa.uint64()), "its column label"),
-        ("examples", "candidates", pa.array([[0], [1], [], [2]], pa.list_(pa.int32())), "its candidate sets do not match its rows"),
-        ("examples", "candidates", pa.array([[0], [9], [1], [2]], pa.list_(pa.int32())), "its column candidates"),
+        (
+            "examples",
+            "candidates",
+            pa.array([[0], [1], [], [2]], pa.list_(pa.int32())),
+            "its candidate sets do not match its rows",
+        ),
+        (
+            "examples",
+            "candidates",
+            pa.array([[0], [9], [1], [2]], pa.list_(pa.int32())),
+            "its column candidates",
+        ),
         (
             "examples",
             "confidence",
             pa.array([0.1, float("nan"), 0.2, 0.3], pa.float32()),
             "its column confidence does not hold finite numbers",
         ),
-        ("examples", "judged", pa.array([0, 1, 1, 0]), "its column judged does not hold truth values"),
-        ("examples", "suspicion", pa.array([0.0, float("nan"), 1.0, 1.0]), "its column suspicion does not hold finite numbers"),
+        (
+            "examples",
+            "judged",
+            pa.array([0, 1, 1, 0]),
+            "its column judged does not hold truth values",
+        ),
+        (
+            "examples",
+            "suspicion",
+            pa.array([0.0, float("nan"), 1.0, 1.0]),
+            "its column suspicion does not hold finite numbers",
+        ),
         ("examples", "id", pa.array([1, 2, 3, 4]), "some examples have no id"),
         ("examples", "path", pa.array([["a"]] * 4), "its paths, splits or groups are not text"),
         ("examples", "true", pa.array([7, None, None, None]), "its true labels are not classes"),
-        ("votes", "row", pa.array([0, 1, 2, 4]), "its column row holds values that are not whole numbers from 0 to 3"),
+        (
+            "votes",
+            "row",
+            pa.array([0, 1, 2, 4]),
+            "its column row holds values that are not whole numbers from 0 to 3",
+        ),
         ("votes", "annotator", pa.array([1, 2, 3, 4]), "its votes have no annotators"),
         ("pictures", "jpeg", pa.array(["x", "y"]), "its pictures are not stored as bytes"),
     ],
@@ -172,13 +224,27 @@ def test_a_table_that_is_cut_off_is_refused(run, name):
 
 def test_a_table_that_would_fill_the_memory_is_not_read(run):
     million = pa.array([0]).take(pa.array([0] * 1_000_000))
-    pq.write_table(pa.table({"row": pa.chunked_array([million] * 70)}), run / "pictures.parquet", compression="zstd")
+    pq.write_table(
+        pa.table({"row": pa.chunked_array([million] * 70)}),
+        run / "pictures.parquet",
+        compression="zstd",
+    )
     assert (run / "pictures.parquet").stat().st_size < 1 << 20
     assert "would expand to" in refusal(lambda: read_cleaned(sealed(run)))
 
 
-@pytest.mark.parametrize("reading", [{"candidates": 5}, {"class_columns": 3, "annotators": "union"}, {"annotators": 7}, {"mass": "all"}])
+@pytest.mark.parametrize(
+    "reading",
+    [
+        {"candidates": 5},
+        {"class_columns": 3, "annotators": "union"},
+        {"annotators": 7},
+        {"mass": "all"},
+    ],
+)
 def test_a_record_that_does_not_say_how_its_table_was_read_is_refused(run, reading):
     change_record(run, "source", "reading", value=reading)
     record = read_cleaned(run).record
-    assert "how its table was read" in refusal(lambda: source_for_new_table(run, record, run / "t.csv", None, None, "stop"))
+    assert "how its table was read" in refusal(
+        lambda: source_for_new_table(run, record, run / "t.csv", None, None, "stop")
+    )

@@ -10,7 +10,18 @@ from support.commands import ltpll_here
 from support.user_tables import rows_of, write_csv
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir")
-QUICK = ("--method", "proden", "--rebalancer", "none", "--epochs", 20, "--device", "cpu", "--threads", 1)
+QUICK = (
+    "--method",
+    "proden",
+    "--rebalancer",
+    "none",
+    "--epochs",
+    20,
+    "--device",
+    "cpu",
+    "--threads",
+    1,
+)
 
 
 def write_lacking(path, share=0.3, n=300):
@@ -21,7 +32,10 @@ def write_lacking(path, share=0.3, n=300):
     for row in np.flatnonzero(~sets.any(1)):
         sets[row, (y[row] + rng.integers(1, 5)) % 5] = True
     cells = ["|".join(NAMES[c] for c in np.flatnonzero(row)) for row in sets]
-    rows = [(i, cell, NAMES[label], *features) for i, (cell, label, features) in enumerate(zip(cells, y, x.tolist(), strict=True))]
+    rows = [
+        (i, cell, NAMES[label], *features)
+        for i, (cell, label, features) in enumerate(zip(cells, y, x.tolist(), strict=True))
+    ]
     write_csv(path, ["id", "candidates", "label", "a", "b", "c"], rows)
 
 
@@ -34,7 +48,17 @@ def cleaned(run, out):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lacking")
     write_lacking(folder / "trees.csv")
-    said = ltpll_here("train", folder / "trees.csv", *QUICK, "--folds", 3, "--truth-missing", "auto", "--out", folder / "open")
+    said = ltpll_here(
+        "train",
+        folder / "trees.csv",
+        *QUICK,
+        "--folds",
+        3,
+        "--truth-missing",
+        "auto",
+        "--out",
+        folder / "open",
+    )
     ltpll_here("train", folder / "trees.csv", *QUICK, "--folds", 3, "--out", folder / "closed")
     return folder, said
 
@@ -47,7 +71,9 @@ def test_labels_leave_their_sets_and_more_of_them_are_right(runs, tmp_path):
     printed, rows = cleaned(folder / "open", tmp_path / "open.csv")
     outside = [row for row in rows if row["label"] not in row["candidates"].split("|")]
     assert f"{len(outside)} labels lie outside their sets." in printed
-    assert [row["in_set"] == "true" for row in rows] == [row["label"] in row["candidates"].split("|") for row in rows]
+    assert [row["in_set"] == "true" for row in rows] == [
+        row["label"] in row["candidates"].split("|") for row in rows
+    ]
     assert np.mean([row["label"] == row["true_label"] for row in outside]) > 0.9
     right = np.mean([row["label"] == row["true_label"] for row in rows])
     expected = np.mean([float(row["confidence"]) for row in rows])
@@ -68,7 +94,9 @@ def test_the_report_and_the_class_table_count_labels_outside_the_sets(runs, tmp_
         name = one["class"]
         held = [row for row in rows if name in row["candidates"].split("|")]
         assert int(one["label_of"]) == sum(row["label"] == name for row in rows)
-        assert float(one["distractor_rate"]) == pytest.approx(np.mean([row["label"] != name for row in held]), abs=1e-3)
+        assert float(one["distractor_rate"]) == pytest.approx(
+            np.mean([row["label"] != name for row in held]), abs=1e-3
+        )
 
 
 def test_a_resumed_run_uses_the_share_that_it_has_stored(runs, tmp_path):
@@ -77,15 +105,42 @@ def test_a_resumed_run_uses_the_share_that_it_has_stored(runs, tmp_path):
     assert len(stored) == len(NAMES) + 1
     assert all(0 <= share < 1 for share in stored)
     assert "finished earlier" in ltpll_here(
-        "train", folder / "trees.csv", *QUICK, "--folds", 3, "--truth-missing", "auto", "--out", folder / "open"
+        "train",
+        folder / "trees.csv",
+        *QUICK,
+        "--folds",
+        3,
+        "--truth-missing",
+        "auto",
+        "--out",
+        folder / "open",
     )
-    other = ltpll_here("train", folder / "trees.csv", *QUICK, "--folds", 3, "--truth-missing", 0.2, "--out", folder / "open", status=2)
+    other = ltpll_here(
+        "train",
+        folder / "trees.csv",
+        *QUICK,
+        "--folds",
+        3,
+        "--truth-missing",
+        0.2,
+        "--out",
+        folder / "open",
+        status=2,
+    )
     assert "truth_missing" in other
 
 
 @pytest.mark.parametrize("value", ["often", "1", "-0.5", "nan"])
 def test_other_values_are_refused_and_nothing_is_written(tmp_path, value):
     write_lacking(tmp_path / "trees.csv", n=60)
-    message = ltpll_here("train", tmp_path / "trees.csv", "--truth-missing", value, "--out", tmp_path / "run", status=2)
+    message = ltpll_here(
+        "train",
+        tmp_path / "trees.csv",
+        "--truth-missing",
+        value,
+        "--out",
+        tmp_path / "run",
+        status=2,
+    )
     assert message.startswith("truth_missing is ")
     assert not (tmp_path / "run").exists()

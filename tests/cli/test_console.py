@@ -17,10 +17,17 @@ def run_in_ascii(tmp_path, monkeypatch):
     monkeypatch.setattr("ltpll.cli.program.exit_on_signals", lambda: None)
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
     monkeypatch.setattr("warnings.showwarning", None)  # is put back afterwards
-    write_csv(tmp_path / "t.csv", ["id", "candidates", "x"], [["1", "\u05e9\u05dc|\u00e9", 1], ["2", "b", 2]])
+    write_csv(
+        tmp_path / "t.csv",
+        ["id", "candidates", "x"],
+        [["1", "\u05e9\u05dc|\u00e9", 1], ["2", "b", 2]],
+    )
 
     def run(*arguments):
-        streams = {name: io.TextIOWrapper(io.BytesIO(), "ascii", errors="strict") for name in ("stdout", "stderr")}
+        streams = {
+            name: io.TextIOWrapper(io.BytesIO(), "ascii", errors="strict")
+            for name in ("stdout", "stderr")
+        }
         for name, stream in streams.items():
             monkeypatch.setattr(sys, name, stream)
         monkeypatch.setattr(sys, "argv", ["ltpll", *arguments])
@@ -28,7 +35,9 @@ def run_in_ascii(tmp_path, monkeypatch):
             cli.main()
         for stream in streams.values():
             stream.flush()
-        return ended.value.code, *(stream.buffer.getvalue().decode("ascii") for stream in streams.values())
+        return ended.value.code, *(
+            stream.buffer.getvalue().decode("ascii") for stream in streams.values()
+        )
 
     return run
 
@@ -45,4 +54,6 @@ def test_characters_that_the_output_lacks_are_replaced(run_in_ascii):
 def test_json_has_every_character_in_any_encoding(run_in_ascii):
     status, printed, _ = run_in_ascii("data", "describe", "t.csv", "--json")
     assert status == 0
-    assert {"\u05e9\u05dc", "\u00e9"} <= set(re.findall(r'"(.*?)"', json.dumps(json.loads(printed), ensure_ascii=False)))
+    assert {"\u05e9\u05dc", "\u00e9"} <= set(
+        re.findall(r'"(.*?)"', json.dumps(json.loads(printed), ensure_ascii=False))
+    )

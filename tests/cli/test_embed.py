@@ -25,14 +25,18 @@ def trees(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LTPLL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("ltpll.backbones.embedder.Embedder", lambda *_, **__: FakeEmbedder())
-    monkeypatch.setattr(Backbone, "from_pretrained", classmethod(lambda cls, source: fake_backbone()))
+    monkeypatch.setattr(
+        Backbone, "from_pretrained", classmethod(lambda cls, source: fake_backbone())
+    )
     return tmp_path
 
 
 EMBED = ("--backbone", "fake", "--out", "e.npy", "--workers", "0")
 
 
-def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_table_to_train_on(trees):
+def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_table_to_train_on(
+    trees,
+):
     message = ltpll("embed", "labels.csv", "--images", "pictures", *EMBED, status=2)
     assert "The picture '002.png' in pictures (row 3) is not in a supported format" in message
     assert not (trees / "e.npy").exists()
@@ -47,25 +51,57 @@ def test_a_picture_that_cannot_be_read_stops_the_job_and_skipping_it_leaves_a_ta
     printed = ltpll(*command, "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", "run")
     assert "47 examples (5 features)" in printed
     # The whole table has one row more. A shuffled one is joined by path.
-    message = ltpll("train", "labels.csv", "--features", "e.npy", "--epochs", "1", "--out", "other", status=2)
+    message = ltpll(
+        "train", "labels.csv", "--features", "e.npy", "--epochs", "1", "--out", "other", status=2
+    )
     assert "e.npy lacks the features of 1 of 48 examples (002.png)" in message
     write_csv(trees / "shuffled.csv", left[0], left[:0:-1])
-    printed = ltpll("train", "shuffled.csv", *command[2:], "--epochs", "1", "--folds", "0", "--device", "cpu", "--out", "shuffled")
+    printed = ltpll(
+        "train",
+        "shuffled.csv",
+        *command[2:],
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+        "--out",
+        "shuffled",
+    )
     assert "in the order of the table" not in printed
-    read = [read_examples(TableSource(Path(name), features=Path("e.npy"))).x for name in ("e.table.csv", "shuffled.csv")]
+    read = [
+        read_examples(TableSource(Path(name), features=Path("e.npy"))).x
+        for name in ("e.table.csv", "shuffled.csv")
+    ]
     np.testing.assert_array_equal(read[0], read[1][::-1])
     assert "finished earlier" in ltpll("embed", "labels.csv", "--images", "pictures", *EMBED)
 
 
 def test_rows_follow_the_table_and_a_table_of_annotations_gives_one_row_per_task(trees):
-    votes = [[f"{i:03d}.png", worker, label] for worker, label in (("a", "ash"), ("b", "birch")) for i in (7, 3, 5)]
+    votes = [
+        [f"{i:03d}.png", worker, label]
+        for worker, label in (("a", "ash"), ("b", "birch"))
+        for i in (7, 3, 5)
+    ]
     write_csv(trees / "votes.csv", ["image", "worker", "label"], votes)
     printed = ltpll("embed", "votes.csv", "--images", "pictures", "--task", "image", *EMBED)
     found = np.load("e.npy")
     command = re.search(r"Next: ltpll (.*)", printed).group(1).split()
-    assert command == ["train", "votes.csv", "--from-annotators", "union", "--task", "image", "--features", "e.npy"]
+    assert command == [
+        "train",
+        "votes.csv",
+        "--from-annotators",
+        "union",
+        "--task",
+        "image",
+        "--features",
+        "e.npy",
+    ]
     ltpll("embed", "pictures", *EMBED, "--on-error", "skip", "--fresh")
-    np.testing.assert_array_equal(found, np.load("e.npy")[[6, 2, 4]])  # the folder's third picture is skipped
+    np.testing.assert_array_equal(
+        found, np.load("e.npy")[[6, 2, 4]]
+    )  # the folder's third picture is skipped
     how = Reading(annotators="union", task="image")
     joined = read_examples(TableSource(Path("votes.csv"), how, features=Path("e.npy"))).x
     np.testing.assert_array_equal(joined, found)
@@ -76,22 +112,46 @@ def test_a_parquet_table_is_left_as_parquet(trees):
     import pyarrow.parquet as pq
 
     names = [f"{i:03d}.png" for i in range(6)]
-    pq.write_table(pa.table({"file": names, "candidates": [["ash"], ["ash", "birch"]] * 3, "n": range(6)}), "t.parquet")
-    printed = ltpll("embed", "t.parquet", "--images", "pictures", "--path", "file", *EMBED, "--on-error", "skip")
+    pq.write_table(
+        pa.table({"file": names, "candidates": [["ash"], ["ash", "birch"]] * 3, "n": range(6)}),
+        "t.parquet",
+    )
+    printed = ltpll(
+        "embed", "t.parquet", "--images", "pictures", "--path", "file", *EMBED, "--on-error", "skip"
+    )
     assert "Next: ltpll train e.table.parquet --features e.npy" in printed
     left = pq.read_table("e.table.parquet")
     assert left["file"].to_pylist() == names[:2] + names[3:]
-    assert left["candidates"].to_pylist() == [["ash"], ["ash", "birch"], ["ash", "birch"], ["ash"], ["ash", "birch"]]
+    assert left["candidates"].to_pylist() == [
+        ["ash"],
+        ["ash", "birch"],
+        ["ash", "birch"],
+        ["ash"],
+        ["ash", "birch"],
+    ]
 
 
 def test_pictures_that_were_embedded_for_another_file_come_from_the_cache(trees, monkeypatch):
     ltpll("embed", "pictures", *EMBED, "--on-error", "skip")
     asked = []
-    monkeypatch.setattr("ltpll.backbones.embedder.Embedder", lambda *_, **__: FakeEmbedder(on_call=lambda: asked.append(1)))
+    monkeypatch.setattr(
+        "ltpll.backbones.embedder.Embedder",
+        lambda *_, **__: FakeEmbedder(on_call=lambda: asked.append(1)),
+    )
     ltpll("embed", "pictures", "--backbone", "fake", "--out", "again.npy", "--on-error", "skip")
     assert not asked
     assert (trees / "again.npy").read_bytes() == (trees / "e.npy").read_bytes()
-    ltpll("embed", "pictures", "--backbone", "fake", "--out", "third.npy", "--on-error", "skip", "--no-cache")
+    ltpll(
+        "embed",
+        "pictures",
+        "--backbone",
+        "fake",
+        "--out",
+        "third.npy",
+        "--on-error",
+        "skip",
+        "--no-cache",
+    )
     assert asked
 
 
@@ -103,14 +163,20 @@ def test_pictures_that_were_embedded_for_another_file_come_from_the_cache(trees,
         (["none.csv", "--images", "pictures"], "There is no file none.csv"),
         (["labels.csv", "--images", "none"], "There is no folder none of pictures"),
         (["labels.csv", "--images", "pictures", "--path", "paht"], "did you mean 'path'?"),
-        (["plain.csv", "--images", "pictures"], "has neither a column path nor a column id that names pictures"),
+        (
+            ["plain.csv", "--images", "pictures"],
+            "has neither a column path nor a column id that names pictures",
+        ),
         (["pictures", "--path", "path"], "--path belongs to a table"),
         (["empty"], "There are no pictures in empty"),
         (["pictures", "--launcher", "slurm"], "There is no launcher 'slurm'"),
         (["pictures", "--on-error", "ignore"], "on_error is 'ignore'"),
         (["pictures", "--out", "e.csv"], "e.csv must end in .npy"),
         (["pictures", "--out", "labels.csv/e.npy"], "cannot be written"),
-        (["e.rows.csv", "--images", "pictures"], "e.rows.csv is given as FOLDER_OR_TABLE and would be overwritten"),
+        (
+            ["e.rows.csv", "--images", "pictures"],
+            "e.rows.csv is given as FOLDER_OR_TABLE and would be overwritten",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -123,17 +189,24 @@ def test_what_cannot_be_embedded_is_refused_in_one_sentence(trees, arguments, ex
     assert not (trees / "e.npy").exists()
 
 
-def test_without_a_home_folder_or_a_cache_that_can_be_written_the_way_out_is_named(trees, monkeypatch):
+def test_without_a_home_folder_or_a_cache_that_can_be_written_the_way_out_is_named(
+    trees, monkeypatch
+):
     command = ("embed", "pictures", *EMBED, "--on-error", "skip")
     monkeypatch.setenv("LTPLL_CACHE", str(trees / "labels.csv" / "cache"))
     message = ltpll(*command, status=2)
     assert "labels.csv/cache/embeddings/" in message
-    assert message.endswith("free some space or set LTPLL_CACHE to another folder for the cache, then try again.")
+    assert message.endswith(
+        "free some space or set LTPLL_CACHE to another folder for the cache, then try again."
+    )
     for name in ("LTPLL_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])  # nor is one known to the system
     message = ltpll(*command, status=2)
-    assert message == "There is no home folder for the cache folder to be in: set LTPLL_CACHE to a folder."
+    assert (
+        message
+        == "There is no home folder for the cache folder to be in: set LTPLL_CACHE to a folder."
+    )
     assert "Wrote 47 rows" in ltpll(*command, "--no-cache")
 
 

@@ -34,10 +34,16 @@ def lines_of(*command):
 
 def all_commands(group, path=()):
     for name, command in group.commands.items():
-        yield from all_commands(command, (*path, name)) if hasattr(command, "commands") else [((*path, name), command)]
+        yield from (
+            all_commands(command, (*path, name))
+            if hasattr(command, "commands")
+            else [((*path, name), command)]
+        )
 
 
-COMMANDS = [(path, command) for path, command in all_commands(get_command(app)) if not command.hidden]
+COMMANDS = [
+    (path, command) for path, command in all_commands(get_command(app)) if not command.hidden
+]
 
 
 START = f"""
@@ -52,7 +58,9 @@ print({HEAVY} & sys.modules.keys())
 
 
 def test_help_imports_no_heavy_library():
-    result = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", START], capture_output=True, text=True, check=True
+    )
     assert "First steps" in result.stdout
     assert result.stdout.strip().splitlines()[-1] == "set()"
 
@@ -76,7 +84,9 @@ def test_help_shows_the_defaults_of_the_library(command, dataclasses, names):
         assert f"[default: {defaults[name]}]" in lines["--" + name.replace("_", "-")]
 
 
-@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
+@pytest.mark.parametrize(
+    ("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS]
+)
 def test_every_option_has_a_help_text_and_every_command_a_summary(path, command):
     assert command.help
     for option in command.params:
@@ -84,7 +94,11 @@ def test_every_option_has_a_help_text_and_every_command_a_summary(path, command)
 
 
 def test_the_commands_of_a_users_journey_are_in_one_group():
-    panel = next(panel for panel in re.split(r"(?=^(?:╭─|\+-))", help_of(), flags=re.M) if "Your own data" in panel)
+    panel = next(
+        panel
+        for panel in re.split(r"(?=^(?:╭─|\+-))", help_of(), flags=re.M)
+        if "Your own data" in panel
+    )
     listed = re.findall(r"^\W*([a-z]+) ", panel, re.M)
     assert {"data", "train", "clean", "report", "review", "predict"} <= set(listed)
 

@@ -22,7 +22,20 @@ def trained(tmp_path_factory):
     before = Path.cwd()
     os.chdir(folder)
     try:
-        ltpll("train", "t.csv", "--taxonomy", "tree.txt", "--epochs", "1", "--folds", "0", "--out", "run", "--device", "cpu")
+        ltpll(
+            "train",
+            "t.csv",
+            "--taxonomy",
+            "tree.txt",
+            "--epochs",
+            "1",
+            "--folds",
+            "0",
+            "--out",
+            "run",
+            "--device",
+            "cpu",
+        )
     finally:
         os.chdir(before)
     return folder
@@ -49,7 +62,10 @@ def content(folder):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["report", "run", "--out", "t.csv"], "t.csv is the table of the run run and would be overwritten"),
+        (
+            ["report", "run", "--out", "t.csv"],
+            "t.csv is the table of the run run and would be overwritten",
+        ),
         (["report", "run", "--out", "other.csv"], "must end in .html, .htm"),
         (["report", "run", "--out", "page.html"], "page.html is the table of the run run"),
         (["report", "run/result.json", "--out", "run/result.json"], "is a file of the run"),
@@ -59,15 +75,27 @@ def content(folder):
         (["clean", "run", "--out", "hard.csv"], "is the table of the run run"),
         (["clean", "run", "--out", "soft.csv"], "is the table of the run run"),
         (["clean", "run", "--out", "c.csv"], "c.classes.csv is an output of this command, too,"),
-        (["clean", "run", "--for", "cleanlab", "--out", "c.json"], "must end in .csv, .tsv, .parquet"),
+        (
+            ["clean", "run", "--for", "cleanlab", "--out", "c.json"],
+            "must end in .csv, .tsv, .parquet",
+        ),
         (["review", "run", "--out", "t.csv"], "is the table of the run run"),
         (["predict", "run", "new.csv", "--out", "./new.csv"], "is given as TABLE"),
-        (["predict", "run", "t.csv", "--features", "f.csv", "--out", "f.csv"], "is given as --features"),
-        (["data", "prune", "t.csv", "--taxonomy", "f.csv", "--out", "f.csv"], "is given as --taxonomy"),
+        (
+            ["predict", "run", "t.csv", "--features", "f.csv", "--out", "f.csv"],
+            "is given as --features",
+        ),
+        (
+            ["data", "prune", "t.csv", "--taxonomy", "f.csv", "--out", "f.csv"],
+            "is given as --taxonomy",
+        ),
         (["data", "prune", "f.classes.csv", "--out", "f.csv"], "f.classes.csv is given as TABLE"),
         (["export", "run", "--onnx", "t.csv"], "is the table of the run run"),
         (["export", "run", "--onnx", "model.csv"], "must end in .onnx"),
-        (["train", "run/examples.parquet", "--out", "run", "--fresh"], "given as TABLE, is a file of the run run"),
+        (
+            ["train", "run/examples.parquet", "--out", "run", "--fresh"],
+            "given as TABLE, is a file of the run run",
+        ),
     ],
     ids=" ".join,
 )
@@ -84,7 +112,9 @@ def test_no_command_overwrites_an_input_a_run_or_another_kind_of_file(here, argu
 def test_the_table_of_a_run_is_known_from_another_folder(here, tmp_path, monkeypatch):
     before = content(here)
     monkeypatch.chdir(tmp_path)
-    assert "is the table of the run here/run" in ltpll("clean", "here/run", "--out", "here/t.csv", status=2)
+    assert "is the table of the run here/run" in ltpll(
+        "clean", "here/run", "--out", "here/t.csv", status=2
+    )
     assert content(here) == before
 
 
@@ -97,11 +127,14 @@ def test_every_command_that_writes_files_checks_where():
             yield from commands(group.typer_instance)
 
     checked = {
-        each.__name__: "check_outputs(context" in inspect.getsource(each) or "check_run_folder(context" in inspect.getsource(each)
+        each.__name__: "check_outputs(context" in inspect.getsource(each)
+        or "check_run_folder(context" in inspect.getsource(each)
         for each in commands(app)
         if set(inspect.signature(each).parameters) & set(OUTPUTS)
     }
-    assert [name for name, checks in checked.items() if not checks] == ["demo"]  # whose three commands check
+    assert [name for name, checks in checked.items() if not checks] == [
+        "demo"
+    ]  # whose three commands check
     assert len(checked) > 7
     assert isinstance(app, typer.Typer)
 
@@ -115,6 +148,9 @@ def test_a_page_replaces_an_earlier_one_and_lies_in_a_new_folder_or_behind_a_lin
     assert (here / "page" / "later.html").read_text().startswith("<!doctype html>")
     Path("c.csv").symlink_to("nowhere/x.csv")
     message = ltpll("clean", "run", "--out", "c.csv", status=2)
-    assert message == f"There is no folder {here / 'nowhere'} to write x.csv to, to which c.csv is a link: create it first."
+    assert (
+        message
+        == f"There is no folder {here / 'nowhere'} to write x.csv to, to which c.csv is a link: create it first."
+    )
     assert not (here / "nowhere").exists()
     assert json.loads((here / "run" / "config.json").read_text())["experiment"] == "own"

@@ -30,11 +30,15 @@ def test_every_printed_command_can_be_pasted_into_a_shell(folder):
         *("ltpll", "train", f"{NAME}/digits.csv"),
         *("--out", f"{NAME}/digits-run"),
     ]
-    pruned = words(ltpll("data", "prune", table, "--id", "id", "--out", f"{NAME}/p q.csv"), "Next: ")
+    pruned = words(
+        ltpll("data", "prune", table, "--id", "id", "--out", f"{NAME}/p q.csv"), "Next: "
+    )
     assert pruned[:5] == ["ltpll", "train", f"{NAME}/p q.csv", "--id", "id"]
     quick = ("--epochs", "1", "--folds", "0", "--device", "cpu")
     assert words(ltpll("train", table, "--out", run, *quick), "Next: ").count(run) == 4
     queue = words(ltpll("review", run, "--out", f"{NAME}/q u.csv"), "ltpll train")
     assert queue[:3] == [table, "--reviewed", f"{NAME}/q u.csv"]
     refused = ltpll("train", table, "--out", run, *quick, "--goal", "balanced", status=2)
-    assert str(folder / "run 1") in shlex.split(refused[refused.index("ltpll predict") : refused.index(", or train again")])
+    assert str(folder / "run 1") in shlex.split(
+        refused[refused.index("ltpll predict") : refused.index(", or train again")]
+    )

@@ -12,7 +12,12 @@ from ltpll.cli import progress as module
 from ltpll.cli.progress import ProgressBar
 from ltpll.training.job import Part, Stage
 
-RECORD = {"epoch": 3, "loss": 0.25, "test": {"accuracy": 0.714, "balanced_accuracy": 0.369}, "target_recovery": 0.8}
+RECORD = {
+    "epoch": 3,
+    "loss": 0.25,
+    "test": {"accuracy": 0.714, "balanced_accuracy": 0.369},
+    "target_recovery": 0.8,
+}
 
 
 def printed(monkeypatch, *, terminal):
@@ -31,7 +36,13 @@ def printed(monkeypatch, *, terminal):
         progress.start(part)
         for quarter in range(1, 17):
             now[0] += 1.0
-            trainer = SimpleNamespace(epoch=quarter // 4, epochs=4, epochs_done=quarter / 4, step_of_epoch=quarter % 4, steps_per_epoch=4)
+            trainer = SimpleNamespace(
+                epoch=quarter // 4,
+                epochs=4,
+                epochs_done=quarter / 4,
+                step_of_epoch=quarter % 4,
+                steps_per_epoch=4,
+            )
             trainer.threads = SimpleNamespace(number=1)
             if quarter % 4:
                 progress.on_step_end(trainer)
@@ -44,7 +55,9 @@ def printed(monkeypatch, *, terminal):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
 
 
-def test_a_log_file_gets_whole_lines_of_the_whole_job_and_at_its_end_the_time_of_the_whole_command(monkeypatch):
+def test_a_log_file_gets_whole_lines_of_the_whole_job_and_at_its_end_the_time_of_the_whole_command(
+    monkeypatch,
+):
     lines = printed(monkeypatch, terminal=False).splitlines()
     figures = "loss 0.250 · accuracy 71.4% · balanced accuracy 36.9% · recovery 80.0%"
     assert lines == [
@@ -69,7 +82,9 @@ def test_a_log_file_gets_whole_lines_of_the_whole_job_and_at_its_end_the_time_of
     ],
 )
 def test_a_terminal_gets_a_bar_with_the_time_left_and_figures_that_fit(monkeypatch, wanted):
-    monkeypatch.setattr(module.rich_progress.Progress, "update", refreshed(module.rich_progress.Progress.update))
+    monkeypatch.setattr(
+        module.rich_progress.Progress, "update", refreshed(module.rich_progress.Progress.update)
+    )
     assert re.search(wanted, printed(monkeypatch, terminal=True))
 
 

@@ -29,15 +29,30 @@ def test_a_pruned_table_is_trained_with_the_command_that_is_printed(table, tmp_p
     lines = (tmp_path / "p.classes.csv").read_text().splitlines()
     assert lines[0].replace('"', "") == "class,candidate_in,removed,share"
     assert sum(int(line.split(",")[2]) for line in lines[1:]) == 30
-    ltpll(*command.removeprefix("Next: ltpll ").split(), "--out", "run", "--epochs", "1", "--folds", "0", "--device", "cpu")
+    ltpll(
+        *command.removeprefix("Next: ltpll ").split(),
+        "--out",
+        "run",
+        "--epochs",
+        "1",
+        "--folds",
+        "0",
+        "--device",
+        "cpu",
+    )
     assert (tmp_path / "run" / "done").exists()
 
 
 def test_train_prunes_if_told_to_and_the_run_says_so(table, tmp_path):
     quick = ("--epochs", "1", "--folds", "0", "--device", "cpu")
-    assert "Neighbours voted against 30 of 93" in " ".join(ltpll("train", "t.csv", "--prune", "--out", "pruned", *quick).split())
+    assert "Neighbours voted against 30 of 93" in " ".join(
+        ltpll("train", "t.csv", "--prune", "--out", "pruned", *quick).split()
+    )
     assert "Neighbours" not in ltpll("train", "t.csv", "--out", "plain", *quick)
-    configs = {name: json.loads((tmp_path / name / "result.json").read_text())["config"] for name in ("pruned", "plain")}
+    configs = {
+        name: json.loads((tmp_path / name / "result.json").read_text())["config"]
+        for name in ("pruned", "plain")
+    }
     assert configs["pruned"]["prune"] == {"neighbours": 20, "threshold": 0.3}
     assert "prune" not in configs["plain"]
     assert "different: data, prune" in ltpll("train", "t.csv", "--out", "pruned", *quick, status=2)
@@ -54,7 +69,9 @@ def test_train_prunes_if_told_to_and_the_run_says_so(table, tmp_path):
         (("--group", "scene", "--out", "p.csv"), "no column called 'scene'"),
     ],
 )
-def test_what_cannot_be_pruned_or_written_is_refused_and_nothing_is_written(table, tmp_path, options, words):
+def test_what_cannot_be_pruned_or_written_is_refused_and_nothing_is_written(
+    table, tmp_path, options, words
+):
     assert words in ltpll("data", "prune", "t.csv", *options, status=2)
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
@@ -62,7 +79,9 @@ def test_what_cannot_be_pruned_or_written_is_refused_and_nothing_is_written(tabl
 def test_train_refuses_to_prune_by_pixels(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_trees(tmp_path, n=8)
-    assert "not by pixels" in ltpll("train", "labels.csv", "--images", "pictures", "--prune", "--out", "run", status=2)
+    assert "not by pixels" in ltpll(
+        "train", "labels.csv", "--images", "pictures", "--prune", "--out", "run", status=2
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -72,7 +91,10 @@ def scenes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sets, labels = grouped_candidates(60, [4, 3, 2, 1], seed=0)
     x = np.eye(4)[labels] * 4 + np.random.default_rng(0).normal(size=(len(labels), 4))
-    rows = [["|".join(f"c{k}" for k in sets.row(i)), *values] for i, values in enumerate(x.round(3).tolist())]
+    rows = [
+        ["|".join(f"c{k}" for k in sets.row(i)), *values]
+        for i, values in enumerate(x.round(3).tolist())
+    ]
     write_csv(tmp_path / "s.csv", ["candidates", *"abcd"], rows)
     return estimate_prior(sets)
 
@@ -84,7 +106,10 @@ def test_the_shares_that_the_sets_show_before_pruning_are_kept_for_training(scen
     quick = ("--epochs", "1", "--folds", "0", "--device", "cpu")
     ltpll("train", "p.csv", "--prior", "p.shares.csv", "--out", "first", *quick)
     ltpll("train", "s.csv", "--prune", "--out", "both", *quick)
-    priors = [json.loads((tmp_path / run / "result.json").read_text())["prior"] for run in ("first", "both")]
+    priors = [
+        json.loads((tmp_path / run / "result.json").read_text())["prior"]
+        for run in ("first", "both")
+    ]
     for prior in priors:
         assert prior["how"] == "given"
         np.testing.assert_allclose(prior["estimate"], scenes.average, atol=1e-5)

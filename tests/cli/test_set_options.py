@@ -18,13 +18,28 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sets")
     cells = ["first", "!c", "", "*", "a|b|!b", "c"]
     rows = [
-        [row[0], cells[i % 6], "c" if i % 12 == 2 else "", "north" if i % 6 == 5 else "south", *row[2:]]
+        [
+            row[0],
+            cells[i % 6],
+            "c" if i % 12 == 2 else "",
+            "north" if i % 6 == 5 else "south",
+            *row[2:],
+        ]
         for i, row in enumerate(feature_rows(36))
     ]
     write_csv(folder / "t.csv", ["id", "candidates", "excluded", "place", "u", "v"], rows)
     (folder / "tree.txt").write_text(TREE)
     (folder / "sites.csv").write_text("site,class\nsouth,first\n")
-    options = ["--taxonomy", folder / "tree.txt", "--empty", "all", "--site", "place", "--possible-at", folder / "sites.csv"]
+    options = [
+        "--taxonomy",
+        folder / "tree.txt",
+        "--empty",
+        "all",
+        "--site",
+        "place",
+        "--possible-at",
+        folder / "sites.csv",
+    ]
     printed = ltpll("train", folder / "t.csv", *options, *QUICK, "--out", folder / "run")
     assert "3 classes" in printed
     assert "excluded 'excluded'" in printed
@@ -35,9 +50,13 @@ def run(tmp_path_factory):
 def test_describe_reads_the_sets_that_train_was_given(run):
     folder, options = run
     table, trained = (
-        json.loads(ltpll("data", "describe", *source, "--json")) for source in ([folder / "t.csv", *options], [folder / "run"])
+        json.loads(ltpll("data", "describe", *source, "--json"))
+        for source in ([folder / "t.csv", *options], [folder / "run"])
     )
-    expected = {"1": 12, "2": 24}  # a and c alone; all others are a or b, since c is not possible in the south
+    expected = {
+        "1": 12,
+        "2": 24,
+    }  # a and c alone; all others are a or b, since c is not possible in the south
     assert table["size_counts"] == trained["size_counts"] == expected
 
 
@@ -47,7 +66,11 @@ def test_predict_needs_neither_the_columns_nor_the_files(run, tmp_path):
     write_csv(tmp_path / "new.csv", ["u", "v"], [["0.1", "0.1"]])
     ltpll("predict", folder / "run", tmp_path / "new.csv", "--out", out)
     assert "in_set" not in rows_of(out)[0]
-    write_csv(tmp_path / "sets.csv", ["u", "v", "candidates"], [["0.1", "0.1", "first|!a"], ["0.1", "0.1", ""]])
+    write_csv(
+        tmp_path / "sets.csv",
+        ["u", "v", "candidates"],
+        [["0.1", "0.1", "first|!a"], ["0.1", "0.1", ""]],
+    )
     ltpll("predict", folder / "run", tmp_path / "sets.csv", "--out", out)
     assert rows_of(out)[0]["label_in_set"] == "b"
     (folder / "tree.txt").rename(folder / "moved.txt")
@@ -67,7 +90,9 @@ def test_runs_without_the_new_fields_predict_as_before(run, tmp_path):
     for name in ("scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at"):
         del record["source"]["reading"][name]
     write_csv(tmp_path / "new.csv", ["u", "v"], [["0.1", "0.1"]])
-    reading = source_for_new_table(folder / "run", record, tmp_path / "new.csv", None, None, "stop").reading
+    reading = source_for_new_table(
+        folder / "run", record, tmp_path / "new.csv", None, None, "stop"
+    ).reading
     assert (reading.taxonomy, reading.empty, reading.site) == (None, "stop", None)
 
 
@@ -90,14 +115,21 @@ def test_wrong_options_are_refused_before_anything_is_written(run, tmp_path):
         (): "--empty all",
     }
     for options, words in wrong.items():
-        assert words in ltpll("train", folder / "t.csv", *options, *QUICK, "--out", tmp_path / "run", status=2)
+        assert words in ltpll(
+            "train", folder / "t.csv", *options, *QUICK, "--out", tmp_path / "run", status=2
+        )
     assert not (tmp_path / "run").exists()
 
 
 def test_train_and_describe_warn_in_one_line_of_a_class_that_looks_misspelled(tmp_path):
     names = ["brown creeper"] * 150 + ["wood thrush|brown creeper"] * 50 + ["brown creper"]
-    table = write_csv(tmp_path / "t.csv", ["candidates", "u"], [[name, i % 7] for i, name in enumerate(names)])
-    for command in (["data", "describe", table], ["train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run"]):
+    table = write_csv(
+        tmp_path / "t.csv", ["candidates", "u"], [[name, i % 7] for i, name in enumerate(names)]
+    )
+    for command in (
+        ["data", "describe", table],
+        ["train", table, "--epochs", "1", "--folds", "0", "--out", tmp_path / "run"],
+    ):
         done = ltpll_in_child(*command)
         assert done.returncode == 0
         warned = [line for line in done.stderr.splitlines() if "warning" in line]

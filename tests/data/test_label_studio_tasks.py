@@ -32,14 +32,22 @@ def check_documented_structure(tasks):
 def test_tasks_have_the_documented_structure(tmp_path, n, monkeypatch):
     monkeypatch.setattr("ltpll.data.label_studio_tasks.TASKS_AT_ONCE", 2)
     path = tmp_path / "tasks.json"
-    write_pre_annotations(path, [{"image": url} for url in URLS[:n]], LABELS[:n], SCORES[:n], control=("animal", "photo"))
+    write_pre_annotations(
+        path,
+        [{"image": url} for url in URLS[:n]],
+        LABELS[:n],
+        SCORES[:n],
+        control=("animal", "photo"),
+    )
     tasks = json.loads(path.read_text(encoding="utf-8"))
     check_documented_structure(tasks)
     assert [task["data"]["image"] for task in tasks] == URLS[:n]
     assert [task["predictions"][0]["score"] for task in tasks] == SCORES[:n]
     results = [task["predictions"][0]["result"][0] for task in tasks]
     assert [result["value"]["choices"] for result in results] == [[label] for label in LABELS[:n]]
-    assert all((result["from_name"], result["to_name"]) == ("animal", "photo") for result in results)
+    assert all(
+        (result["from_name"], result["to_name"]) == ("animal", "photo") for result in results
+    )
 
 
 def test_what_an_annotator_accepts_is_read_back(tmp_path):
@@ -51,7 +59,12 @@ def test_what_an_annotator_accepts_is_read_back(tmp_path):
     assert unlabelled.paths.tolist() == ["1/a-fox.jpg", "elk.jpg", "photos/größe.jpg"]
     assert unlabelled.candidates is None
     accepted = [
-        {**task, "id": i, "annotations": [{"completed_by": 1, "result": task["predictions"][0]["result"]}]} for i, task in enumerate(tasks)
+        {
+            **task,
+            "id": i,
+            "annotations": [{"completed_by": 1, "result": task["predictions"][0]["result"]}],
+        }
+        for i, task in enumerate(tasks)
     ]
     found = read_table(written(tmp_path, accepted, "export.json"))
     assert sets(found) == [[label] for label in LABELS]

@@ -36,7 +36,9 @@ def read_with_pandas(path):
 def read_with_arrow(path):
     if path.suffix == ".parquet":
         return pyarrow.parquet.read_table(path)
-    options = pyarrow.csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True)
+    options = pyarrow.csv.ParseOptions(
+        delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True
+    )
     return pyarrow.csv.read_csv(path, parse_options=options)
 
 
@@ -69,19 +71,67 @@ def test_lists_go_into_parquet_only(tmp_path):
     assert "holds lists" in refusal(lambda: write_table(tmp_path / "out.csv", sets))
 
 
-FORMULAS = ["=1+1", '=HYPERLINK("x")', "+cat", "-cat", "@SUM(A1)", "\t=1", "\r=1", "-1+cmd|' /C calc'!A0", "+", "-", "--1"]
-FORMULAS += ["\n=1", " =1", "\u00a0=1", "\ufeff=1", "\u3000@x", "\uff1d1", "\uff0b1", "\uff0dx", "\uff20x", "'=1", "''\n=1", "1\n=1"]
-HARMLESS = ["cat", "-1", "+1", "-1.5", "-.5", "+1e-05", "-2.", "a=b", " -1.5", "-inf", "", "'x", "1-2", "ex@mple"]
+FORMULAS = [
+    "=1+1",
+    '=HYPERLINK("x")',
+    "+cat",
+    "-cat",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "-1+cmd|' /C calc'!A0",
+    "+",
+    "-",
+    "--1",
+]
+FORMULAS += [
+    "\n=1",
+    " =1",
+    "\u00a0=1",
+    "\ufeff=1",
+    "\u3000@x",
+    "\uff1d1",
+    "\uff0b1",
+    "\uff0dx",
+    "\uff20x",
+    "'=1",
+    "''\n=1",
+    "1\n=1",
+]
+HARMLESS = [
+    "cat",
+    "-1",
+    "+1",
+    "-1.5",
+    "-.5",
+    "+1e-05",
+    "-2.",
+    "a=b",
+    " -1.5",
+    "-inf",
+    "",
+    "'x",
+    "1-2",
+    "ex@mple",
+]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe_and_numbers_do_not(tmp_path, suffix):
     path = tmp_path / f"out{suffix}"
-    write_table(path, {"=name": FORMULAS[:-1] + HARMLESS + FORMULAS[-1:], "n": [-1] * (len(FORMULAS) + len(HARMLESS))})
+    write_table(
+        path,
+        {
+            "=name": FORMULAS[:-1] + HARMLESS + FORMULAS[-1:],
+            "n": [-1] * (len(FORMULAS) + len(HARMLESS)),
+        },
+    )
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file, delimiter="\t" if suffix == ".tsv" else ","))
     assert rows[0] == ["'=name", "n"]
-    assert [row[0] for row in rows[1:]] == ["'" + cell for cell in FORMULAS[:-1]] + HARMLESS + FORMULAS[-1:]
+    assert [row[0] for row in rows[1:]] == [
+        "'" + cell for cell in FORMULAS[:-1]
+    ] + HARMLESS + FORMULAS[-1:]
     assert {row[1] for row in rows[1:]} == {"-1"}
 
 
@@ -97,11 +147,21 @@ def test_long_tables_are_written_in_parts_with_one_header(tmp_path, monkeypatch)
     assert found.to_dict("list") == {"a": [f"'=x{i}" for i in range(10)], "b": list(range(10))}
 
 
-cells = st.text(st.sampled_from(string.ascii_letters + string.digits + " ,;|\"'\n=+-@äß中\t"), max_size=8)
+cells = st.text(
+    st.sampled_from(string.ascii_letters + string.digits + " ,;|\"'\n=+-@äß中\t"), max_size=8
+)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=st.lists(st.tuples(cells, st.floats(allow_nan=False), st.integers(-(2**53), 2**53)), min_size=1, max_size=6))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=st.lists(
+        st.tuples(cells, st.floats(allow_nan=False), st.integers(-(2**53), 2**53)),
+        min_size=1,
+        max_size=6,
+    )
+)
 def test_random_tables_survive_the_way_through_text(tmp_path, rows):
     texts, floats, integers = (list(column) for column in zip(*rows, strict=True))
     for suffix in SUFFIXES:
@@ -125,7 +185,11 @@ REFUSED = {
     "a missing folder": ("none/out.csv", {"a": [1]}, "There is no folder"),
     "a folder": ("folder.csv", {"a": [1]}, "is a folder"),
     "no columns": ("out.csv", {}, "no columns"),
-    "uneven columns": ("out.csv", {"a": [1], "b": [1, 2]}, "differ in length: 'a' has 1 row, 'b' has 2"),
+    "uneven columns": (
+        "out.csv",
+        {"a": [1], "b": [1, 2]},
+        "differ in length: 'a' has 1 row, 'b' has 2",
+    ),
     "mixed types": ("out.csv", {"a": [1, "x"]}, "The column 'a' cannot be written"),
     "a matrix": ("out.csv", {"a": np.zeros((2, 2))}, "The column 'a' cannot be written"),
     "no text": ("out.csv", {"a": ["\ud800"]}, "The column 'a' cannot be written"),

@@ -9,7 +9,13 @@ from sklearn import metrics
 
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate, best_epoch
-from ltpll.evaluation.metrics import RunningEvaluation, Shots, evaluate, prior_distance, target_recovery
+from ltpll.evaluation.metrics import (
+    RunningEvaluation,
+    Shots,
+    evaluate,
+    prior_distance,
+    target_recovery,
+)
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
@@ -25,10 +31,16 @@ def test_figures_equal_scikit_learns(seed, n_classes, n):
     got = evaluate(torch.from_numpy(logits), torch.from_numpy(labels))
     predicted = logits.argmax(1)
     assert got.accuracy == pytest.approx(metrics.accuracy_score(labels, predicted))
-    assert got.balanced_accuracy == pytest.approx(metrics.balanced_accuracy_score(labels, predicted), abs=1e-6)
+    assert got.balanced_accuracy == pytest.approx(
+        metrics.balanced_accuracy_score(labels, predicted), abs=1e-6
+    )
     assert got.balanced_error == pytest.approx(1 - got.balanced_accuracy)
-    assert got.top5 == pytest.approx(metrics.top_k_accuracy_score(labels, logits, k=5, labels=np.arange(n_classes)))
-    assert got.per_class == pytest.approx(metrics.recall_score(labels, predicted, average=None).tolist(), abs=1e-6)
+    assert got.top5 == pytest.approx(
+        metrics.top_k_accuracy_score(labels, logits, k=5, labels=np.arange(n_classes))
+    )
+    assert got.per_class == pytest.approx(
+        metrics.recall_score(labels, predicted, average=None).tolist(), abs=1e-6
+    )
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     assert got.mean_prediction == pytest.approx(probabilities.mean(0).tolist())
 
@@ -86,14 +98,19 @@ def problem():
     g = torch.Generator().manual_seed(0)
     y = torch.tensor([0] * 30 + [1] * 20 + [2] * 10)
     x = torch.randn(60, 4, generator=g) + 2 * torch.eye(3, 4)[y]
-    sets = [{int(label), int(other)} for label, other in zip(y, torch.randint(3, (60,), generator=g), strict=True)]
+    sets = [
+        {int(label), int(other)}
+        for label, other in zip(y, torch.randint(3, (60,), generator=g), strict=True)
+    ]
     return x, y, sets
 
 
 def trained(truth, rebalancer=None, epochs=3):
     x, _, sets = problem()
     model = build_model("mlp", 0, n_inputs=4, n_classes=3, hidden=(6,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), rebalancer, epochs=epochs, batch_size=20, lr=0.1, device="cpu")
+    trainer = PartialLabelTrainer(
+        model, METHODS["proden"](), rebalancer, epochs=epochs, batch_size=20, lr=0.1, device="cpu"
+    )
     return trainer.fit(x, sets, [truth])
 
 
@@ -104,9 +121,15 @@ def test_a_record_holds_the_test_figures_recovery_and_both_priors():
     true_prior = np.asarray([0.5, 1 / 3, 1 / 6])
     prior = trainer.rebalancer.log_prior(trainer.head).exp()
     assert record["prior"] == pytest.approx((prior / prior.sum()).tolist())
-    assert record["prior_distance"] == pytest.approx(np.linalg.norm(np.asarray(record["prior"]) - true_prior), abs=1e-6)
-    assert record["mean_target_distance"] == pytest.approx(np.linalg.norm(np.asarray(record["mean_target"]) - true_prior), abs=1e-6)
-    assert record["target_recovery"] == pytest.approx((trainer.targets.labels() == y).float().mean().item())
+    assert record["prior_distance"] == pytest.approx(
+        np.linalg.norm(np.asarray(record["prior"]) - true_prior), abs=1e-6
+    )
+    assert record["mean_target_distance"] == pytest.approx(
+        np.linalg.norm(np.asarray(record["mean_target"]) - true_prior), abs=1e-6
+    )
+    assert record["target_recovery"] == pytest.approx(
+        (trainer.targets.labels() == y).float().mean().item()
+    )
     assert record["test"]["accuracy"] == pytest.approx((trainer.predict(x) == y.numpy()).mean())
 
 
@@ -114,7 +137,11 @@ def test_a_posthoc_row_is_the_same_logits_adjusted_at_the_end():
     x, y, _ = problem()
     posthoc = REBALANCERS["oracle-la-posthoc"]([30, 20, 10])
     trainer = trained(Evaluate(x, y, y, posthoc={"oracle-la-posthoc": posthoc}))
-    expected = evaluate(trainer.outputs(x).logits[0] - torch.log(torch.tensor([0.5, 1 / 3, 1 / 6])), y, torch.tensor([30, 20, 10]))
+    expected = evaluate(
+        trainer.outputs(x).logits[0] - torch.log(torch.tensor([0.5, 1 / 3, 1 / 6])),
+        y,
+        torch.tensor([30, 20, 10]),
+    )
     got = trainer.history[-1]["oracle-la-posthoc"]
     assert got["per_class"] == expected.to_dict()["per_class"]
     assert got["mean_prediction"] == pytest.approx(expected.mean_prediction, abs=1e-6)
@@ -124,7 +151,9 @@ def test_a_posthoc_row_is_the_same_logits_adjusted_at_the_end():
 def test_without_training_labels_only_what_is_knowable_is_recorded():
     x, y, _ = problem()
     record = trained(Evaluate(x, y)).history[-1]
-    assert not {"target_recovery", "mean_target_distance", "prior_distance", "prior"} & record.keys()
+    assert (
+        not {"target_recovery", "mean_target_distance", "prior_distance", "prior"} & record.keys()
+    )
     assert record["test"]["many"] is None
 
 
@@ -144,7 +173,13 @@ def test_truth_that_does_not_fit_is_refused_before_training(change, message):
 
 
 def test_the_best_epoch_is_the_one_with_the_highest_balanced_accuracy():
-    history = [{"epoch": 1, "loss": 0.0}, *({"epoch": e, "test": {"balanced_accuracy": a}} for e, a in ((2, 0.3), (3, 0.9), (4, 0.5)))]
+    history = [
+        {"epoch": 1, "loss": 0.0},
+        *(
+            {"epoch": e, "test": {"balanced_accuracy": a}}
+            for e, a in ((2, 0.3), (3, 0.9), (4, 0.5))
+        ),
+    ]
     assert best_epoch(history)["epoch"] == 3
     with pytest.raises(InputError, match="Evaluate"):
         best_epoch(history[:1])

@@ -23,7 +23,11 @@ def simulated(share, n=6000, temperature=1.0, seed=0, q=0.3):
         sets[row, (y[row] + rng.integers(1, C)) % C] = True
     seen = torch.from_numpy(probabilities).clamp_min(1e-12).log() * temperature
     candidates = Candidates.from_matrix(sets)
-    return SetPredictions.of(torch.softmax(seen, 1).float(), candidates), candidates, ~sets[np.arange(n), y]
+    return (
+        SetPredictions.of(torch.softmax(seen, 1).float(), candidates),
+        candidates,
+        ~sets[np.arange(n), y],
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
@@ -39,14 +43,18 @@ def test_the_share_is_found_for_each_size_of_a_set(share):
 
 def test_overconfident_predictions_are_calibrated_and_the_share_stays():
     predictions, candidates, lacks = simulated(0.1, temperature=2.0)
-    found = fit_missing_labels(predictions, C, candidates.sizes.long().numpy(), temperature_by_strata=True)
+    found = fit_missing_labels(
+        predictions, C, candidates.sizes.long().numpy(), temperature_by_strata=True
+    )
     assert found.temperature == pytest.approx(2.0, rel=0.2)
     assert found.suspicion.mean() == pytest.approx(lacks.mean(), abs=0.03)
 
 
 def test_the_suspicion_is_a_probability_that_comes_true():
     predictions, candidates, lacks = simulated(0.2)
-    found = fit_missing_labels(predictions, C, candidates.sizes.long().numpy(), temperature_by_strata=True).suspicion
+    found = fit_missing_labels(
+        predictions, C, candidates.sizes.long().numpy(), temperature_by_strata=True
+    ).suspicion
     for low, high in ((0, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 1.01)):
         rows = (found >= low) & (found < high)
         assert lacks[rows].mean() == pytest.approx(found[rows].mean(), abs=0.07)

@@ -3,10 +3,20 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV, KFold
 
-from ltpll import CandidateKFold, PartialLabelClassifier, approximated_accuracy, approximated_balanced_accuracy, covering_rate
+from ltpll import (
+    CandidateKFold,
+    PartialLabelClassifier,
+    approximated_accuracy,
+    approximated_balanced_accuracy,
+    covering_rate,
+)
 from ltpll.candidates import Candidates
 from ltpll.errors import InputError
-from ltpll.evaluation.scorers import approximated_accuracy_score, approximated_balanced_accuracy_score, covering_rate_score
+from ltpll.evaluation.scorers import (
+    approximated_accuracy_score,
+    approximated_balanced_accuracy_score,
+    covering_rate_score,
+)
 from ltpll.methods import CORR
 from ltpll.rebalancers import RECORDS
 from support.refusals import refusal
@@ -31,8 +41,12 @@ def test_both_scores_are_their_definitions_in_a_plain_loop(seed):
         if row[best]:
             covered += 1
             approximated += p[best] / sum(p[j] for j in range(len(p)) if row[j])
-    assert covering_rate_score(candidates, probabilities.argmax(1)) == pytest.approx(covered / len(matrix))
-    assert approximated_accuracy_score(candidates, probabilities) == pytest.approx(approximated / len(matrix))
+    assert covering_rate_score(candidates, probabilities.argmax(1)) == pytest.approx(
+        covered / len(matrix)
+    )
+    assert approximated_accuracy_score(candidates, probabilities) == pytest.approx(
+        approximated / len(matrix)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -48,14 +62,18 @@ def test_the_balanced_score_is_the_mean_of_expected_recalls_in_a_plain_loop(seed
                 expected[j] += p[j] / total
                 found[j] += p[j] / total * (int(np.argmax(p)) == j)
     recalls = [found[j] / expected[j] for j in range(5)]
-    score = approximated_balanced_accuracy_score(Candidates.from_matrix(matrix, n_classes=6), probabilities)
+    score = approximated_balanced_accuracy_score(
+        Candidates.from_matrix(matrix, n_classes=6), probabilities
+    )
     assert score == pytest.approx(sum(recalls) / 5)
 
 
 def test_with_known_labels_the_balanced_score_is_balanced_accuracy():
     _, probabilities = drawn(0)
     labels = np.random.default_rng(1).integers(0, 6, len(probabilities))
-    score = approximated_balanced_accuracy_score(Candidates.from_sets([[label] for label in labels], n_classes=6), probabilities)
+    score = approximated_balanced_accuracy_score(
+        Candidates.from_sets([[label] for label in labels], n_classes=6), probabilities
+    )
     assert score == pytest.approx(balanced_accuracy_score(labels, probabilities.argmax(1)))
 
 
@@ -77,7 +95,9 @@ def test_a_large_set_makes_covering_easy_but_not_the_approximated_accuracy():
 
 def test_predictions_for_other_rows_are_refused():
     candidates = Candidates.from_matrix(np.ones((4, 5), dtype=int))
-    assert "3 predictions for 4" in refusal(lambda: covering_rate_score(candidates, np.zeros(3, dtype=int)), InputError)
+    assert "3 predictions for 4" in refusal(
+        lambda: covering_rate_score(candidates, np.zeros(3, dtype=int)), InputError
+    )
 
 
 # ---- classes that were never a candidate in training ------------------------------------------------------------------
@@ -108,20 +128,28 @@ def test_unseen_classes_cannot_be_predicted():
 @pytest.mark.parametrize("scorer", SCORERS)
 @pytest.mark.parametrize(
     "y",
-    [["a|z", "z", "b"], [{"a", "z"}, {"z"}, {"b"}], np.asarray([["a", "z"], ["z"], ["b"]], dtype=object)],
+    [
+        ["a|z", "z", "b"],
+        [{"a", "z"}, {"z"}, {"b"}],
+        np.asarray([["a", "z"], ["z"], ["b"]], dtype=object),
+    ],
     ids=["strings", "sets", "an array of lists"],
 )
 def test_unseen_classes_score_like_classes_that_are_never_predicted(scorer, y):
     """A 0/1 matrix has a column for every class, so there the class is known and has a probability of about zero."""
     matrix = np.asarray([[1, 0, 0, 1], [0, 0, 0, 1], [0, 1, 0, 0]])
     everything = Known(0.6, 0.3, 0.1, 1e-12, classes=("a", "b", "c", "z"))
-    assert scorer(Known(0.6, 0.3, 0.1), y, y) == pytest.approx(scorer(everything, y, matrix), abs=1e-9)
+    assert scorer(Known(0.6, 0.3, 0.1), y, y) == pytest.approx(
+        scorer(everything, y, matrix), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_unseen_numbers_and_unseen_plain_labels_are_scored_too(scorer):
     numbers = Known(0.6, 0.3, 0.1, classes=(0, 1, 2))
-    assert scorer(numbers, [0] * 2, [{0, 5}, {7}]) == pytest.approx(0.5 if scorer is not approximated_balanced_accuracy else 1 / 3)
+    assert scorer(numbers, [0] * 2, [{0, 5}, {7}]) == pytest.approx(
+        0.5 if scorer is not approximated_balanced_accuracy else 1 / 3
+    )
     assert scorer(numbers, [0] * 2, [5, 5]) == 0  # a fold with one class, and that one unseen
     assert scorer(Known(0.6, 0.3, 0.1), [0] * 2, ["a", "z"]) == pytest.approx(0.5)
 
@@ -139,13 +167,22 @@ def long_tail():
     return (labels[:, None] + rng.normal(0, 0.3, (len(labels), 2))).astype(np.float32), sets
 
 
-@pytest.mark.parametrize("scoring", [*SCORERS, None], ids=["covering", "approximated", "balanced", "score"])
+@pytest.mark.parametrize(
+    "scoring", [*SCORERS, None], ids=["covering", "approximated", "balanced", "score"]
+)
 def test_a_grid_search_on_a_long_tail_has_finite_scores_even_if_a_fold_takes_a_class_away(scoring):
     x, sets = long_tail()
-    y, folds = np.asarray(sets, dtype=object), KFold(3)  # the rarest classes are the last rows, all in the last fold
+    y, folds = (
+        np.asarray(sets, dtype=object),
+        KFold(3),
+    )  # the rarest classes are the last rows, all in the last fold
     assert {"c5", "c6", "c7"}.isdisjoint("|".join(y[list(folds.split(x))[2][0]]).split("|"))
-    classifier = PartialLabelClassifier(method=CORR(), rebalancer=RECORDS(momentum=0.99), epochs=2, device="cpu", threads=1)
-    search = GridSearchCV(classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=scoring, cv=folds, refit=False).fit(x, sets)
+    classifier = PartialLabelClassifier(
+        method=CORR(), rebalancer=RECORDS(momentum=0.99), epochs=2, device="cpu", threads=1
+    )
+    search = GridSearchCV(
+        classifier, {"rebalancer__momentum": [0.9, 0.99]}, scoring=scoring, cv=folds, refit=False
+    ).fit(x, sets)
     for k in range(3):
         assert np.isfinite(search.cv_results_[f"split{k}_test_score"]).all()
 
@@ -159,6 +196,8 @@ def test_the_splitter_of_the_readme_keeps_all_classes_in_training():
         return covering_rate(estimator, inputs, candidates)
 
     classifier = PartialLabelClassifier("proden", "none", epochs=1, device="cpu", threads=1)
-    search = GridSearchCV(classifier, {"lr": [0.01, 0.1]}, scoring=scoring, cv=CandidateKFold(3), refit=False).fit(x, sets)
+    search = GridSearchCV(
+        classifier, {"lr": [0.01, 0.1]}, scoring=scoring, cv=CandidateKFold(3), refit=False
+    ).fit(x, sets)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert known == [8] * 6

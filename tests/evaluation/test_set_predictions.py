@@ -27,16 +27,23 @@ def test_predictions_are_those_of_a_plain_loop_however_many_rows_come_at_once(mo
     assert max(seen) <= 8
     assert sum(seen) == n
     for i in range(n):
-        members, others = ([k for k in range(c) if sets[i, k] == inside] for inside in (True, False))
+        members, others = (
+            [k for k in range(c) if sets[i, k] == inside] for inside in (True, False)
+        )
         ranked = sorted(members, key=lambda k: -shares[i, k])
         assert found.inside[i] == ranked[0]
         assert found.outside[i] == (max(others, key=lambda k: shares[i, k]) if others else -1)
         assert found.supported[i] == (shares[i].argmax() in members)
         assert found.candidates[found.offsets[i] : found.offsets[i + 1]].tolist() == members
-        assert found.candidate_probability[found.offsets[i] : found.offsets[i + 1]].tolist() == shares[i, members].tolist()
+        assert (
+            found.candidate_probability[found.offsets[i] : found.offsets[i + 1]].tolist()
+            == shares[i, members].tolist()
+        )
         for t, temperature in enumerate(TEMPERATURES):
             powers = shares[i].astype(np.float64) ** (1 / temperature)
-            np.testing.assert_allclose(found.set_probability[i, t], powers[members].sum() / powers.sum(), rtol=1e-4)
+            np.testing.assert_allclose(
+                found.set_probability[i, t], powers[members].sum() / powers.sum(), rtol=1e-4
+            )
 
 
 def test_labels_share_the_probability_of_their_set_with_the_other_candidates_by_weight():
@@ -54,7 +61,9 @@ def test_labels_share_the_probability_of_their_set_with_the_other_candidates_by_
         best = others[0] if others else first
         assert (inside.label[i], inside.runner_up[i]) == (first, best)
         np.testing.assert_allclose(inside.share[i], powers[first] / powers.sum(), rtol=1e-5)
-        np.testing.assert_allclose(inside.runner_up_share[i], powers[best] / powers.sum() if others else 0, rtol=1e-5)
+        np.testing.assert_allclose(
+            inside.runner_up_share[i], powers[best] / powers.sum() if others else 0, rtol=1e-5
+        )
 
 
 def test_rows_are_put_and_selected_in_any_order_and_stored_as_tensors():
@@ -73,13 +82,20 @@ def test_rows_are_put_and_selected_in_any_order_and_stored_as_tensors():
         assert torch.equal(empty.tensors()[name], values), name
 
 
-def test_probabilities_of_all_classes_are_kept_if_they_are_few_and_come_back_calibrated(monkeypatch):
+def test_probabilities_of_all_classes_are_kept_if_they_are_few_and_come_back_calibrated(
+    monkeypatch,
+):
     rng = np.random.default_rng(1)
-    sets, shares = Candidates.of(rng.random((20, 4)) < 2), rng.dirichlet(np.full(4, 0.2), 20).astype(np.float32)
+    sets, shares = (
+        Candidates.of(rng.random((20, 4)) < 2),
+        rng.dirichlet(np.full(4, 0.2), 20).astype(np.float32),
+    )
     found = SetPredictions.of(torch.from_numpy(shares), sets)
     np.testing.assert_allclose(found.probabilities().astype(np.float32), shares, atol=2e-3)
     powers = np.maximum(shares, 1e-38).astype(np.float64) ** (1 / 3)
-    np.testing.assert_allclose(found.probabilities(3.0), powers / powers.sum(1, keepdims=True), atol=2e-3)
+    np.testing.assert_allclose(
+        found.probabilities(3.0), powers / powers.sum(1, keepdims=True), atol=2e-3
+    )
     again = SetPredictions.from_tensors(found.tensors())
     assert (again.select(np.array([3, 1])).log_probability == found.log_probability[[3, 1]]).all()
     monkeypatch.setattr(module, "PROBABILITIES_STORED", 79)

@@ -22,17 +22,25 @@ def test_the_loss_is_the_cross_entropy_of_its_logits_plus_the_log_of_the_mean_ta
     extra.start_training(between_epochs(p, method))
     total, rows = 0.0, []
     for i in range(len(p.targets)):
-        inside = [float(p.targets[i, j]) * bool(p.candidates[i, j]) for j in range(p.targets.shape[1])]
+        inside = [
+            float(p.targets[i, j]) * bool(p.candidates[i, j]) for j in range(p.targets.shape[1])
+        ]
         rows.append([value / sum(inside) for value in inside])
-    mean = [max(sum(row[j] for row in rows) / len(rows), 0.5 / len(rows)) for j in range(len(rows[0]))]
+    mean = [
+        max(sum(row[j] for row in rows) / len(rows), 0.5 / len(rows)) for j in range(len(rows[0]))
+    ]
     for features in p.outputs.features:
         for row, feature in zip(rows, features, strict=True):
             z = (extra.head.weight @ feature + extra.head.bias).tolist()
             shifted = [value + math.log(share) for value, share in zip(z, mean, strict=True)]
             normaliser = math.log(sum(math.exp(value) for value in shifted))
-            total -= sum(w * (value - normaliser) for w, value in zip(row, shifted, strict=True)) / len(rows)
+            total -= sum(
+                w * (value - normaliser) for w, value in zip(row, shifted, strict=True)
+            ) / len(rows)
     expected = 0.5 * total / len(p.outputs.features)
-    assert float(extra.loss(method, step_of(p), None, None).detach()) == pytest.approx(expected, rel=1e-5)
+    assert float(extra.loss(method, step_of(p), None, None).detach()) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_balanced_predictions_come_from_the_head_and_others_do_not():
@@ -40,10 +48,14 @@ def test_balanced_predictions_come_from_the_head_and_others_do_not():
     candidates = Candidates.from_sets([[i % 3, (i + i // 7) % 3] for i in range(60)])
     extra = BalancedHead()
     model = build_model("mlp", 0, n_inputs=2, n_classes=3, hidden=(8,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), RECORDS(), [extra], epochs=3, batch_size=20, device="cpu")
+    trainer = PartialLabelTrainer(
+        model, METHODS["proden"](), RECORDS(), [extra], epochs=3, batch_size=20, device="cpu"
+    )
     before = [parameter.clone() for parameter in extra.parameters()]
     trainer.fit(x, candidates)
-    assert all(not torch.equal(old, new) for old, new in zip(before, extra.parameters(), strict=True))
+    assert all(
+        not torch.equal(old, new) for old, new in zip(before, extra.parameters(), strict=True)
+    )
     logits, features = model.eval()(x)
     torch.testing.assert_close(trainer.logits(x), extra.head(features).detach())
     torch.testing.assert_close(trainer.logits(x, goal="accuracy"), logits.detach())

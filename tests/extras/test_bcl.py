@@ -17,7 +17,11 @@ from support.problems import N_CLASSES, N_FEATURES, problem, step_of
 def vectors_of(n, classes, width=6, seed=0):
     g = torch.Generator().manual_seed(seed)
     labels = torch.randint(classes, (n,), generator=g)
-    return normalize(torch.randn(n, width, generator=g), dim=1), labels, normalize(torch.randn(classes, width, generator=g), dim=1)
+    return (
+        normalize(torch.randn(n, width, generator=g), dim=1),
+        labels,
+        normalize(torch.randn(classes, width, generator=g), dim=1),
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -33,7 +37,9 @@ def test_the_loss_is_the_published_formula_in_a_plain_loop(seed):
             denominator += sum(math.exp(similarity[j]) for j in members) / len(members)
         positives = [j for j, name in enumerate(names) if name == int(labels[i]) and j != i]
         total += sum(math.log(denominator) - similarity[j] for j in positives) / len(positives)
-    assert float(balanced_contrast(vectors, labels, centres, 0.1)) == pytest.approx(total / 14, rel=1e-4)
+    assert float(balanced_contrast(vectors, labels, centres, 0.1)) == pytest.approx(
+        total / 14, rel=1e-4
+    )
 
 
 def test_it_does_not_matter_how_often_an_example_of_another_class_repeats():
@@ -47,12 +53,16 @@ def test_it_does_not_matter_how_often_an_example_of_another_class_repeats():
         names = torch.cat([labels[:4], torch.full((repeats,), 2)])
         everyone = balanced_contrast(many, names, centres, 0.1) * (4 + repeats)
         # The examples of class 2 are identical: the loss of each, by the same formula, from a batch in which it is the anchor.
-        own = balanced_contrast(torch.cat([many[4:], many[:4]]), torch.cat([names[4:], names[:4]]), centres, 0.1) * (4 + repeats)
+        own = balanced_contrast(
+            torch.cat([many[4:], many[:4]]), torch.cat([names[4:], names[:4]]), centres, 0.1
+        ) * (4 + repeats)
         assert own == pytest.approx(float(everyone), rel=1e-5)
         anchor = many[4]
         logits = many @ anchor / 0.1
         mean = {k: logits[[j for j, name in enumerate(names) if name == k]] for k in (0, 1)}
-        terms = [torch.cat([mean[k], (centres[k] @ anchor)[None] / 0.1]).exp().mean() for k in (0, 1)]
+        terms = [
+            torch.cat([mean[k], (centres[k] @ anchor)[None] / 0.1]).exp().mean() for k in (0, 1)
+        ]
         same = torch.tensor(1 / 0.1)
         return (everyone - repeats * (torch.log(sum(terms) + same.exp()) - same)) / 4
 
@@ -76,9 +86,18 @@ def test_the_term_compares_two_views_by_the_candidate_with_the_largest_target(na
     features = (p.outputs.features[0], torch.randn(len(p.targets), N_FEATURES, generator=g))
     step = step_of(p._replace(outputs=Outputs((p.outputs.logits[0],) * 2, features)))
     extra = attached_bcl(weight=2.0)
-    labels = torch.tensor([max(range(N_CLASSES), key=lambda j: float(p.targets[i, j]) if p.candidates[i, j] else -1) for i in range(12)])
+    labels = torch.tensor(
+        [
+            max(
+                range(N_CLASSES), key=lambda j: float(p.targets[i, j]) if p.candidates[i, j] else -1
+            )
+            for i in range(12)
+        ]
+    )
     vectors = torch.cat([extra.projector(one) for one in features])
-    expected = 2 * balanced_contrast(vectors, torch.cat([labels, labels]), normalize(extra.centres, dim=1), 0.1)
+    expected = 2 * balanced_contrast(
+        vectors, torch.cat([labels, labels]), normalize(extra.centres, dim=1), 0.1
+    )
     torch.testing.assert_close(extra.loss(method, step, None, None), expected)
 
 

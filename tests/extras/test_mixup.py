@@ -27,8 +27,12 @@ def test_inputs_and_targets_are_blended_with_one_share_and_one_partner_for_all_v
     for i, j in enumerate(partner):
         for view, mixed in zip(batch.views, own.views, strict=True):
             torch.testing.assert_close(mixed[i], share * view[i] + (1 - share) * view[j])
-        torch.testing.assert_close(own.targets[i], share * batch.targets[i] + (1 - share) * batch.targets[j])
-        assert own.candidates[i].tolist() == [bool(a or b) for a, b in zip(batch.candidates[i], batch.candidates[j], strict=True)]
+        torch.testing.assert_close(
+            own.targets[i], share * batch.targets[i] + (1 - share) * batch.targets[j]
+        )
+        assert own.candidates[i].tolist() == [
+            bool(a or b) for a, b in zip(batch.candidates[i], batch.candidates[j], strict=True)
+        ]
     torch.testing.assert_close(own.targets.sum(1), torch.ones(len(own.targets)))
 
 

@@ -35,7 +35,9 @@ def smallest_angle(head):
 
 
 def random_head(seed, n_classes=5, n_features=8):
-    return head_of(torch.randn(n_classes, n_features, generator=torch.Generator().manual_seed(seed)))
+    return head_of(
+        torch.randn(n_classes, n_features, generator=torch.Generator().manual_seed(seed))
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -47,7 +49,9 @@ def test_sfn_is_the_sum_of_squared_cosines_of_pairs(seed):
         for j, b in enumerate(rows):
             if i != j:
                 expected += (a @ b / np.linalg.norm(a) / np.linalg.norm(b)) ** 2
-    assert float(term(EXTRAS["sfn"](weight=0.5), head).detach()) == pytest.approx(0.5 * expected, rel=1e-4)
+    assert float(term(EXTRAS["sfn"](weight=0.5), head).detach()) == pytest.approx(
+        0.5 * expected, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -58,7 +62,9 @@ def test_ldd_is_the_trace_less_the_log_determinant(seed, n_classes):
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     gram = rows @ rows.T
     expected = np.trace(gram) - np.log(np.linalg.eigvalsh(gram + 0.1 * np.eye(n_classes))).sum()
-    assert float(term(EXTRAS["ldd"](weight=2.0, epsilon=0.1), head).detach()) == pytest.approx(2 * expected, rel=1e-4)
+    assert float(term(EXTRAS["ldd"](weight=2.0, epsilon=0.1), head).detach()) == pytest.approx(
+        2 * expected, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", TERMS)

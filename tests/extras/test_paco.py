@@ -22,7 +22,9 @@ def attached_paco(**options):
 
 def step_for(method, rebalancer=None, seed=0):
     p = problem(method, seed=seed)
-    other = torch.randn(len(p.targets), N_FEATURES, generator=torch.Generator().manual_seed(seed + 9))
+    other = torch.randn(
+        len(p.targets), N_FEATURES, generator=torch.Generator().manual_seed(seed + 9)
+    )
     return p, step_of(p, rebalancer, views=(p.outputs.features[0], other))
 
 
@@ -33,24 +35,42 @@ def test_the_term_is_the_published_formula_in_a_plain_loop(name, rebalancer):
     frequencies = torch.logspace(3, 0, N_CLASSES)
     part = REBALANCERS["none"]() if rebalancer == "none" else REBALANCERS[rebalancer](frequencies)
     extra = attached_paco(weight=2.0)
-    extra.loss(method, step_for(method, part, seed=2)[1], None, None)  # so that the queue holds something
+    extra.loss(
+        method, step_for(method, part, seed=2)[1], None, None
+    )  # so that the queue holds something
     held, held_labels = extra.memory.queue.vectors.clone(), extra.memory.queue.labels.tolist()
     p, step = step_for(method, part)
     term = float(extra.loss(method, step, None, None).detach())
 
     n = len(p.targets)
-    labels = [max(range(N_CLASSES), key=lambda j: float(p.targets[i, j]) if p.candidates[i, j] else -1) for i in range(n)]
+    labels = [
+        max(range(N_CLASSES), key=lambda j: float(p.targets[i, j]) if p.candidates[i, j] else -1)
+        for i in range(n)
+    ]
     query = extra.memory.projector(p.outputs.features[0]).detach()
     key = extra.memory.projector_follower.network(step.batch.views[1])
     others, names = torch.cat([query, key, held]), [*labels, *labels, *held_labels]
-    log_prior = (frequencies / frequencies.sum()).log().tolist() if rebalancer == "oracle-la" else [0.0] * N_CLASSES
+    log_prior = (
+        (frequencies / frequencies.sum()).log().tolist()
+        if rebalancer == "oracle-la"
+        else [0.0] * N_CLASSES
+    )
     total = 0.0
     for i in range(n):
         classes = [float(p.outputs.logits[0][i, k]) + log_prior[k] for k in range(N_CLASSES)]
-        compared = {j: float(query[i] @ others[j]) / 0.05 for j, name in enumerate(names) if name >= 0 and j != i}
+        compared = {
+            j: float(query[i] @ others[j]) / 0.05
+            for j, name in enumerate(names)
+            if name >= 0 and j != i
+        }
         log_total = math.log(sum(math.exp(value) for value in (*classes, *compared.values())))
-        positives = [(1.0, classes[labels[i]]), *((0.01, value) for j, value in compared.items() if names[j] == labels[i])]
-        total += sum(weight * (log_total - value) for weight, value in positives) / sum(weight for weight, _ in positives)
+        positives = [
+            (1.0, classes[labels[i]]),
+            *((0.01, value) for j, value in compared.items() if names[j] == labels[i]),
+        ]
+        total += sum(weight * (log_total - value) for weight, value in positives) / sum(
+            weight for weight, _ in positives
+        )
     assert term == pytest.approx(2 * total / n, rel=1e-4)
 
 
@@ -66,7 +86,9 @@ def test_without_examples_among_the_positives_and_the_rest_it_is_a_balanced_soft
     n = len(labels)
     others = torch.zeros(n, 2 * n - 1)  # every other example, and every second view
     expected = torch.nn.functional.cross_entropy(torch.cat([logits, others], dim=1), labels)
-    torch.testing.assert_close(extra.loss(method, step, None, None).detach(), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        extra.loss(method, step, None, None).detach(), expected, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_it_starts_when_targets_are_refined_and_only_its_projector_is_trained():
@@ -76,7 +98,9 @@ def test_it_starts_when_targets_are_refined_and_only_its_projector_is_trained():
     assert {name.rsplit(".", 2)[0] for name in trained} == {"memory.projector"}
 
 
-@pytest.mark.parametrize("options", [{"alpha": -1}, {"temperature": 0}, {"queue": 0}, {"momentum": 2}])
+@pytest.mark.parametrize(
+    "options", [{"alpha": -1}, {"temperature": 0}, {"queue": 0}, {"momentum": 2}]
+)
 def test_an_impossible_option_is_refused(options):
     with pytest.raises(InputError, match="PaCO"):
         EXTRAS["paco"](**options)

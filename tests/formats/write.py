@@ -32,18 +32,32 @@ def points():
 def write(folder):
     """A saved classifier, a run on a table, with what they answered, and two interrupted runs."""
     x, sets = points()
-    classifier = PartialLabelClassifier(method="proden", steps=60, device="cpu", threads=1).fit(x, sets)
+    classifier = PartialLabelClassifier(method="proden", steps=60, device="cpu", threads=1).fit(
+        x, sets
+    )
     classifier.save(folder / "classifier.safetensors")
     table = {"id": list(range(len(x))), "candidates": sets, "width": x[:, 0], "height": x[:, 1]}
     write_table(folder / "table.csv", table)
-    subprocess.run([sys.executable, "-m", "ltpll", "train", "table.csv", *OPTIONS, "--out", "run"], cwd=folder, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "ltpll", "train", "table.csv", *OPTIONS, "--out", "run"],
+        cwd=folder,
+        check=True,
+    )
     for name, step in INTERRUPTED.items():
         arguments = ["train", "table.csv", *OPTIONS, *SMALL_BATCHES, "--out", f"interrupted-{name}"]
         code = f"from support.interrupted_runs import signalled_at; signalled_at({step}, {int(signal.SIGINT)}, 'command', *{arguments})"
         path = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
-        ended = subprocess.run([sys.executable, "-c", code], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": path},
+            check=False,
+        )
         assert ended.returncode == 130, ended
-    answers = {"classes": classifier.classes_.tolist(), "probabilities": classifier.predict_proba(x).round(5).tolist()}
+    answers = {
+        "classes": classifier.classes_.tolist(),
+        "probabilities": classifier.predict_proba(x).round(5).tolist(),
+    }
     (folder / "answers.json").write_text(json.dumps(answers) + "\n", encoding="utf-8")
 
 

@@ -28,7 +28,9 @@ def test_the_activation_value_is_not_the_logit():
     method = METHODS["cavl"]()
     logits = torch.tensor([[1.0, 0.5]])
     candidates = torch.tensor([[True, True]])
-    assert method.disambiguate(Outputs((logits,), (logits,)), candidates / 2, candidates).tolist() == [[0, 1]]
+    assert method.disambiguate(
+        Outputs((logits,), (logits,)), candidates / 2, candidates
+    ).tolist() == [[0, 1]]
 
 
 def test_loss_is_the_cross_entropy_of_the_chosen_candidate():

@@ -10,7 +10,9 @@ from support.problems import inside, naive_softmax, outside, problem
 
 
 def kl(target: list[float], probability: list[float]) -> float:
-    return sum(w * (math.log(w) - math.log(p)) for w, p in zip(target, probability, strict=True) if w > 0)
+    return sum(
+        w * (math.log(w) - math.log(p)) for w, p in zip(target, probability, strict=True) if w > 0
+    )
 
 
 def push(probability: list[float], ruled_out: list[int]) -> float:
@@ -25,8 +27,12 @@ def test_loss_equals_the_published_formula():
     for i in range(len(w)):
         for view in p.outputs.logits:
             probability = naive_softmax(view[i].tolist())
-            total += push(probability, [j for j, weight in enumerate(w[i]) if weight == 0]) + kl(w[i], probability)
-    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(total / len(w), rel=1e-5)
+            total += push(probability, [j for j, weight in enumerate(w[i]) if weight == 0]) + kl(
+                w[i], probability
+            )
+    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(
+        total / len(w), rel=1e-5
+    )
 
 
 def test_targets_are_the_normalised_geometric_mean_of_the_views():
@@ -35,9 +41,17 @@ def test_targets_are_the_normalised_geometric_mean_of_the_views():
     expected = []
     for i in range(len(p.targets)):
         weak, strong = (naive_softmax(view[i].tolist()) for view in p.outputs.logits)
-        product = [math.sqrt(a * b) if j in inside(p.candidates, i) else 0.0 for j, (a, b) in enumerate(zip(weak, strong, strict=True))]
+        product = [
+            math.sqrt(a * b) if j in inside(p.candidates, i) else 0.0
+            for j, (a, b) in enumerate(zip(weak, strong, strict=True))
+        ]
         expected.append([value / sum(product) for value in product])
-    torch.testing.assert_close(method.disambiguate(p.outputs, p.targets, p.candidates), torch.tensor(expected), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        method.disambiguate(p.outputs, p.targets, p.candidates),
+        torch.tensor(expected),
+        atol=1e-5,
+        rtol=0,
+    )
 
 
 @pytest.mark.parametrize(("epoch", "ramp"), [(0, 0.0), (25, 0.25), (100, 1.0), (700, 1.0)])
@@ -50,8 +64,12 @@ def test_original_form_has_three_views_a_ramp_and_pushes_on_the_first_view_only(
     total = 0.0
     for i in range(len(w)):
         probabilities = [naive_softmax(view[i].tolist()) for view in p.outputs.logits]
-        total += push(probabilities[0], outside(p.candidates, i)) + ramp * sum(kl(w[i], probability) for probability in probabilities)
-    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(total / len(w), rel=1e-5)
+        total += push(probabilities[0], outside(p.candidates, i)) + ramp * sum(
+            kl(w[i], probability) for probability in probabilities
+        )
+    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(
+        total / len(w), rel=1e-5
+    )
 
 
 def test_the_gradient_stays_finite_where_a_probability_rounds_to_one():
@@ -81,9 +99,14 @@ def test_an_impossible_option_is_refused(options):
 
 def test_a_class_outside_the_set_is_pushed_down_as_far_as_it_is_not_taken_for_the_label():
     z = torch.tensor([[1.0, 0.5, -0.2]], dtype=torch.float64)
-    targets, given = torch.tensor([[0.7, 0.3, 0.0]], dtype=torch.float64), torch.tensor([[True, False, False]])
+    targets, given = (
+        torch.tensor([[0.7, 0.3, 0.0]], dtype=torch.float64),
+        torch.tensor([[True, False, False]]),
+    )
     p = torch.softmax(z, 1)[0]
-    agreement = sum(w * math.log(w / q) for w, q in zip(targets[0].tolist(), p.tolist(), strict=True) if w)
+    agreement = sum(
+        w * math.log(w / q) for w, q in zip(targets[0].tolist(), p.tolist(), strict=True) if w
+    )
     push = -((1 - 0.3) ** 4 * math.log(1 - p[1]) + math.log(1 - p[2]))
     loss = CORR().loss(Outputs((z, z), (z, z)), targets, given)
     assert loss.item() == pytest.approx(2 * (agreement + push), abs=1e-6)

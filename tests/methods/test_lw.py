@@ -21,7 +21,9 @@ def test_sigmoid_form_equals_the_published_formula(beta):
     for i in range(len(z)):
         total += sum(w[i][j] * sigmoid(-z[i][j]) for j in inside(p.candidates, i))
         total += beta * sum(w[i][j] * sigmoid(z[i][j]) for j in outside(p.candidates, i))
-    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(total / len(z), abs=1e-5)
+    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(
+        total / len(z), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("beta", [1.0, 2.0])
@@ -33,8 +35,12 @@ def test_cross_entropy_form_equals_the_published_formula(beta):
     for i in range(len(z)):
         probability = naive_softmax(z[i])
         total += sum(-w[i][j] * math.log(probability[j] + 1e-8) for j in inside(p.candidates, i))
-        total += beta * sum(-w[i][j] * math.log(1 - probability[j] + 1e-8) for j in outside(p.candidates, i))
-    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(total / len(z), abs=1e-5)
+        total += beta * sum(
+            -w[i][j] * math.log(1 - probability[j] + 1e-8) for j in outside(p.candidates, i)
+        )
+    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(
+        total / len(z), abs=1e-5
+    )
 
 
 def test_targets_sum_to_one_inside_the_set_and_again_outside_it():
@@ -45,9 +51,17 @@ def test_targets_sum_to_one_inside_the_set_and_again_outside_it():
     for i in range(len(z)):
         row = naive_softmax(z[i], inside(p.candidates, i))
         if outside(p.candidates, i):
-            row = [a + b for a, b in zip(row, naive_softmax(z[i], outside(p.candidates, i)), strict=True)]
+            row = [
+                a + b
+                for a, b in zip(row, naive_softmax(z[i], outside(p.candidates, i)), strict=True)
+            ]
         expected.append(row)
-    torch.testing.assert_close(method.disambiguate(p.outputs, p.targets, p.candidates), torch.tensor(expected), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        method.disambiguate(p.outputs, p.targets, p.candidates),
+        torch.tensor(expected),
+        atol=1e-5,
+        rtol=0,
+    )
 
 
 @pytest.mark.parametrize("options", [{"form": "hinge"}, {"beta": -1.0}, {"beta": float("nan")}])

@@ -22,7 +22,11 @@ def accuracy_on_digits(method, rebalancer="none", extras=(), epochs=8, lr=0.1, w
     subset = long_tail_subset(digits.y_pool[pool], 5, seed=0, largest=80)
     x, y = digits.x_pool[pool][subset], digits.y_pool[pool][subset]
     model = build_model("small-cnn", 0, n_classes=N_CLASSES, width=width)
-    context = {"n_features": model.head.in_features, "n_classes": N_CLASSES, "class_frequencies": np.bincount(y)}
+    context = {
+        "n_features": model.head.in_features,
+        "n_classes": N_CLASSES,
+        "class_frequencies": np.bincount(y),
+    }
     trainer = PartialLabelTrainer(
         model,
         METHODS[method](**SHORT.get(method, {})),
@@ -41,7 +45,9 @@ def accuracy_on_digits(method, rebalancer="none", extras=(), epochs=8, lr=0.1, w
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_learns_digits(method):
-    options = {"epochs": 20, "lr": 0.4} if method == "lw" else {"epochs": 12}  # the loss of LW is bounded, so its gradients are small
+    options = (
+        {"epochs": 20, "lr": 0.4} if method == "lw" else {"epochs": 12}
+    )  # the loss of LW is bounded, so its gradients are small
     assert accuracy_on_digits(method, width=16, **options) > 0.5  # chance is 0.2
 
 

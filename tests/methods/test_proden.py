@@ -15,7 +15,9 @@ def test_loss_equals_the_published_formula():
     for i in range(len(z)):
         probability = naive_softmax(z[i])
         total += sum(-w[i][j] * math.log(probability[j]) for j in range(len(z[i])))
-    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(total / len(z), abs=1e-5)
+    assert float(method.loss(p.outputs, p.targets, p.candidates)) == pytest.approx(
+        total / len(z), abs=1e-5
+    )
 
 
 def test_targets_equal_the_published_formula():
@@ -23,7 +25,12 @@ def test_targets_equal_the_published_formula():
     p = problem(method)
     z = p.outputs.logits[0].tolist()
     expected = [naive_softmax(z[i], inside(p.candidates, i)) for i in range(len(z))]
-    torch.testing.assert_close(method.disambiguate(p.outputs, p.targets, p.candidates), torch.tensor(expected), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        method.disambiguate(p.outputs, p.targets, p.candidates),
+        torch.tensor(expected),
+        atol=1e-5,
+        rtol=0,
+    )
 
 
 def test_a_known_label_makes_it_ordinary_cross_entropy():

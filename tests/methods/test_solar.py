@@ -35,7 +35,9 @@ def trained(epochs=60, **options):
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(32,))
     method = METHODS["solar"](**{"queue": 512, "ramp_epochs": 10, **options})
     views = Views(strong=(Jitter(0.05),))
-    trainer = PartialLabelTrainer(model, method, epochs=epochs, batch_size=64, lr=0.3, device="cpu", views=views)
+    trainer = PartialLabelTrainer(
+        model, method, epochs=epochs, batch_size=64, lr=0.3, device="cpu", views=views
+    )
     return trainer.fit(x, candidates, [Evaluate(*four_squares([50] * 4, seed=1), y)]), y
 
 
@@ -60,7 +62,9 @@ def test_a_step_is_the_published_formula_written_out():
     share = 0.2 + (0.6 - 0.2) / 2
     chosen = set()
     for k in range(N_CLASSES):
-        members = sorted((i for i in range(n) if int(dealt[i].argmax()) == k), key=lambda i: losses[i])
+        members = sorted(
+            (i for i in range(n) if int(dealt[i].argmax()) == k), key=lambda i: losses[i]
+        )
         chosen |= set(members[: max(1, math.ceil(n * float(method.prior[k]) * share))])
     chosen |= {i for i in range(n) if float((dealt[i] * torch.softmax(weak[i], 0)).sum()) > 0.99}
     rest = set(range(n)) - chosen
@@ -77,15 +81,21 @@ def test_a_step_is_the_published_formula_written_out():
         mixed = lam * dealt[i] + (1 - lam) * dealt[partner[i]]
         for logits, label in ((weak[i], dealt[i]), (strong[i], dealt[i]), (blended[i], mixed)):
             relied += float(-(label * torch.log_softmax(logits.detach(), 0)).sum()) / len(chosen)
-    others = sum(float(cross_entropy(weak[i : i + 1], p.targets[i : i + 1])) for i in rest) / len(rest)
+    others = sum(float(cross_entropy(weak[i : i + 1], p.targets[i : i + 1])) for i in rest) / len(
+        rest
+    )
     strength = 0.9 / 2
-    assert float(loss.detach()) == pytest.approx(strength * relied + (1 - strength) * others, rel=1e-4)
+    assert float(loss.detach()) == pytest.approx(
+        strength * relied + (1 - strength) * others, rel=1e-4
+    )
 
 
 def test_the_first_epoch_learns_from_the_targets_alone():
     method = in_epoch(attached(METHODS["solar"]()), 0)
     p = problem(method)
-    torch.testing.assert_close(method.step_loss(step_of(p)), cross_entropy(p.outputs.logits[0], p.targets))
+    torch.testing.assert_close(
+        method.step_loss(step_of(p)), cross_entropy(p.outputs.logits[0], p.targets)
+    )
 
 
 def test_strength_and_quota_grow_to_their_final_values_and_restart_with_the_network():
@@ -93,7 +103,12 @@ def test_strength_and_quota_grow_to_their_final_values_and_restart_with_the_netw
     seen = {}
     for epoch in (0, 1, 25, 50, 79, 80, 105, 199):
         in_epoch(method, epoch, 200)
-        seen[epoch] = (round(float(method.strength), 4), round(float(method.share), 4), bool(method.relies), round(float(method.rate), 4))
+        seen[epoch] = (
+            round(float(method.strength), 4),
+            round(float(method.share), 4),
+            bool(method.relies),
+            round(float(method.rate), 4),
+        )
     assert seen == {
         0: (0.0, 0.2, False, 0.1),
         1: (0.018, 0.208, True, 0.1),
@@ -136,9 +151,16 @@ def test_the_prior_moves_towards_the_truth():
 def test_the_prior_is_a_running_mean_of_how_often_each_candidate_is_the_likeliest():
     trainer, _ = trained(epochs=3, estimation_epochs=0, rates=(0.25, 0.5))
     prior = trainer.method.prior.clone()
-    labels = trainer.outputs(trainer.x).logits[0].masked_fill(~trainer.candidates.dense(), -torch.inf).argmax(1)
+    labels = (
+        trainer.outputs(trainer.x)
+        .logits[0]
+        .masked_fill(~trainer.candidates.dense(), -torch.inf)
+        .argmax(1)
+    )
     trainer.method.end_epoch(trainer)
-    expected = [0.75 * float(prior[k]) + 0.25 * float((labels == k).float().mean()) for k in range(4)]
+    expected = [
+        0.75 * float(prior[k]) + 0.25 * float((labels == k).float().mean()) for k in range(4)
+    ]
     assert trainer.method.prior.tolist() == pytest.approx(expected, abs=1e-6)
 
 
@@ -154,13 +176,22 @@ def test_network_targets_and_learning_rate_restart_after_the_estimation():
 
         def start_epoch(self, epoch, n_epochs):
             super().start_epoch(epoch, n_epochs)
-            weights[epoch] = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+            weights[epoch] = {
+                name: value.clone() for name, value in trainer.model.state_dict().items()
+            }
             weights[epoch]["targets"] = trainer.targets.values.clone()
-            weights[epoch]["momenta"] = [state["momentum_buffer"].clone() for state in trainer.optimizer.state.values()]
+            weights[epoch]["momenta"] = [
+                state["momentum_buffer"].clone() for state in trainer.optimizer.state.values()
+            ]
             weights[epoch]["queue"] = int((self.queue.labels >= 0).sum())
 
     trainer = PartialLabelTrainer(
-        model, Watched(estimation_epochs=3, queue=64), epochs=8, batch_size=64, device="cpu", views=Views(strong=(Jitter(0.1),))
+        model,
+        Watched(estimation_epochs=3, queue=64),
+        epochs=8,
+        batch_size=64,
+        device="cpu",
+        views=Views(strong=(Jitter(0.1),)),
     )
     trainer.fit(x, candidates)
     for name, value in before.items():
@@ -173,14 +204,18 @@ def test_network_targets_and_learning_rate_restart_after_the_estimation():
     rates = [record["lr"] for record in trainer.history]
     assert rates[3] == rates[0] == 0.01
     assert rates[:3] == pytest.approx(rates[3:6])  # the same schedule, interrupted
-    assert not torch.allclose(trainer.method.prior, torch.full((4,), 0.25))  # the prior survives the restart
+    assert not torch.allclose(
+        trainer.method.prior, torch.full((4,), 0.25)
+    )  # the prior survives the restart
 
 
 def test_la_subtracts_the_methods_prior_at_prediction_and_is_also_evaluated_as_a_variant():
     trainer, _ = trained(epochs=10)
     with_la, _ = trained(epochs=10, la=True)
     x, _ = four_squares([50] * 4, seed=1)
-    assert torch.equal(with_la.outputs(x).logits[0], trainer.outputs(x).logits[0])  # the training is the same
+    assert torch.equal(
+        with_la.outputs(x).logits[0], trainer.outputs(x).logits[0]
+    )  # the training is the same
     torch.testing.assert_close(with_la.logits(x), trainer.logits(x) - trainer.method.prior.log())
     assert trainer.history[-1]["la"] == with_la.history[-1]["test"]
     assert "la" not in with_la.history[-1]
@@ -189,11 +224,23 @@ def test_la_subtracts_the_methods_prior_at_prediction_and_is_also_evaluated_as_a
 def test_a_rebalancer_is_refused_and_la_named_instead():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     views = Views(strong=(Jitter(0.1),))
-    make = lambda: PartialLabelTrainer(model, METHODS["solar"](), REBALANCERS["records"](), views=views)  # noqa: E731
+
+    def make():
+        return PartialLabelTrainer(model, METHODS["solar"](), REBALANCERS["records"](), views=views)
+
     assert "`la`" in refusal(make, InputError)
 
 
-@pytest.mark.parametrize("options", [{"estimation_epochs": -1}, {"queue": 0}, {"quota": (0.2, 1.5)}, {"rates": (0.1,)}, {"sharpness": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"estimation_epochs": -1},
+        {"queue": 0},
+        {"quota": (0.2, 1.5)},
+        {"rates": (0.1,)},
+        {"sharpness": 0},
+    ],
+)
 def test_an_impossible_option_is_refused(options):
     with pytest.raises(InputError, match="SoLar"):
         METHODS["solar"](**options)
@@ -202,13 +249,29 @@ def test_an_impossible_option_is_refused(options):
 def test_a_restart_after_the_last_epoch_is_refused():
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
     with pytest.raises(InputError, match="train longer"):
-        PartialLabelTrainer(model, METHODS["solar"](estimation_epochs=10), epochs=10, views=Views(strong=(Jitter(0.1),)))
+        PartialLabelTrainer(
+            model,
+            METHODS["solar"](estimation_epochs=10),
+            epochs=10,
+            views=Views(strong=(Jitter(0.1),)),
+        )
 
 
 def test_the_default_learning_rate_does_not_diverge_on_a_table():
     table = pd.DataFrame(example_tables().train)
     losses = []
-    classifier = PartialLabelClassifier("solar", steps=600, device="cpu", threads=1, on_epoch=lambda record: losses.append(record["loss"]))
+    classifier = PartialLabelClassifier(
+        "solar",
+        steps=600,
+        device="cpu",
+        threads=1,
+        on_epoch=lambda record: losses.append(record["loss"]),
+    )
     classifier.fit(table.filter(like="pixel"), table["candidates"])
     assert max(losses) < 10
-    assert np.mean(classifier.transduced_.labels == table["label"].map(list(classifier.classes_).index)) > 0.9
+    assert (
+        np.mean(
+            classifier.transduced_.labels == table["label"].map(list(classifier.classes_).index)
+        )
+        > 0.9
+    )

@@ -39,13 +39,26 @@ def names_of_trained(model):
 
 def test_the_last_layers_of_an_efficientnet_are_the_last_convolution_and_three_blocks():
     encoder = EfficientNetLite0()
-    assert last_parts(encoder) == [encoder.blocks[13], encoder.blocks[14], encoder.blocks[15], encoder.last]
+    assert last_parts(encoder) == [
+        encoder.blocks[13],
+        encoder.blocks[14],
+        encoder.blocks[15],
+        encoder.last,
+    ]
 
 
 def test_the_last_layers_of_a_vision_transformer_are_whole_layers_with_the_final_norm():
     transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "image_size": 16, "patch_size": 8}
-    encoder = transformers.ViTModel(transformers.ViTConfig(num_hidden_layers=12, **sizes), add_pooling_layer=False)
+    sizes = {
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "image_size": 16,
+        "patch_size": 8,
+    }
+    encoder = transformers.ViTModel(
+        transformers.ViTConfig(num_hidden_layers=12, **sizes), add_pooling_layer=False
+    )
     parts = last_parts(encoder)
     layers = [module for module in encoder.modules() if type(module).__name__ == "ViTLayer"]
     assert len(layers) == 12
@@ -54,7 +67,9 @@ def test_the_last_layers_of_a_vision_transformer_are_whole_layers_with_the_final
 
 def test_the_last_layers_of_a_residual_network_are_its_last_blocks():
     transformers = pytest.importorskip("transformers")
-    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[4, 4, 8, 8], depths=[2, 2, 2, 2], layer_type="basic")
+    config = transformers.ResNetConfig(
+        embedding_size=4, hidden_sizes=[4, 4, 8, 8], depths=[2, 2, 2, 2], layer_type="basic"
+    )
     encoder = transformers.ResNetModel(config)
     parts = last_parts(encoder)
     trained = {id(parameter) for part in parts for parameter in part.parameters()}
@@ -64,7 +79,9 @@ def test_the_last_layers_of_a_residual_network_are_its_last_blocks():
 
 
 def test_norms_after_the_last_layer_are_trained_and_those_before_it_are_not():
-    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU())
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU()
+    )
     assert last_parts(network) == [network[2], network[3]]
 
 
@@ -72,10 +89,16 @@ def test_only_the_head_and_the_last_layers_change_and_only_they_have_momenta():
     backbone = tiny_backbone()
     model = FineTune(backbone, layers="last")(SHAPE, 4)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    expected = {"head.weight", "head.bias", *(f"encoder.encoder.4.{name}" for name in ("0.weight", "1.weight", "1.bias"))}
+    expected = {
+        "head.weight",
+        "head.bias",
+        *(f"encoder.encoder.4.{name}" for name in ("0.weight", "1.weight", "1.bias")),
+    }
     assert names_of_trained(model) == expected
     trainer = trained(model)
-    assert {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])} == expected
+    assert {
+        name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])
+    } == expected
     assert len(trainer.optimizer.state) == len(expected)
     for ours, theirs in zip(backbone.parameters(), tiny_backbone().parameters(), strict=True):
         assert torch.equal(ours, theirs)  # the backbone that was given stays as it was
@@ -85,7 +108,9 @@ def test_frozen_layers_build_no_graph():
     model = FineTune(tiny_backbone(), layers="last")(SHAPE, 4)
     needs_gradients = []
     for block in model.encoder.encoder[:5]:
-        block.register_forward_hook(lambda module, inputs, output: needs_gradients.append(output.requires_grad))
+        block.register_forward_hook(
+            lambda module, inputs, output: needs_gradients.append(output.requires_grad)
+        )
     model(torch.randn(2, *SHAPE))
     assert needs_gradients == [False] * 4 + [True]
 
@@ -95,13 +120,19 @@ def test_frozen_layers_build_no_graph():
 
 def changed_statistics(layers, freeze_norm):
     model = FineTune(tiny_backbone(), layers=layers, freeze_norm=freeze_norm)(SHAPE, 4)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items() if "running" in name}
+    before = {
+        name: tensor.clone() for name, tensor in model.state_dict().items() if "running" in name
+    }
     trained(model)
     model.eval()
     model.train()
     assert model.training
     modes = [module.training for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
-    changed = [not torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items() if "mean" in name]
+    changed = [
+        not torch.equal(model.state_dict()[name], tensor)
+        for name, tensor in before.items()
+        if "mean" in name
+    ]
     assert modes == changed  # a norm in evaluation mode keeps its statistics, and only such a norm
     return changed
 
@@ -120,10 +151,15 @@ def test_frozen_norms_keep_their_statistics_in_training(layers, freeze_norm, exp
     assert changed_statistics(layers, freeze_norm) == expected
 
 
-@pytest.mark.parametrize(("n_rows", "trains"), [(None, False), (FEWEST_ROWS_FOR_NORM - 1, False), (FEWEST_ROWS_FOR_NORM, True)])
+@pytest.mark.parametrize(
+    ("n_rows", "trains"),
+    [(None, False), (FEWEST_ROWS_FOR_NORM - 1, False), (FEWEST_ROWS_FOR_NORM, True)],
+)
 def test_norms_are_frozen_for_small_sets(n_rows, trains):
     model = FineTune(tiny_backbone())(SHAPE, 4, n_rows)
-    assert [module.training for module in model.modules() if isinstance(module, nn.BatchNorm2d)] == [trains] * 5
+    assert [
+        module.training for module in model.modules() if isinstance(module, nn.BatchNorm2d)
+    ] == [trains] * 5
 
 
 def test_a_momentum_encoder_has_frozen_norms_too():
@@ -131,7 +167,9 @@ def test_a_momentum_encoder_has_frozen_norms_too():
     trainer = trained(model, "pico", epochs=1)
     copies = [module for module in trainer.method.modules() if isinstance(module, nn.BatchNorm2d)]
     assert len(copies) == 5
-    for copy, original in zip(copies, (m for m in tiny_backbone().modules() if isinstance(m, nn.BatchNorm2d)), strict=True):
+    for copy, original in zip(
+        copies, (m for m in tiny_backbone().modules() if isinstance(m, nn.BatchNorm2d)), strict=True
+    ):
         assert torch.equal(copy.running_mean, original.running_mean)
 
 
@@ -145,7 +183,9 @@ def test_the_backbone_learns_at_a_tenth_of_the_heads_rate():
     pictures = torch.from_numpy(x).permute(0, 3, 1, 2)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     targets = candidates.dense().float() / candidates.dense().sum(1, keepdim=True)
-    loss = -(targets * torch.log_softmax(model(PREPROCESSING.normalise(pictures))[0], 1)).sum(1).mean()
+    loss = (
+        -(targets * torch.log_softmax(model(PREPROCESSING.normalise(pictures))[0], 1)).sum(1).mean()
+    )
     gradients = torch.autograd.grad(loss, list(model.parameters()))
 
     class Plain(ImageViews):
@@ -163,9 +203,13 @@ def test_the_backbone_learns_at_a_tenth_of_the_heads_rate():
         device="cpu",
     ).fit(pictures, candidates)
     assert [group["lr"] for group in trainer.optimizer.param_groups] == [pytest.approx(0.03), 0.3]
-    for (name, after), old, gradient in zip(model.named_parameters(), before, gradients, strict=True):
+    for (name, after), old, gradient in zip(
+        model.named_parameters(), before, gradients, strict=True
+    ):
         rate = 0.3 if name.startswith("head") else 0.03
-        torch.testing.assert_close(after.detach(), old - rate * (gradient + 0.01 * old), atol=1e-6, rtol=1e-4, msg=name)
+        torch.testing.assert_close(
+            after.detach(), old - rate * (gradient + 0.01 * old), atol=1e-6, rtol=1e-4, msg=name
+        )
 
 
 def test_a_backbone_whose_features_are_magnified_learns_more_slowly():
@@ -197,8 +241,16 @@ class NoWeights(nn.Module):
 @pytest.mark.parametrize(
     ("make", "shape", "words"),
     [
-        (lambda: FineTune(Backbone(NoWeights(), Preprocessing(side=8), name="file.onnx")), (3, 8, 8), "train on its features instead"),
-        (lambda: FineTune(Backbone(FixedSize(), Preprocessing(side=8))), (3, 9, 9), "8 × 8 pixels, not of 9 × 9"),
+        (
+            lambda: FineTune(Backbone(NoWeights(), Preprocessing(side=8), name="file.onnx")),
+            (3, 8, 8),
+            "train on its features instead",
+        ),
+        (
+            lambda: FineTune(Backbone(FixedSize(), Preprocessing(side=8))),
+            (3, 9, 9),
+            "8 × 8 pixels, not of 9 × 9",
+        ),
         (lambda: FineTune(tiny_backbone()), (7,), "takes colour pictures"),
         (lambda: FineTune(tiny_backbone(), layers="first"), SHAPE, "choose 'all' or 'last'"),
         (lambda: FineTune(tiny_backbone(), lr_factor=0), SHAPE, "lr_factor"),
@@ -228,7 +280,9 @@ def test_a_clone_shares_the_backbone_and_has_options_of_its_own():
 
 
 def test_calibrated_features_are_centred_and_of_one_length_whatever_the_backbone_returns():
-    pictures = PREPROCESSING.normalise(torch.from_numpy(coloured_pictures(40)[0]).permute(0, 3, 1, 2))
+    pictures = PREPROCESSING.normalise(
+        torch.from_numpy(coloured_pictures(40)[0]).permute(0, 3, 1, 2)
+    )
     expected = None
     for factor in (1.0, 100.0):
         backbone = tiny_backbone()
@@ -240,7 +294,12 @@ def test_calibrated_features_are_centred_and_of_one_length_whatever_the_backbone
         features = model.eval()(pictures)[1].detach()
         torch.testing.assert_close(features.mean(0), torch.zeros(8), atol=1e-3, rtol=0)
         assert features.square().sum(1).mean() == pytest.approx(128, rel=1e-4)
-        torch.testing.assert_close(features / features[0, 0], (plain - plain.mean(0)) / (plain - plain.mean(0))[0, 0], atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(
+            features / features[0, 0],
+            (plain - plain.mean(0)) / (plain - plain.mean(0))[0, 0],
+            atol=1e-3,
+            rtol=1e-3,
+        )
         expected = features if expected is None else expected
         torch.testing.assert_close(features, expected, atol=1e-3, rtol=1e-3)
 

@@ -54,7 +54,9 @@ def test_mlp_equals_matrix_products_with_relu_between(hidden, dim, batch_norm):
         expected = expected.clamp(min=0)
     torch.testing.assert_close(features, expected)
     torch.testing.assert_close(logits, expected @ model.head.weight.T + model.head.bias)
-    assert sum(isinstance(module, nn.BatchNorm1d) for module in model.modules()) == (len(hidden) if batch_norm else 0)
+    assert sum(isinstance(module, nn.BatchNorm1d) for module in model.modules()) == (
+        len(hidden) if batch_norm else 0
+    )
 
 
 @pytest.mark.parametrize("size", [8, 16, 28])
@@ -68,7 +70,9 @@ def test_small_cnn_takes_images_of_every_size_it_names(size, channels, width):
     out = x
     convolutions = [module for module in model.encoder if isinstance(module, nn.Conv2d)]
     for convolution, stride in zip(convolutions, (1, 2, 2), strict=True):
-        out = (F.conv2d(out, convolution.weight, stride=stride, padding=1) / (1 + 1e-5) ** 0.5).clamp(min=0)
+        out = (
+            F.conv2d(out, convolution.weight, stride=stride, padding=1) / (1 + 1e-5) ** 0.5
+        ).clamp(min=0)
     assert out.shape[2:] == (size // 4, size // 4)
     torch.testing.assert_close(features, out.mean((2, 3)), atol=1e-5, rtol=1e-4)
 
@@ -98,7 +102,10 @@ def test_resnet18_has_the_parameters_of_its_layers_added_up(n_classes, channels,
         if stage:
             total += inputs * outputs + 2 * outputs  # the shortcut's 1×1 convolution
         inputs = outputs
-    assert n_parameters(resnet18(n_classes, n_channels=channels, width=width)) == total + (inputs + 1) * n_classes
+    assert (
+        n_parameters(resnet18(n_classes, n_channels=channels, width=width))
+        == total + (inputs + 1) * n_classes
+    )
 
 
 @pytest.mark.parametrize(("size", "width"), [(32, 4), (32, 8), (16, 4)])
@@ -110,7 +117,9 @@ def test_resnet18_equals_the_paper_written_out_by_hand(size, width):
             tensor.normal_()
         if "running_var" in name:
             tensor.uniform_(0.5, 2)
-    layers = list(model.encoder.state_dict().values())  # in the order of the network: stem, then block by block
+    layers = list(
+        model.encoder.state_dict().values()
+    )  # in the order of the network: stem, then block by block
     place = 0
 
     def take(n):
@@ -120,7 +129,9 @@ def test_resnet18_equals_the_paper_written_out_by_hand(size, width):
 
     def conv_norm(x, stride, padding):
         kernel, weight, bias, mean, variance, _ = take(6)
-        return F.batch_norm(F.conv2d(x, kernel, stride=stride, padding=padding), mean, variance, weight, bias)
+        return F.batch_norm(
+            F.conv2d(x, kernel, stride=stride, padding=padding), mean, variance, weight, bias
+        )
 
     x = torch.randn(2, 3, size, size)
     out = conv_norm(x, 1, 1).relu()
@@ -140,7 +151,9 @@ def test_resnet18_equals_the_paper_written_out_by_hand(size, width):
 
 def test_a_strided_stem_is_that_of_imagenet_and_the_rest_is_the_same():
     small, strided = (resnet18(7, width=4, stem=stem).eval() for stem in ("small", "strided"))
-    kept = {name: tensor for name, tensor in small.state_dict().items() if name != "encoder.stem.weight"}
+    kept = {
+        name: tensor for name, tensor in small.state_dict().items() if name != "encoder.stem.weight"
+    }
     assert set(strided.load_state_dict(kept, strict=False).missing_keys) == {"encoder.stem.weight"}
     encoder = strided.encoder
     assert n_parameters(encoder) - n_parameters(small.encoder) == 3 * 4 * (49 - 9)
@@ -193,7 +206,12 @@ def test_a_refused_model_leaves_the_random_state_alone():
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("resnet-18", " Did you mean 'resnet18'?"), ("small_cnn", " Did you mean 'small-cnn'?"), ("xyz", "")]
+    ("name", "hint"),
+    [
+        ("resnet-18", " Did you mean 'resnet18'?"),
+        ("small_cnn", " Did you mean 'small-cnn'?"),
+        ("xyz", ""),
+    ],
 )
 def test_an_unknown_model_is_answered_with_the_known_ones(name, hint):
     message = refusal(lambda: build_model(name, 0), UnknownNameError)
@@ -272,7 +290,10 @@ def test_splitting_off_the_head_keeps_the_function_of_the_network(head, build, d
     assert n_parameters(model) == n_parameters(original)
 
 
-@pytest.mark.parametrize("head", ["head", "stem.weight", "stem.0", "fc.bias", "", "forward", "features.classifier", "fc.fc"])
+@pytest.mark.parametrize(
+    "head",
+    ["head", "stem.weight", "stem.0", "fc.bias", "", "forward", "features.classifier", "fc.fc"],
+)
 def test_a_head_that_is_not_a_linear_layer_is_refused_with_the_linear_ones(head):
     network = Branching()
     before = copy.deepcopy(network)
@@ -284,4 +305,6 @@ def test_a_head_that_is_not_a_linear_layer_is_refused_with_the_linear_ones(head)
 
 
 def test_a_network_without_linear_layers_says_so():
-    assert refusal(lambda: split_head(nn.Sequential(nn.Conv2d(1, 1, 1)), "fc")).endswith("its linear layers: none.")
+    assert refusal(lambda: split_head(nn.Sequential(nn.Conv2d(1, 1, 1)), "fc")).endswith(
+        "its linear layers: none."
+    )

@@ -116,9 +116,15 @@ def test_a_fine_tuned_network_with_frozen_layers_and_norms_gives_what_autocast_g
         logits.float().sin().sum().backward()
         if network is not model:
             network.transfer_gradients()
-        results.append((logits, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
+        results.append(
+            (logits, {name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+        )
     (theirs, their_gradients), (ours, our_gradients) = results
     assert torch.equal(ours, theirs)
-    assert our_gradients.keys() == their_gradients.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
+    assert (
+        our_gradients.keys()
+        == their_gradients.keys()
+        == {name for name, p in model.named_parameters() if p.requires_grad}
+    )
     for name, gradient in our_gradients.items():
         torch.testing.assert_close(gradient, their_gradients[name], atol=1e-5, rtol=1e-4, msg=name)

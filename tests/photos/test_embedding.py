@@ -22,11 +22,18 @@ from support.refusals import refusal
 
 def plain_loop(folder, paths):
     """Every picture by itself."""
-    return np.concatenate([FakeEmbedder()(read_pictures(folder, [path], Preprocessing(SIDE, fit="crop")).images) for path in paths])
+    return np.concatenate(
+        [
+            FakeEmbedder()(read_pictures(folder, [path], Preprocessing(SIDE, fit="crop")).images)
+            for path in paths
+        ]
+    )
 
 
 def stream_of(embed, workers=0, cache=None):
-    return lambda files: embedded_blocks(files, Geometry(SIDE, "crop"), embed, workers=workers, cache=cache)
+    return lambda files: embedded_blocks(
+        files, Geometry(SIDE, "crop"), embed, workers=workers, cache=cache
+    )
 
 
 @pytest.fixture
@@ -41,38 +48,64 @@ def test_the_rows_are_those_of_a_plain_loop_and_problems_are_listed(photos, work
     listed = [*paths[:40], "none.jpg", *paths[40:], "bad.jpg"]
     seen = []
     found = embedded_pictures(
-        folder, listed, fake_backbone(), on_error="skip", on_progress=lambda *p: seen.append(p), stream=stream_of(FakeEmbedder(), workers)
+        folder,
+        listed,
+        fake_backbone(),
+        on_error="skip",
+        on_progress=lambda *p: seen.append(p),
+        stream=stream_of(FakeEmbedder(), workers),
     )
     np.testing.assert_array_equal(found.features, plain_loop(folder, paths))
     assert found.features.dtype == np.float32
     assert found.kept.tolist() == [*range(40), *range(41, 76)]
-    assert found.problems == [("none.jpg", "does not exist"), ("bad.jpg", "is not in a supported format")]
+    assert found.problems == [
+        ("none.jpg", "does not exist"),
+        ("bad.jpg", "is not in a supported format"),
+    ]
     assert seen == [(64, 77), (77, 77)]
 
 
 def test_by_default_the_backbone_embeds_with_its_own_preprocessing(photos, monkeypatch):
     folder, paths = photos
-    monkeypatch.setattr("ltpll.backbones.embedder._exported", lambda *_: None)  # exporting takes seconds
+    monkeypatch.setattr(
+        "ltpll.backbones.embedder._exported", lambda *_: None
+    )  # exporting takes seconds
     backbone = fake_backbone()
     found = embedded_pictures(folder, paths[:10], backbone, device="cpu", cache=folder / "cache")
-    pixels = torch.from_numpy(read_pictures(folder, paths[:10], backbone.preprocessing).images).permute(0, 3, 1, 2)
+    pixels = torch.from_numpy(
+        read_pictures(folder, paths[:10], backbone.preprocessing).images
+    ).permute(0, 3, 1, 2)
     with torch.no_grad():
         expected = backbone(backbone.preprocessing.normalise(pixels)).numpy()
     np.testing.assert_allclose(found.features, expected, rtol=1e-4, atol=1e-5)
     # Another backbone does not find these in the cache.
-    other = embedded_pictures(folder, paths[:10], fake_backbone(1), device="cpu", cache=folder / "cache")
+    other = embedded_pictures(
+        folder, paths[:10], fake_backbone(1), device="cpu", cache=folder / "cache"
+    )
     assert abs(other.features - expected).max() > 0.1
 
 
-def test_a_picture_that_cannot_be_read_stops_the_job_and_a_call_that_cannot_succeed_is_refused(photos):
+def test_a_picture_that_cannot_be_read_stops_the_job_and_a_call_that_cannot_succeed_is_refused(
+    photos,
+):
     folder, paths = photos
     stream = stream_of(FakeEmbedder())
-    message = refusal(lambda: embedded_pictures(folder, [*paths, "none.jpg"], fake_backbone(), stream=stream))
+    message = refusal(
+        lambda: embedded_pictures(folder, [*paths, "none.jpg"], fake_backbone(), stream=stream)
+    )
     assert message.startswith("The picture 'none.jpg'")
     assert "(row 76) does not exist" in message
-    assert "None of the 2" in refusal(lambda: embedded_pictures(folder, ["x", "y"], fake_backbone(), on_error="skip", stream=stream))
-    assert "leads out of" in refusal(lambda: embedded_pictures(folder, ["../x"], fake_backbone(), on_error="skip", stream=stream))
-    assert "on_error is 'ignore'" in refusal(lambda: embedded_pictures(folder, paths, fake_backbone(), on_error="ignore", stream=stream))
+    assert "None of the 2" in refusal(
+        lambda: embedded_pictures(
+            folder, ["x", "y"], fake_backbone(), on_error="skip", stream=stream
+        )
+    )
+    assert "leads out of" in refusal(
+        lambda: embedded_pictures(folder, ["../x"], fake_backbone(), on_error="skip", stream=stream)
+    )
+    assert "on_error is 'ignore'" in refusal(
+        lambda: embedded_pictures(folder, paths, fake_backbone(), on_error="ignore", stream=stream)
+    )
 
 
 def test_features_that_are_not_numbers_are_refused(photos):
@@ -95,7 +128,11 @@ def test_a_process_that_dies_is_reported_and_the_others_end(photos, monkeypatch)
             os.kill(started[0].pid, signal.SIGKILL)
 
     monkeypatch.setattr(decoding._Worker, "__init__", start)
-    message = refusal(lambda: embedded_pictures(folder, paths, fake_backbone(), stream=stream_of(FakeEmbedder(), workers=2)))
+    message = refusal(
+        lambda: embedded_pictures(
+            folder, paths, fake_backbone(), stream=stream_of(FakeEmbedder(), workers=2)
+        )
+    )
     assert "ended with status -9" in message
     assert not any(process.is_alive() for process in started)
 
@@ -108,8 +145,13 @@ def test_a_script_without_a_guard_is_not_run_again_by_the_processes(photos):
         "print('once')\nfor block in decoded_blocks(sys.argv[1:], Geometry(8), block=4, workers=1):\n    print(block.outcomes)\n"
     )
     command = [sys.executable, str(script), str(folder / paths[0]), str(folder / "none.jpg")]
-    found = subprocess.run(command, env=environment_of_tests(), capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines() == ["once", str([decoding.Outcome(), decoding.Outcome(problem="does not exist")])]
+    found = subprocess.run(
+        command, env=environment_of_tests(), capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == [
+        "once",
+        str([decoding.Outcome(), decoding.Outcome(problem="does not exist")]),
+    ]
     assert not found.stderr
 
 
@@ -126,12 +168,21 @@ def test_processes_are_started_only_for_many_pictures():
 def test_cached_pictures_are_not_embedded_again_whatever_they_are_called(photos):
     folder, paths = photos
     cache = folder / "cache"
-    first = embedded_pictures(folder, paths[:50], fake_backbone(), stream=stream_of(FakeEmbedder(), cache=EmbeddingCache(cache, 5)))
+    first = embedded_pictures(
+        folder,
+        paths[:50],
+        fake_backbone(),
+        stream=stream_of(FakeEmbedder(), cache=EmbeddingCache(cache, 5)),
+    )
     embed = FakeEmbedder()
     (folder / "renamed.jpg").write_bytes((folder / paths[3]).read_bytes())
-    (folder / paths[7]).write_bytes((folder / paths[60]).read_bytes())  # another picture under a known name
+    (folder / paths[7]).write_bytes(
+        (folder / paths[60]).read_bytes()
+    )  # another picture under a known name
     listed = [*paths, "renamed.jpg"]
-    second = embedded_pictures(folder, listed, fake_backbone(), stream=stream_of(embed, cache=EmbeddingCache(cache, 5)))
+    second = embedded_pictures(
+        folder, listed, fake_backbone(), stream=stream_of(embed, cache=EmbeddingCache(cache, 5))
+    )
     assert embed.n_pictures == 26  # 25 new ones, and the one that changed
     np.testing.assert_array_equal(second.features, plain_loop(folder, listed))
     np.testing.assert_array_equal(second.features[75], first.features[3])
@@ -140,9 +191,19 @@ def test_cached_pictures_are_not_embedded_again_whatever_they_are_called(photos)
 def test_processes_that_decode_know_the_cached_pictures(photos, monkeypatch):
     folder, paths = photos
     cache = folder / "cache"
-    expected = embedded_pictures(folder, paths, fake_backbone(), stream=stream_of(FakeEmbedder(), cache=EmbeddingCache(cache, 5))).features
+    expected = embedded_pictures(
+        folder,
+        paths,
+        fake_backbone(),
+        stream=stream_of(FakeEmbedder(), cache=EmbeddingCache(cache, 5)),
+    ).features
     embed = FakeEmbedder()
-    found = embedded_pictures(folder, paths, fake_backbone(), stream=stream_of(embed, workers=1, cache=EmbeddingCache(cache, 5))).features
+    found = embedded_pictures(
+        folder,
+        paths,
+        fake_backbone(),
+        stream=stream_of(embed, workers=1, cache=EmbeddingCache(cache, 5)),
+    ).features
     assert embed.n_pictures == 0
     np.testing.assert_array_equal(found, expected)
 
@@ -164,7 +225,9 @@ def test_the_remains_of_an_interrupted_process_are_ignored_and_overwritten(tmp_p
     cache.add(digests(2, start=10), -rows[:2])
     cache.flush()
     again = EmbeddingCache(tmp_path, 3)
-    np.testing.assert_array_equal(again.rows([*digests(3), *digests(2, start=10)]), np.concatenate([rows[:3], -rows[:2]]))
+    np.testing.assert_array_equal(
+        again.rows([*digests(3), *digests(2, start=10)]), np.concatenate([rows[:3], -rows[:2]])
+    )
     assert len(again) == 5
 
 

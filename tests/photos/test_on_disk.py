@@ -23,7 +23,9 @@ def photos(tmp_path, monkeypatch):
     (tmp_path / "photos").mkdir()
     names = [f"{i}.png" for i in range(20)]
     for name in names:
-        Image.fromarray(rng.integers(0, 256, (9, 14, 3)).astype(np.uint8)).save(tmp_path / "photos" / name)
+        Image.fromarray(rng.integers(0, 256, (9, 14, 3)).astype(np.uint8)).save(
+            tmp_path / "photos" / name
+        )
     return tmp_path / "photos", names
 
 
@@ -60,20 +62,31 @@ def test_pictures_that_cannot_be_read_stop_the_reading_or_are_left_out(photos, t
         assert "(row 5) is not in a supported format" in message
     assert files_in(tmp_path / "cache") == []
     found = stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache", on_error="skip")
-    assert (found.kept.tolist(), [path for path, _ in found.problems]) == ([i for i in range(20) if i != 4], ["4.png"])
-    np.testing.assert_array_equal(found.images, read_pictures(folder, names, PREPROCESSING, on_error="skip").images)
-    assert "(row 5)" in refusal(lambda: stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache"))
+    assert (found.kept.tolist(), [path for path, _ in found.problems]) == (
+        [i for i in range(20) if i != 4],
+        ["4.png"],
+    )
+    np.testing.assert_array_equal(
+        found.images, read_pictures(folder, names, PREPROCESSING, on_error="skip").images
+    )
+    assert "(row 5)" in refusal(
+        lambda: stored_pictures(folder, names, PREPROCESSING, tmp_path / "cache")
+    )
 
 
 def test_a_truncated_file_is_decoded_again(photos, tmp_path):
     expected = np.array(stored_pictures(*photos, PREPROCESSING, tmp_path / "cache").images)
     stored = next((tmp_path / "cache").rglob("*.npy"))
     stored.write_bytes(stored.read_bytes()[:500])
-    np.testing.assert_array_equal(stored_pictures(*photos, PREPROCESSING, tmp_path / "cache").images, expected)
+    np.testing.assert_array_equal(
+        stored_pictures(*photos, PREPROCESSING, tmp_path / "cache").images, expected
+    )
 
 
 def test_a_full_disk_is_reported_before_anything_is_decoded(photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(on_disk.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100})())
+    monkeypatch.setattr(
+        on_disk.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100})()
+    )
     message = refusal(lambda: stored_pictures(*photos, PREPROCESSING, tmp_path / "cache"))
     assert "Decoded pictures take 8.4 KiB, but the disk of" in message
     assert "has 100 bytes left" in message

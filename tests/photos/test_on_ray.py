@@ -33,14 +33,31 @@ def test_the_file_is_that_of_the_local_launcher_and_so_are_the_problems(tmp_path
     backbone = fake_backbone()
 
     def written(name, stream):
-        found = embed_pictures(folder, paths, backbone, tmp_path / name, on_error="skip", stream=stream)
+        found = embed_pictures(
+            folder, paths, backbone, tmp_path / name, on_error="skip", stream=stream
+        )
         return np.load(tmp_path / name), found
 
-    local, by_local = written("local.npy", lambda files: embedded_blocks(files, Geometry(SIDE, "crop"), FakeEmbedder(), workers=0))
-    ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, logging_level="error")
+    local, by_local = written(
+        "local.npy",
+        lambda files: embedded_blocks(files, Geometry(SIDE, "crop"), FakeEmbedder(), workers=0),
+    )
+    ray.init(
+        num_cpus=2, num_gpus=0, include_dashboard=False, log_to_driver=False, logging_level="error"
+    )
     try:
-        on_ray, by_ray = written("ray.npy", ray_stream(backbone, device="cpu", workers=1, embedder=FakeEmbedder))
-        message = refusal(lambda: embed_pictures(folder, paths, backbone, tmp_path / "x.npy", stream=ray_stream(backbone, device="cuda")))
+        on_ray, by_ray = written(
+            "ray.npy", ray_stream(backbone, device="cpu", workers=1, embedder=FakeEmbedder)
+        )
+        message = refusal(
+            lambda: embed_pictures(
+                folder,
+                paths,
+                backbone,
+                tmp_path / "x.npy",
+                stream=ray_stream(backbone, device="cuda"),
+            )
+        )
         assert ray.is_initialized()  # it was started before, so it is not ended
     finally:
         ray.shutdown()

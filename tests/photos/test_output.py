@@ -51,13 +51,20 @@ def test_the_file_has_the_rows_in_order_and_a_table_says_which_is_which(photos, 
     assert written.problems == [("bad.jpg", "is not in a supported format")]
     found = np.load(out)
     assert found.dtype == np.float32
-    alone = [FakeEmbedder()(read_pictures(folder, [path], Preprocessing(SIDE, fit="crop")).images)[0] for path in [paths[5], *paths[:5]]]
+    alone = [
+        FakeEmbedder()(read_pictures(folder, [path], Preprocessing(SIDE, fit="crop")).images)[0]
+        for path in [paths[5], *paths[:5]]
+    ]
     np.testing.assert_array_equal(found, alone)
     rows = rows_beside(out)
     assert [row["row"] for row in rows] == ["0", "", "1", "2", "3", "4", "5"]
     assert [(row["id"], row["path"]) for row in rows] == list(zip("abcdefg", listed, strict=True))
     assert [row["problem"] for row in rows] == ["", "is not in a supported format", *[""] * 5]
-    assert sorted(path.name for path in out.parent.iterdir() if not path.name.startswith(".")) == ["e.job.json", "e.npy", "e.rows.csv"]
+    assert sorted(path.name for path in out.parent.iterdir() if not path.name.startswith(".")) == [
+        "e.job.json",
+        "e.npy",
+        "e.rows.csv",
+    ]
 
 
 class StoppedError(Exception):
@@ -102,7 +109,9 @@ def test_a_job_that_fails_at_once_leaves_nothing_behind(photos, tmp_path):
         embed(folder, paths, out, stop_at(1))
     good = (folder / paths[0]).read_bytes()
     (folder / paths[0]).write_bytes(b"x")
-    assert "None of the 1 pictures" in refusal(lambda: embed(folder, paths[:1], out, on_error="skip"))
+    assert "None of the 1 pictures" in refusal(
+        lambda: embed(folder, paths[:1], out, on_error="skip")
+    )
     assert [path.name for path in out.parent.iterdir()] == [".e.npy.lock"]
     (folder / paths[0]).write_bytes(good)  # and what was wrong is not remembered
     assert embed(folder, paths[:1], out, on_error="skip").kept == [0]
@@ -148,7 +157,9 @@ def test_rows_after_the_last_record_are_written_again(photos, tmp_path, monkeypa
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
-def test_a_complete_file_of_another_job_is_refused_and_an_incomplete_one_is_begun_again(photos, tmp_path):
+def test_a_complete_file_of_another_job_is_refused_and_an_incomplete_one_is_begun_again(
+    photos, tmp_path
+):
     folder, paths = photos
     out = tmp_path / "e.npy"
     with pytest.raises(StoppedError):
@@ -158,29 +169,45 @@ def test_a_complete_file_of_another_job_is_refused_and_an_incomplete_one_is_begu
     assert embedder.n_pictures == 90
     before = out.read_bytes()
     assert "holds embeddings of other pictures" in refusal(lambda: embed(folder, paths, out))
-    assert "holds embeddings with another backbone" in refusal(lambda: embed(folder, paths[:90], out, backbone=fake_backbone(1)))
+    assert "holds embeddings with another backbone" in refusal(
+        lambda: embed(folder, paths[:90], out, backbone=fake_backbone(1))
+    )
     assert out.read_bytes() == before
     embed(folder, paths, out, fresh=True)
     assert len(np.load(out)) == 100
     (tmp_path / "foreign.npy").write_bytes(b"mine")
     for fresh in (False, True):  # not even then is a file deleted that may be another program's
-        assert "no record says what is in it" in refusal(lambda fresh=fresh: embed(folder, paths, tmp_path / "foreign.npy", fresh=fresh))
+        assert "no record says what is in it" in refusal(
+            lambda fresh=fresh: embed(folder, paths, tmp_path / "foreign.npy", fresh=fresh)
+        )
     assert (tmp_path / "foreign.npy").read_bytes() == b"mine"
 
 
 def change(picture):
     """Other pixels in the same file."""
     Image.open(picture).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(picture)
-    os.utime(picture, ns=(0, picture.stat().st_mtime_ns + 10**9))  # clocks of file systems are coarse
+    os.utime(
+        picture, ns=(0, picture.stat().st_mtime_ns + 10**9)
+    )  # clocks of file systems are coarse
 
 
 def without_files_seen(record):
     """As version 0.2 wrote it."""
-    record.write_text(json.dumps({name: value for name, value in json.loads(record.read_text()).items() if name != "seen"}))
+    record.write_text(
+        json.dumps(
+            {
+                name: value
+                for name, value in json.loads(record.read_text()).items()
+                if name != "seen"
+            }
+        )
+    )
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_complete_file_of_pictures_that_changed_is_neither_taken_nor_replaced(photos, tmp_path, old):
+def test_a_complete_file_of_pictures_that_changed_is_neither_taken_nor_replaced(
+    photos, tmp_path, old
+):
     folder, paths = photos
     out = tmp_path / "e.npy"
     embed(folder, paths, out)
@@ -189,14 +216,20 @@ def test_a_complete_file_of_pictures_that_changed_is_neither_taken_nor_replaced(
     assert embed(folder, paths, out).earlier
     before = out.read_bytes()
     change(folder / paths[7])
-    assert "e.npy holds embeddings of pictures whose files have changed since" in refusal(lambda: embed(folder, paths, out))
+    assert "e.npy holds embeddings of pictures whose files have changed since" in refusal(
+        lambda: embed(folder, paths, out)
+    )
     assert out.read_bytes() == before
     assert not embed(folder, paths, out, fresh=True).earlier
     assert np.flatnonzero((np.load(out) != np.load(io.BytesIO(before))).any(1)).tolist() == [7]
 
 
-@pytest.mark.parametrize(("changed", "old", "done"), [(7, False, 0), (7, True, 0), (90, False, 64), (None, True, 64)])
-def test_an_interrupted_job_starts_again_if_a_picture_that_was_done_has_changed(photos, tmp_path, changed, old, done):
+@pytest.mark.parametrize(
+    ("changed", "old", "done"), [(7, False, 0), (7, True, 0), (90, False, 64), (None, True, 64)]
+)
+def test_an_interrupted_job_starts_again_if_a_picture_that_was_done_has_changed(
+    photos, tmp_path, changed, old, done
+):
     folder, paths = photos
     out = tmp_path / "e.npy"
     with pytest.raises(StoppedError):
@@ -219,10 +252,14 @@ def test_calls_that_cannot_succeed_are_refused(photos, tmp_path):
     assert "is a folder" in refusal(lambda: embed(folder, paths, tmp_path / "d.npy"))
     assert "no pictures to embed" in refusal(lambda: embed(folder, [], tmp_path / "e.npy"))
     assert "cannot be written" in refusal(lambda: embed(folder, paths, folder / paths[0] / "e.npy"))
-    assert "None of the 2 pictures" in refusal(lambda: embed(folder, ["x", "y"], tmp_path / "e.npy", on_error="skip"))
+    assert "None of the 2 pictures" in refusal(
+        lambda: embed(folder, ["x", "y"], tmp_path / "e.npy", on_error="skip")
+    )
     assert not (tmp_path / "e.npy").exists()
     with acquire_lock(tmp_path / ".e.npy.lock"):
-        assert "being written by another process" in refusal(lambda: embed(folder, paths, tmp_path / "e.npy"), BusyError)
+        assert "being written by another process" in refusal(
+            lambda: embed(folder, paths, tmp_path / "e.npy"), BusyError
+        )
 
 
 def _slow_job(folder, paths, out, backbone):
@@ -236,7 +273,9 @@ def _slow_job(folder, paths, out, backbone):
 def test_a_killed_job_leaves_no_processes_and_resumes(photos, tmp_path):
     folder, paths = photos
     out, backbone = tmp_path / "e.npy", fake_backbone()
-    job = multiprocessing.get_context("fork").Process(target=_slow_job, args=(folder, paths, out, backbone))
+    job = multiprocessing.get_context("fork").Process(
+        target=_slow_job, args=(folder, paths, out, backbone)
+    )
     job.start()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (tmp_path / "e.job.json").exists():

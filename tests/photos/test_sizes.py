@@ -17,7 +17,14 @@ def write(folder, edges):
 
 @pytest.mark.parametrize(
     ("edges", "expected"),
-    [([(28, 28)], 32), ([(32, 20)], 32), ([(20, 33)], 64), ([(64, 64)], 64), ([(65, 10)], 128), ([(640, 480)], 128)],
+    [
+        ([(28, 28)], 32),
+        ([(32, 20)], 32),
+        ([(20, 33)], 64),
+        ([(64, 64)], 64),
+        ([(65, 10)], 128),
+        ([(640, 480)], 128),
+    ],
 )
 def test_the_size_follows_the_longer_edge(tmp_path, edges, expected):
     assert suitable_side(tmp_path, write(tmp_path, edges)) == expected

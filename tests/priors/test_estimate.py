@@ -83,7 +83,9 @@ def test_ordered_classes_with_neighbours_as_candidates_are_not_taken_for_indepen
     found = estimate_prior(neighbour_candidates(labels, 70, seed=0))
     assert found.regime == "unclear"
     assert error(found.em, labels) > 0.6
-    assert error(found.estimate, labels) < 0.3  # EM is so imprecise here that the average has most of the weight
+    assert (
+        error(found.estimate, labels) < 0.3
+    )  # EM is so imprecise here that the average has most of the weight
     assert within(found, labels).mean() > 0.95
 
 
@@ -97,7 +99,11 @@ def test_sets_of_other_origins_are_unclear_in_any_order(origin, order):
         "top-k": lambda: top_k_candidates(labels, 20, 3, seed=1),
         "neighbours": lambda: neighbour_candidates(labels, 20, seed=1, reach=1),
     }[origin]()
-    keys = {"drawn": range(1500), "by class": labels, "by set": [tuple(candidates.row(i)) for i in range(1500)]}[order]
+    keys = {
+        "drawn": range(1500),
+        "by class": labels,
+        "by set": [tuple(candidates.row(i)) for i in range(1500)],
+    }[order]
     found = estimate_prior(candidates.select(sorted(range(1500), key=keys.__getitem__)))
     assert found.regime == "unclear"
     apart = found.em - found.average
@@ -119,7 +125,9 @@ def test_groups_settle_the_regime_whatever_the_order():
 
 def test_groups_that_do_not_share_sets_are_said_not_to_and_the_tests_decide():
     labels = long_tail(800, 10, 5, seed=0)
-    found = estimate_prior(uniform_candidates(labels, 10, 0.3, seed=0).with_groups(np.arange(800) // 4))
+    found = estimate_prior(
+        uniform_candidates(labels, 10, 0.3, seed=0).with_groups(np.arange(800) // 4)
+    )
     assert found.regime == "independent"
     assert found.because.startswith("rows of a group do not share one set; ")
 
@@ -142,14 +150,21 @@ def test_sets_that_cannot_be_tested_are_unclear():
 
 
 @pytest.mark.parametrize(
-    ("n_classes", "ambiguity", "imbalance", "n"), [(4, 0.3, 10, 200), (10, 0.1, 100, 400), (10, 0.5, 100, 600), (30, 0.3, 20, 300)]
+    ("n_classes", "ambiguity", "imbalance", "n"),
+    [(4, 0.3, 10, 200), (10, 0.1, 100, 400), (10, 0.5, 100, 600), (30, 0.3, 20, 300)],
 )
-def test_bounds_of_independent_sets_hold_for_95_percent_of_the_classes(n_classes, ambiguity, imbalance, n):
+def test_bounds_of_independent_sets_hold_for_95_percent_of_the_classes(
+    n_classes, ambiguity, imbalance, n
+):
     held, tail = [], []
     for seed in range(20):
         labels = long_tail(n, n_classes, imbalance, seed)
-        found = estimate_prior(uniform_candidates(labels, n_classes, ambiguity, seed=seed), how="sets")
-        inside = (shares(labels, n_classes) >= found.lower - 1e-12) & (shares(labels, n_classes) <= found.upper + 1e-12)
+        found = estimate_prior(
+            uniform_candidates(labels, n_classes, ambiguity, seed=seed), how="sets"
+        )
+        inside = (shares(labels, n_classes) >= found.lower - 1e-12) & (
+            shares(labels, n_classes) <= found.upper + 1e-12
+        )
         held.append(inside.mean())
         tail.append(inside[n_classes // 2 :].mean())
     assert np.mean(held) > 0.93
@@ -157,7 +172,9 @@ def test_bounds_of_independent_sets_hold_for_95_percent_of_the_classes(n_classes
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.8])
-def test_bounds_of_grouped_sets_hold_for_95_percent_of_the_classes_if_objects_are_exchangeable(kept):
+def test_bounds_of_grouped_sets_hold_for_95_percent_of_the_classes_if_objects_are_exchangeable(
+    kept,
+):
     held = []
     for seed in range(20):
         candidates, labels = grouped_candidates(150, np.ones(10), seed=seed, repeats=1.0)
@@ -193,7 +210,9 @@ def test_known_labels_are_counted():
 
 @pytest.mark.parametrize("how", ["auto", "sets", "average"])
 def test_a_class_that_is_never_a_candidate_has_no_share(how):
-    found = estimate_prior(Candidates.from_sets([{0}, {0}, {0, 2}, {2}, {2, 4}], n_classes=6), how=how)
+    found = estimate_prior(
+        Candidates.from_sets([{0}, {0}, {0, 2}, {2}, {2, 4}], n_classes=6), how=how
+    )
     for values in (found.estimate, found.lower, found.upper):
         assert values[[1, 3, 5]].tolist() == [0, 0, 0]
     assert found.seen.tolist() == [True, False, True, False, True, False]
@@ -201,8 +220,12 @@ def test_a_class_that_is_never_a_candidate_has_no_share(how):
 
 def test_the_estimate_can_be_chosen():
     candidates = uniform_candidates(long_tail(300, 5, 5, seed=0), 5, 0.4, seed=0)
-    np.testing.assert_array_equal(estimate_prior(candidates, how="average").estimate, average_prior(distinct_sets(candidates)))
-    np.testing.assert_array_equal(estimate_prior(candidates, how="sets").estimate, em_prior(distinct_sets(candidates))[0])
+    np.testing.assert_array_equal(
+        estimate_prior(candidates, how="average").estimate, average_prior(distinct_sets(candidates))
+    )
+    np.testing.assert_array_equal(
+        estimate_prior(candidates, how="sets").estimate, em_prior(distinct_sets(candidates))[0]
+    )
     with pytest.raises(InputError, match="auto, sets, average"):
         estimate_prior(candidates, how="best")
     with pytest.raises(InputError, match="width is -1"):
@@ -235,7 +258,9 @@ def test_a_record_is_json_and_a_text_names_the_classes():
 def test_many_sparse_sets_take_seconds():
     rng = np.random.default_rng(0)
     n, n_classes = 60_000, 400
-    numbers = np.concatenate([long_tail(n, n_classes, 50, seed=0)[:, None], rng.integers(0, n_classes, (n, 4))], axis=1)
+    numbers = np.concatenate(
+        [long_tail(n, n_classes, 50, seed=0)[:, None], rng.integers(0, n_classes, (n, 4))], axis=1
+    )
     candidates = Candidates.from_flat(np.arange(n + 1) * 5, numbers.ravel(), n_classes)
     start = time.perf_counter()
     assert estimate_prior(candidates).regime == "independent"
@@ -250,7 +275,9 @@ def test_classes_that_are_nowhere_candidates_do_not_speak_against_independence()
 
 
 def test_the_centre_is_the_mean_of_a_normal_distribution_that_is_cut_off_at_zero():
-    found = estimate_prior(uniform_candidates(np.repeat(np.arange(5), [200, 100, 50, 5, 1]), 5, 0.6, seed=3))
+    found = estimate_prior(
+        uniform_candidates(np.repeat(np.arange(5), [200, 100, 50, 5, 1]), 5, 0.6, seed=3)
+    )
     rng = np.random.default_rng(0)
     means = []
     for estimate, deviation in zip(found.estimate, found.deviation, strict=True):
@@ -275,7 +302,9 @@ def lacking_sets(n, share, seed, n_classes=6, q=0.4):
     rows = sets.any(1)
     sets, y = sets[rows], y[rows]
     lacks, sizes = ~sets[np.arange(len(y)), y], sets.sum(1)
-    by_size = [float(lacks[sizes == k].mean()) if (sizes == k).any() else 0.0 for k in range(n_classes + 1)]
+    by_size = [
+        float(lacks[sizes == k].mean()) if (sizes == k).any() else 0.0 for k in range(n_classes + 1)
+    ]
     return Candidates.from_matrix(sets), np.bincount(y, minlength=n_classes) / len(y), by_size
 
 
@@ -310,4 +339,6 @@ def test_shares_are_found_and_bounded_although_sets_lack_the_true_label():
 
 def test_sets_may_be_given_in_every_form_that_candidates_take():
     cells = ["cat|dog", "dog|cow", "cat|fox|cow", "fox", "cat", "cow", "dog|fox"] * 3
-    np.testing.assert_array_equal(estimate_prior(cells).estimate, estimate_prior(Candidates.of(cells)).estimate)
+    np.testing.assert_array_equal(
+        estimate_prior(cells).estimate, estimate_prior(Candidates.of(cells)).estimate
+    )

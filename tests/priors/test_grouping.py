@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import crowd_candidates, grouped_candidates, neighbour_candidates, uniform_candidates
+from ltpll.data.synthetic import (
+    crowd_candidates,
+    grouped_candidates,
+    neighbour_candidates,
+    uniform_candidates,
+)
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.priors.grouping import counts_test, given_groups, order_test, runs, typical_groups
 
@@ -15,9 +20,15 @@ from ltpll.priors.grouping import counts_test, given_groups, order_test, runs, t
 def test_runs_are_those_of_a_loop():
     candidates = uniform_candidates(np.arange(200) % 3, 3, 0.5, seed=0)
     sets = distinct_sets(candidates)
-    naive = [(key, len(list(rows))) for key, rows in groupby(tuple(candidates.row(i)) for i in range(200))]
+    naive = [
+        (key, len(list(rows)))
+        for key, rows in groupby(tuple(candidates.row(i)) for i in range(200))
+    ]
     found = runs(sets)
-    assert [(tuple(sets.matrix[number].indices.tolist()), n) for number, n in zip(found.of_set, found.rows, strict=True)] == naive
+    assert [
+        (tuple(sets.matrix[number].indices.tolist()), n)
+        for number, n in zip(found.of_set, found.rows, strict=True)
+    ] == naive
     several = [(key, n) for key, n in naive if len(key) > 1]
     complete = sum(min(n, len(key)) for key, n in several) / sum(len(key) for key, _ in several)
     assert found.completeness == pytest.approx(complete)
@@ -28,10 +39,18 @@ def test_groups_that_are_given_are_those_of_a_loop():
     candidates = uniform_candidates(rng.integers(0, 4, 100), 4, 0.3, seed=0)
     groups = rng.integers(0, 30, 100)
     clusters, agreeing = given_groups(distinct_sets(candidates), groups)
-    members = {group: Counter(tuple(candidates.row(i)) for i in np.flatnonzero(groups == group)) for group in set(groups.tolist())}
-    assert sorted(clusters.rows.tolist()) == sorted(n for sets in members.values() for n in sets.values())
+    members = {
+        group: Counter(tuple(candidates.row(i)) for i in np.flatnonzero(groups == group))
+        for group in set(groups.tolist())
+    }
+    assert sorted(clusters.rows.tolist()) == sorted(
+        n for sets in members.values() for n in sets.values()
+    )
     several = [sets for sets in members.values() if sum(sets.values()) > 1]
-    assert agreeing == pytest.approx(sum(max(sets.values()) - 1 for sets in several) / sum(sum(sets.values()) - 1 for sets in several))
+    assert agreeing == pytest.approx(
+        sum(max(sets.values()) - 1 for sets in several)
+        / sum(sum(sets.values()) - 1 for sets in several)
+    )
     assert given_groups(distinct_sets(candidates), np.arange(100))[1] == 0
 
 
@@ -45,7 +64,11 @@ def test_typical_groups_have_as_many_rows_as_there_are():
 def test_the_order_of_shuffled_rows_says_nothing():
     for seed in range(5):
         candidates, _ = grouped_candidates(200, np.ones(6), seed=seed)
-        found = order_test(distinct_sets(candidates.select(np.random.default_rng(seed).permutation(len(candidates)))))
+        found = order_test(
+            distinct_sets(
+                candidates.select(np.random.default_rng(seed).permutation(len(candidates)))
+            )
+        )
         assert found.p > 0.001
         assert abs(found.gain) < 0.1
 
@@ -94,7 +117,9 @@ def test_rows_drawn_one_by_one_do_not_look_grouped_by_their_counts(draw):
 
 def test_groups_show_in_the_counts_of_their_sets_whatever_their_order():
     candidates, _ = grouped_candidates(400, np.ones(40), seed=0, objects=3.5)
-    found = counts_test(distinct_sets(candidates.select(np.random.default_rng(0).permutation(len(candidates)))))
+    found = counts_test(
+        distinct_sets(candidates.select(np.random.default_rng(0).permutation(len(candidates))))
+    )
     assert found.too_few == 0
     assert found.p < 1e-4
     assert found.completeness == 1

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import crowd_candidates, neighbour_candidates, superclass_candidates, top_k_candidates, uniform_candidates
+from ltpll.data.synthetic import (
+    crowd_candidates,
+    neighbour_candidates,
+    superclass_candidates,
+    top_k_candidates,
+    uniform_candidates,
+)
 from ltpll.priors import independence
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.priors.independence import absences_test, pairs_test, sizes_test
@@ -37,7 +43,9 @@ def test_the_kernel_of_pairs_is_the_inner_product_of_vectors_without_sums_of_one
     for _ in range(20):
         a, b = (set(rng.choice(7, rng.integers(1, 8), replace=False).tolist()) for _ in range(2))
         naive = pair_vector(a, 7) @ pair_vector(b, 7)
-        found = independence._pair_kernel(*(np.asarray(float(x)) for x in (len(a & b), len(a), len(b))), 7)
+        found = independence._pair_kernel(
+            *(np.asarray(float(x)) for x in (len(a & b), len(a), len(b))), 7
+        )
         assert found == pytest.approx(naive, abs=1e-12)
 
 
@@ -45,17 +53,30 @@ def test_the_surplus_of_pairs_is_that_of_a_double_loop():
     rng = np.random.default_rng(1)
     candidates = uniform_candidates(long_tail(60, 6, 5, rng), 6, 0.4, seed=1)
     vectors = [pair_vector(set(candidates.row(i)), 6) for i in range(60)]
-    vectors = [vector / np.linalg.norm(vector) for vector in vectors if np.linalg.norm(vector) > 1e-9]
+    vectors = [
+        vector / np.linalg.norm(vector) for vector in vectors if np.linalg.norm(vector) > 1e-9
+    ]
     products = np.asarray([[a @ b for b in vectors] for a in vectors])
     np.fill_diagonal(products, 0)
-    assert pairs_test(distinct_sets(candidates)).observed == pytest.approx(products.sum() / np.sqrt(2 * (products**2).sum()))
+    assert pairs_test(distinct_sets(candidates)).observed == pytest.approx(
+        products.sum() / np.sqrt(2 * (products**2).sum())
+    )
 
 
 @pytest.mark.parametrize(
     ("n_classes", "ambiguity", "imbalance", "n"),
-    [(4, 0.3, 1, 200), (10, 0.1, 100, 200), (10, 0.5, 20, 250), (30, 0.1, 10, 200), (100, 0.02, 50, 200), (10, None, 20, 200)],
+    [
+        (4, 0.3, 1, 200),
+        (10, 0.1, 100, 200),
+        (10, 0.5, 20, 250),
+        (30, 0.1, 10, 200),
+        (100, 0.02, 50, 200),
+        (10, None, 20, 200),
+    ],
 )
-def test_independent_wrong_labels_are_rejected_as_rarely_as_promised(n_classes, ambiguity, imbalance, n):
+def test_independent_wrong_labels_are_rejected_as_rarely_as_promised(
+    n_classes, ambiguity, imbalance, n
+):
     """With 40 draws, more than 3 rejections at 1 % have a probability of 1 in 1,500."""
     rejected = 0
     for seed in range(40):
@@ -74,10 +95,18 @@ def test_independent_wrong_labels_are_rejected_as_rarely_as_promised(n_classes, 
 def test_the_p_values_of_independent_labels_are_spread_evenly():
     found = []
     for seed in range(80):
-        sets = distinct_sets(uniform_candidates(long_tail(150, 8, 10, np.random.default_rng(seed)), 8, 0.3, seed=seed))
+        sets = distinct_sets(
+            uniform_candidates(
+                long_tail(150, 8, 10, np.random.default_rng(seed)), 8, 0.3, seed=seed
+            )
+        )
         found.append([pairs_test(sets).p, sizes_test(sets).p])
     for share in (0.1, 0.5, 0.9):
-        np.testing.assert_allclose(np.mean(np.asarray(found) < share, axis=0), share, atol=4 * np.sqrt(share * (1 - share) / 80))
+        np.testing.assert_allclose(
+            np.mean(np.asarray(found) < share, axis=0),
+            share,
+            atol=4 * np.sqrt(share * (1 - share) / 80),
+        )
 
 
 LABELS = long_tail(1500, 30, 10, np.random.default_rng(0))
@@ -121,7 +150,9 @@ def test_sets_that_cannot_tell_give_no_result():
     two = distinct_sets(Candidates.from_sets([[0], [1], [0, 1]] * 20))
     assert pairs_test(two) is None
     assert sizes_test(two) is None
-    assert pairs_test(distinct_sets(Candidates.from_sets([[0]] * 9 + [[1]] * 9, n_classes=5))) is None
+    assert (
+        pairs_test(distinct_sets(Candidates.from_sets([[0]] * 9 + [[1]] * 9, n_classes=5))) is None
+    )
     assert sizes_test(distinct_sets(Candidates.from_matrix(np.ones((9, 4), int)))) is None
 
 

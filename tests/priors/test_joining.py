@@ -19,11 +19,17 @@ def naive_rates(rows, n_classes):
         for y in row:
             counts[y] += 1 / len(row)
             for j in row:
-                together[y, j] += 1 / len(row)  # j is in the set, and y is true with this probability
+                together[y, j] += 1 / len(
+                    row
+                )  # j is in the set, and y is true with this probability
     mean = sum(len(row) - 1 for row in rows) / len(rows) / (n_classes - 1)
     return np.array(
         [
-            [(together[y, j] + together[j, y] + PSEUDO_ROWS * mean) / (counts[y] + counts[j] + PSEUDO_ROWS) for j in range(n_classes)]
+            [
+                (together[y, j] + together[j, y] + PSEUDO_ROWS * mean)
+                / (counts[y] + counts[j] + PSEUDO_ROWS)
+                for j in range(n_classes)
+            ]
             for y in range(n_classes)
         ]
     )
@@ -35,7 +41,9 @@ def naive_evidence(rows, rates, strength):
     for row in rows:
         likelihoods = []
         for y in row:
-            factors = [rates[y, j] if j in row else 1 - rates[y, j] for j in range(n_classes) if j != y]
+            factors = [
+                rates[y, j] if j in row else 1 - rates[y, j] for j in range(n_classes) if j != y
+            ]
             likelihoods.append(math.prod(factors) ** strength)
         found += [math.log(one / sum(likelihoods) * len(row)) for one in likelihoods]
     return found
@@ -87,7 +95,9 @@ def test_true_labels_have_more_evidence_than_others_where_similar_classes_share_
 
 def test_independent_sets_hardly_say_more_about_the_true_label_than_about_others():
     labels = np.random.default_rng(0).integers(0, 12, 1500)
-    assert mean_share_of_truth(uniform_candidates(labels, 12, 0.2, seed=0), labels) == pytest.approx(1, abs=0.05)
+    assert mean_share_of_truth(
+        uniform_candidates(labels, 12, 0.2, seed=0), labels
+    ) == pytest.approx(1, abs=0.05)
 
 
 def mean_share_of_truth(candidates, labels):

@@ -11,7 +11,9 @@ SETS = Candidates.of(["cat|dog", "cat", "dog|fox", "fox|cat"])
 
 
 @pytest.mark.parametrize(
-    "shares", [[6, 3, 1], np.array([0.6, 0.3, 0.1]), {"fox": 1, "cat": 6, "dog": 3}], ids=["counts", "array", "mapping"]
+    "shares",
+    [[6, 3, 1], np.array([0.6, 0.3, 0.1]), {"fox": 1, "cat": 6, "dog": 3}],
+    ids=["counts", "array", "mapping"],
 )
 def test_shares_or_counts_become_the_estimate_and_both_bounds(shares):
     found = known_prior(SETS, shares)
@@ -38,7 +40,10 @@ def test_bounds_are_kept_and_the_estimate_lies_between_them_and_sums_to_one():
         ([1, float("nan"), 3], "The share of class 'dog' is nan"),
         ([0, 0, 0], "All class shares are zero"),
         ({"cat": (0.5, 0.2), "dog": 1, "fox": 1}, "a lower and an upper bound"),
-        ({"cat": (0.1, 0.2), "dog": (0.1, 0.2), "fox": (0.1, 0.2)}, "sum to 0.3 and the upper bounds to 0.6"),
+        (
+            {"cat": (0.1, 0.2), "dog": (0.1, 0.2), "fox": (0.1, 0.2)},
+            "sum to 0.3 and the upper bounds to 0.6",
+        ),
     ],
 )
 def test_impossible_shares_are_refused(shares, words):

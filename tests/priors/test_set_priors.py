@@ -45,7 +45,9 @@ def test_em_ends_where_plain_steps_written_out_end():
             for j in row:
                 new[j] += prior[j] / total / len(rows)
         prior = new
-    np.testing.assert_allclose(em_prior(distinct_sets(candidates), tolerance=1e-9)[0], prior, atol=1e-5)
+    np.testing.assert_allclose(
+        em_prior(distinct_sets(candidates), tolerance=1e-9)[0], prior, atol=1e-5
+    )
 
 
 def test_the_promised_distance_from_the_maximum_holds():
@@ -73,7 +75,9 @@ def test_the_deviation_of_known_labels_is_the_multinomials():
     sets = distinct_sets(Candidates.from_sets([[0]] * 5000 + [[1]] * 3000 + [[2]] * 2000))
     prior, _ = em_prior(sets)
     share = np.asarray([0.5, 0.3, 0.2])
-    np.testing.assert_allclose(em_deviation(sets, prior), np.sqrt(share * (1 - share) / 10_000), rtol=1e-3)
+    np.testing.assert_allclose(
+        em_deviation(sets, prior), np.sqrt(share * (1 - share) / 10_000), rtol=1e-3
+    )
 
 
 def test_the_deviation_is_how_much_em_varies_from_draw_to_draw():

@@ -20,13 +20,19 @@ def by_loop(x, k, groups=None):
     return np.asarray(found)
 
 
-@pytest.mark.parametrize("n", [700, 1031])  # blocks of 64 rows, or of a number that eight does not divide at the end
+@pytest.mark.parametrize(
+    "n", [700, 1031]
+)  # blocks of 64 rows, or of a number that eight does not divide at the end
 def test_neighbours_are_those_of_scikit_learn(monkeypatch, n):
     monkeypatch.setattr(neighbours, "BLOCK", 64)
-    x = np.random.default_rng(n).normal(size=(n, 12)).astype(np.float32) + 100  # far from the origin, where products lose precision
+    x = (
+        np.random.default_rng(n).normal(size=(n, 12)).astype(np.float32) + 100
+    )  # far from the origin, where products lose precision
     x[: n // 2] += np.arange(n // 2)[:, None] / 50  # in an order
     found = nearest_neighbours(torch.from_numpy(x), 7)
-    distance, index = NearestNeighbors(n_neighbors=7, algorithm="brute").fit(x.astype(np.float64)).kneighbors()
+    distance, index = (
+        NearestNeighbors(n_neighbors=7, algorithm="brute").fit(x.astype(np.float64)).kneighbors()
+    )
     np.testing.assert_array_equal(found.rows, index)
     np.testing.assert_allclose(found.distances, distance, rtol=1e-5)
 
@@ -43,9 +49,13 @@ def test_rows_of_the_same_group_are_not_neighbours(monkeypatch):
 
 def test_of_equal_distances_the_lower_number_comes_first(monkeypatch):
     monkeypatch.setattr(neighbours, "BLOCK", 16)
-    x = np.repeat(np.random.default_rng(2).integers(0, 9, size=(30, 4)), 3, axis=0).astype(np.float32)  # each row three times
+    x = np.repeat(np.random.default_rng(2).integers(0, 9, size=(30, 4)), 3, axis=0).astype(
+        np.float32
+    )  # each row three times
     found = nearest_neighbours(torch.from_numpy(x), 2)
-    np.testing.assert_array_equal(found.rows, [[j for j in range(i - i % 3, i - i % 3 + 3) if j != i] for i in range(90)])
+    np.testing.assert_array_equal(
+        found.rows, [[j for j in range(i - i % 3, i - i % 3 + 3) if j != i] for i in range(90)]
+    )
     np.testing.assert_array_equal(found.distances, 0)
 
 
@@ -67,5 +77,7 @@ def test_with_fewer_rows_than_neighbours_the_rest_is_missing():
 def test_progress_ends_at_its_total_and_never_falls(monkeypatch):
     monkeypatch.setattr(neighbours, "BLOCK", 16)
     seen = []
-    nearest_neighbours(torch.randn(100, 2), 1, on_progress=lambda done, total: seen.append((done, total)))
+    nearest_neighbours(
+        torch.randn(100, 2), 1, on_progress=lambda done, total: seen.append((done, total))
+    )
     assert seen == [(i + 1, seen[0][1]) for i in range(seen[0][1])]

@@ -16,7 +16,9 @@ from support.refusals import refusal
 def blobs(n, n_classes, seed, spread=0.6):
     """Long-tailed classes around points on a sphere."""
     rng = np.random.default_rng(seed)
-    labels = np.sort(rng.choice(n_classes, n, p=0.5 ** np.arange(n_classes) / (2 - 0.5 ** (n_classes - 1))))
+    labels = np.sort(
+        rng.choice(n_classes, n, p=0.5 ** np.arange(n_classes) / (2 - 0.5 ** (n_classes - 1)))
+    )
     return (rng.normal(size=(n_classes, 5)) * 2)[labels] + spread * rng.normal(size=(n, 5)), labels
 
 
@@ -27,10 +29,16 @@ def by_loop(x, sets, weights, groups, k, threshold):
     frequency = {c: sum(row.get(c, 0) for row in weights) for c in classes}
     left = []
     for i, labels in enumerate(sets):
-        others = [j for j in range(len(sets)) if j != i and (groups is None or groups[j] != groups[i])]
-        cosines = {j: float(x[i] @ x[j] / np.linalg.norm(x[i]) / np.linalg.norm(x[j])) for j in others}
+        others = [
+            j for j in range(len(sets)) if j != i and (groups is None or groups[j] != groups[i])
+        ]
+        cosines = {
+            j: float(x[i] @ x[j] / np.linalg.norm(x[i]) / np.linalg.norm(x[j])) for j in others
+        }
         nearest = sorted(others, key=lambda j: -cosines[j])[:k]
-        score = {c: sum(weights[j].get(c, 0) for j in nearest) / math.sqrt(frequency[c]) for c in labels}
+        score = {
+            c: sum(weights[j].get(c, 0) for j in nearest) / math.sqrt(frequency[c]) for c in labels
+        }
         best = max(score.values())
         left.append([c for c in labels if best == 0 or score[c] >= threshold * best])
     return left
@@ -49,7 +57,9 @@ def test_labels_with_few_votes_are_removed(monkeypatch, grouped, weighted):
     if weighted:
         candidates = candidates.with_weights(rng.uniform(0.1, 1, len(candidates.labels)))
     sets = [candidates.row(i) for i in range(120)]
-    flat = iter(candidates.weights.tolist() if weighted else [1 / len(row) for row in sets for _ in row])
+    flat = iter(
+        candidates.weights.tolist() if weighted else [1 / len(row) for row in sets for _ in row]
+    )
     weights = [{label: next(flat) for label in row} for row in sets]
     pruned = prune_candidates(x, candidates, neighbours=6, threshold=0.5)
     expected = by_loop(x, sets, weights, groups, 6, 0.5)
@@ -59,18 +69,26 @@ def test_labels_with_few_votes_are_removed(monkeypatch, grouped, weighted):
         [c for c in before if c not in after] for before, after in zip(sets, expected, strict=True)
     ]
     assert pruned.changed().tolist() == [i for i in range(120) if expected[i] != sets[i]]
-    assert pruned.counts().tolist() == [sum(c in pruned.removed_from(i) for i in range(120)) for c in range(4)]
+    assert pruned.counts().tolist() == [
+        sum(c in pruned.removed_from(i) for i in range(120)) for c in range(4)
+    ]
     assert pruned.candidates.groups is candidates.groups
     if weighted:
         for i in (0, 50, 119):
             total = sum(weights[i][c] for c in expected[i])
             start, end = pruned.candidates.offsets[i : i + 2].tolist()
-            np.testing.assert_allclose(pruned.candidates.weights[start:end], [weights[i][c] / total for c in expected[i]], rtol=1e-5)
+            np.testing.assert_allclose(
+                pruned.candidates.weights[start:end],
+                [weights[i][c] / total for c in expected[i]],
+                rtol=1e-5,
+            )
 
 
 def test_lost_labels_are_counted_overall_and_in_the_rarest_third():
     given = Candidates.of([[0, 1], [0, 1], [0, 2], [2, 0], [1, 2], [0]], n_classes=3)
-    removed = np.asarray([1, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0], dtype=bool)  # 0 of row 0, 1 of row 1, 2 of row 2, 1 of row 4
+    removed = np.asarray(
+        [1, 0, 0, 1, 0, 1, 0, 0, 1, 0, 0], dtype=bool
+    )  # 0 of row 0, 1 of row 1, 2 of row 2, 1 of row 4
     pruned = votes.without(given, removed)
     assert [pruned.candidates.row(i) for i in range(6)] == [[1], [0], [0], [0, 2], [2], [0]]
     # Row 3 lacks its true label from the start, and that of row 5 is unknown. Class 2 is the rarest.
@@ -104,9 +122,13 @@ def test_dividing_by_the_frequency_keeps_true_rare_labels():
     rng = np.random.default_rng(7)
     x = (rng.normal(size=(6, 5)) * 2)[labels] + 1.5 * rng.normal(size=(len(labels), 5))
     fair = prune_candidates(x, candidates)
-    index = nearest_neighbours(votes.directions(torch.from_numpy(x).float()), votes.NEIGHBOURS).rows.numpy()
+    index = nearest_neighbours(
+        votes.directions(torch.from_numpy(x).float()), votes.NEIGHBOURS
+    ).rows.numpy()
     by_plain_votes = votes.relative_votes(index, candidates, frequency_power=0)
-    plain = votes.without(candidates, by_plain_votes < np.sort(by_plain_votes)[int(fair.removed.sum())])
+    plain = votes.without(
+        candidates, by_plain_votes < np.sort(by_plain_votes)[int(fair.removed.sum())]
+    )
     assert fair.lost(labels).rare_lost < plain.lost(labels).rare_lost
 
 

@@ -30,7 +30,9 @@ def started(anchor: Anchor) -> tuple[Anchor, torch.nn.Linear, BetweenEpochs]:
     return anchor, head, training
 
 
-def refine(anchor: Anchor, head: torch.nn.Linear, training: BetweenEpochs, logits: torch.Tensor) -> None:
+def refine(
+    anchor: Anchor, head: torch.nn.Linear, training: BetweenEpochs, logits: torch.Tensor
+) -> None:
     everything = torch.arange(N)
     adjusted = anchor.adjust(Outputs((logits,), (torch.zeros(N, 3),)), "targets", head).logits[0]
     training.targets[everything] = restricted_softmax(adjusted, training.candidates[everything])
@@ -61,7 +63,9 @@ def test_the_bias_moves_as_the_formula_says():
 def test_the_shares_of_the_targets_end_between_the_bounds(bounds, lift):
     anchor, head, training = started(Anchor(prior="average", bounds=bounds, lift=lift))
     # A network that prefers class 3, more than the sets allow.
-    logits = torch.randn(N, C, generator=torch.Generator().manual_seed(2)) + torch.tensor([0.0, 0.0, 0.0, 4.0])
+    logits = torch.randn(N, C, generator=torch.Generator().manual_seed(2)) + torch.tensor(
+        [0.0, 0.0, 0.0, 4.0]
+    )
     for epoch in range(60):
         anchor.start_epoch(epoch, 60)
         anchor.observe(Outputs((logits,), (torch.ones(N, 3),)), head)
@@ -83,11 +87,16 @@ def test_targets_are_lifted_by_records_and_predictions_corrected_by_the_mean_tar
         part.observe(outputs, head)
     anchor.bias.copy_(torch.tensor([1.0, 0.0, -1.0, 0.0]))
     anchor.start_epoch(0, 10)
-    torch.testing.assert_close(anchor.subtracted("targets", head), records.log_prior(head) - anchor.bias)
+    torch.testing.assert_close(
+        anchor.subtracted("targets", head), records.log_prior(head) - anchor.bias
+    )
     torch.testing.assert_close(anchor.subtracted("prediction", head), training.targets.mean().log())
 
 
-@pytest.mark.parametrize(("lift", "lifted"), [("records", [1, 1, 1, 1]), ("warm-up", [1, 1, 0, 0]), ("none", [0, 0, 0, 0])])
+@pytest.mark.parametrize(
+    ("lift", "lifted"),
+    [("records", [1, 1, 1, 1]), ("warm-up", [1, 1, 0, 0]), ("none", [0, 0, 0, 0])],
+)
 def test_records_lifts_in_all_epochs_in_those_of_the_warm_up_or_in_none(lift, lifted):
     anchor, *_ = started(Anchor(lift=lift, warmup=0.5))
     for epoch, strength in enumerate(lifted):
@@ -96,7 +105,9 @@ def test_records_lifts_in_all_epochs_in_those_of_the_warm_up_or_in_none(lift, li
 
 
 def test_between_the_bounds_the_bias_decays():
-    anchor, _, training = started(Anchor(prior={0: (0, 1), 1: (0, 1), 2: (0, 1), 3: (0, 1)}, warmup=0.0))
+    anchor, _, training = started(
+        Anchor(prior={0: (0, 1), 1: (0, 1), 2: (0, 1), 3: (0, 1)}, warmup=0.0)
+    )
     anchor.bias.copy_(torch.tensor([3.0, -1.0, -1.0, -1.0]))
     for epoch in range(2):
         anchor.start_epoch(epoch, 2)
@@ -109,7 +120,9 @@ def test_a_class_whose_estimate_is_zero_cannot_vanish_between_the_bounds():
     anchor.attach(Classifier(torch.nn.Identity(), torch.nn.Linear(3, C)))
     rng = np.random.default_rng(0)
     matrix = rng.random((400, C)) < 0.5
-    matrix[np.arange(400), np.where(rng.random(400) < 0.02, 2, rng.integers(0, 2, 400))] = True  # no example of class 3
+    matrix[np.arange(400), np.where(rng.random(400) < 0.02, 2, rng.integers(0, 2, 400))] = (
+        True  # no example of class 3
+    )
     candidates = Candidates.from_matrix(torch.from_numpy(matrix))
     anchor.start_training(BetweenEpochs(candidates, initial_targets(candidates)))
     prior = estimate_prior(candidates)
@@ -117,7 +130,9 @@ def test_a_class_whose_estimate_is_zero_cannot_vanish_between_the_bounds():
     zero = prior.lower == 0
     assert zero.any()
     expected = np.minimum(math.sqrt(2 / math.pi) * prior.deviation, prior.upper)
-    np.testing.assert_allclose(anchor.lower.numpy()[zero], np.maximum(expected, 0.5 / 400)[zero], rtol=1e-5)
+    np.testing.assert_allclose(
+        anchor.lower.numpy()[zero], np.maximum(expected, 0.5 / 400)[zero], rtol=1e-5
+    )
 
 
 def test_the_bounds_hold_only_after_the_warm_up():

@@ -15,7 +15,9 @@ from support.problems import BetweenEpochs
 LONG_TAIL = np.repeat(np.arange(5), [400, 200, 100, 50, 25])
 
 
-def started(candidates: Candidates, auto: Auto | None = None, scores: dict[str, float] | None = None) -> Auto:
+def started(
+    candidates: Candidates, auto: Auto | None = None, scores: dict[str, float] | None = None
+) -> Auto:
     auto = auto or Auto()
     auto.scores = scores
     auto.attach(Classifier(torch.nn.Identity(), torch.nn.Linear(3, candidates.n_classes)))
@@ -44,7 +46,9 @@ def test_independent_sets_are_held_exactly_if_the_estimate_is_precise_and_betwee
     np.testing.assert_array_equal(precise.lower.numpy(), precise.upper.numpy())
     vague = started(uniform_candidates(LONG_TAIL[::4], 5, 0.6, seed=0))
     assert vague.prior_.expected_error > PRECISE
-    assert vague.because.startswith("Class shares are kept between bounds around the most likely ones, because")
+    assert vague.because.startswith(
+        "Class shares are kept between bounds around the most likely ones, because"
+    )
     assert (vague.lower < vague.upper).any()
     assert vague.lift == "warm-up"
 
@@ -54,7 +58,9 @@ def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_of_
     assert single.because.startswith("Targets are not rebalanced, because 6")
     assert single.because.endswith("% of the rows have a single label.")
     unclear = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0))
-    assert unclear.because.startswith("Class shares are left alone, and labels that often share sets support each other, because it is ")
+    assert unclear.because.startswith(
+        "Class shares are left alone, and labels that often share sets support each other, because it is "
+    )
     known = started(Candidates.from_sets([[label] for label in LONG_TAIL]))
     assert known.because == "Every row has a single label, so targets need no rebalancing."
     for auto in (single, unclear, known):
@@ -63,10 +69,18 @@ def test_targets_are_left_alone_where_many_rows_have_one_label_or_the_origin_of_
 
 @pytest.mark.parametrize(("average", "held"), [(0.7, True), (0.5, False)])
 def test_where_the_sets_leave_it_open_the_better_score_on_held_out_rows_decides(average, held):
-    auto = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0), scores={"plain": 0.6, "average": average})
-    assert f"expected accuracy of {average:.1%} on held-out rows, and shares left alone one of 60.0%" in auto.because
+    auto = started(
+        neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0),
+        scores={"plain": 0.6, "average": average},
+    )
+    assert (
+        f"expected accuracy of {average:.1%} on held-out rows, and shares left alone one of 60.0%"
+        in auto.because
+    )
     if held:
-        average = started(neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0), Auto(prior="average"))
+        average = started(
+            neighbour_candidates(np.repeat(np.arange(20), 20), 20, seed=0), Auto(prior="average")
+        )
         np.testing.assert_allclose(auto.lower.numpy(), average.prior_.estimate, rtol=1e-5)
         np.testing.assert_array_equal(auto.lower.numpy(), auto.upper.numpy())
     else:
@@ -91,4 +105,6 @@ def test_the_shares_of_sets_make_auto_hold_the_same_shares_on_other_sets():
         np.testing.assert_allclose(by_shares.lower.numpy(), alone.lower.numpy(), rtol=1e-5)
         np.testing.assert_allclose(by_shares.upper.numpy(), alone.upper.numpy(), rtol=1e-5)
     assert shares_of(other) is None  # it is unclear how these sets arose
-    assert shares_of(uniform_candidates(LONG_TAIL, 5, 0.1, seed=0)) is None  # many rows have a single label
+    assert (
+        shares_of(uniform_candidates(LONG_TAIL, 5, 0.1, seed=0)) is None
+    )  # many rows have a single label

@@ -8,7 +8,17 @@ from ltpll.errors import InputError, InputWarning
 from ltpll.interfaces import Outputs
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
-from support.problems import FREQUENCIES, N_CLASSES, N_FEATURES, Problem, attached, between_epochs, make_rebalancer, naive_softmax, problem
+from support.problems import (
+    FREQUENCIES,
+    N_CLASSES,
+    N_FEATURES,
+    Problem,
+    attached,
+    between_epochs,
+    make_rebalancer,
+    naive_softmax,
+    problem,
+)
 
 PRIOR = np.asarray(FREQUENCIES) / sum(FREQUENCIES)
 
@@ -112,7 +122,9 @@ def test_epoch_records_uses_the_mean_prediction_of_the_last_whole_epoch():
         before = rebalancer.log_prior(head).clone()
         rebalancer.end_epoch(between_epochs(p, METHODS["corr"]()))
         assert not torch.equal(before, rebalancer.log_prior(head))
-        np.testing.assert_allclose(rebalancer.log_prior(head).exp().numpy(), np.mean(rows, axis=0), atol=1e-5)
+        np.testing.assert_allclose(
+            rebalancer.log_prior(head).exp().numpy(), np.mean(rows, axis=0), atol=1e-5
+        )
 
 
 def trained_toward_the_head(name):
@@ -123,7 +135,10 @@ def trained_toward_the_head(name):
         head.weight.zero_()
         head.weight[:, 0] = torch.linspace(3, -3, N_CLASSES)
         head.bias.zero_()
-    features = 0.3 * torch.randn(64, N_FEATURES, generator=torch.Generator().manual_seed(0)) + torch.eye(N_FEATURES)[0]
+    features = (
+        0.3 * torch.randn(64, N_FEATURES, generator=torch.Generator().manual_seed(0))
+        + torch.eye(N_FEATURES)[0]
+    )
     outputs = Outputs((head(features).detach(),), (features,))
     everything = torch.ones(64, N_CLASSES, dtype=torch.bool)
     p = Problem(outputs, torch.softmax(outputs.logits[0], dim=1), everything, head)
@@ -145,7 +160,9 @@ def test_every_rebalancer_lowers_the_head_class_and_lifts_the_tail(name):
     assert after[-1] > before[-1] + 0.01
 
 
-@pytest.mark.parametrize("name", [name for name in REBALANCERS if REBALANCERS[name].estimates_prior])
+@pytest.mark.parametrize(
+    "name", [name for name in REBALANCERS if REBALANCERS[name].estimates_prior]
+)
 def test_an_estimated_prior_ranks_the_classes_as_the_network_does(name):
     rebalancer, _, head = trained_toward_the_head(name)
     prior = rebalancer.log_prior(head)
@@ -160,7 +177,9 @@ class TestOracles:
         p = problem(METHODS["proden"]())
         for place in ("targets", "prediction"):
             adjusted = uniform.adjust(p.outputs, place, p.head).logits[0]
-            torch.testing.assert_close(torch.softmax(adjusted, 1), torch.softmax(p.outputs.logits[0], 1))
+            torch.testing.assert_close(
+                torch.softmax(adjusted, 1), torch.softmax(p.outputs.logits[0], 1)
+            )
 
     def test_counts_and_shares_mean_the_same(self, name):
         counts, shares = REBALANCERS[name](FREQUENCIES), REBALANCERS[name](PRIOR)

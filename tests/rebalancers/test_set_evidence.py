@@ -35,7 +35,9 @@ def test_the_evidence_of_a_row_fades_linearly_until_its_share_of_the_epochs():
     index, values = torch.tensor([7, 3]), set_evidence(candidates, 0.7)
     dense = torch.zeros(2, 12)
     for place, row in enumerate(index.tolist()):
-        dense[place, candidates.row(row)] = values[candidates.offsets[row] : candidates.offsets[row + 1]]
+        dense[place, candidates.row(row)] = values[
+            candidates.offsets[row] : candidates.offsets[row + 1]
+        ]
     for epoch, weight in ((0, 1.0), (10, 0.75), (20, 0.5), (40, 0.0), (99, 0.0)):
         rebalancer.start_epoch(epoch, 100)
         torch.testing.assert_close(rebalancer.evidence(index), weight * dense)
@@ -45,25 +47,37 @@ def test_targets_are_refined_with_the_evidence_added_to_the_logits():
     x, _, candidates = similar_sets(64)
     torch.manual_seed(0)
     model = Classifier(nn.Identity(), nn.Linear(12, 12))
-    trainer = PartialLabelTrainer(model, PRODEN(), SetEvidence(), epochs=4, batch_size=64, lr=1e-12, device="cpu")
+    trainer = PartialLabelTrainer(
+        model, PRODEN(), SetEvidence(), epochs=4, batch_size=64, lr=1e-12, device="cpu"
+    )
     trainer.fit(x, candidates)
     with torch.no_grad():
         logits = trainer.outputs(x).logits[0]
     # With so small a learning rate, the targets are those of the last epoch, in which the evidence no longer counts.
     expected = torch.softmax(logits.masked_fill(~candidates.dense(), -torch.inf), 1)
     torch.testing.assert_close(trainer.targets[torch.arange(64)], expected, atol=1e-5, rtol=1e-4)
-    early = PartialLabelTrainer(model, PRODEN(), SetEvidence(until=1.0), epochs=2, batch_size=64, lr=1e-12, device="cpu").fit(x, candidates)
+    early = PartialLabelTrainer(
+        model, PRODEN(), SetEvidence(until=1.0), epochs=2, batch_size=64, lr=1e-12, device="cpu"
+    ).fit(x, candidates)
     evidence = torch.zeros(64, 12)
     for row in range(64):
-        evidence[row, candidates.row(row)] = set_evidence(candidates, 0.5)[candidates.offsets[row] : candidates.offsets[row + 1]]
-    weighted = (logits + 0.5 * evidence).masked_fill(~candidates.dense(), -torch.inf)  # the second of two epochs has half of the weight
-    torch.testing.assert_close(early.targets[torch.arange(64)], torch.softmax(weighted, 1), atol=1e-5, rtol=1e-4)
+        evidence[row, candidates.row(row)] = set_evidence(candidates, 0.5)[
+            candidates.offsets[row] : candidates.offsets[row + 1]
+        ]
+    weighted = (logits + 0.5 * evidence).masked_fill(
+        ~candidates.dense(), -torch.inf
+    )  # the second of two epochs has half of the weight
+    torch.testing.assert_close(
+        early.targets[torch.arange(64)], torch.softmax(weighted, 1), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_without_evidence_it_is_mean_target_bit_for_bit():
     x, _, candidates = similar_sets(200)
     fitted = [
-        PartialLabelClassifier("corr", rebalancer, epochs=3, random_state=0, device="cpu").fit(x, candidates)
+        PartialLabelClassifier("corr", rebalancer, epochs=3, random_state=0, device="cpu").fit(
+            x, candidates
+        )
         for rebalancer in (SetEvidence(power=0.0), SetEvidence(until=0.0), MeanTarget())
     ]
     for one in fitted[:2]:
@@ -73,10 +87,15 @@ def test_without_evidence_it_is_mean_target_bit_for_bit():
 def test_more_labels_are_recovered_where_similar_classes_share_sets():
     def recovered(name, seed):
         x, labels, candidates = similar_sets(seed=seed)
-        fitted = PartialLabelClassifier("proden", name, epochs=30, random_state=seed, device="cpu").fit(x, candidates)
+        fitted = PartialLabelClassifier(
+            "proden", name, epochs=30, random_state=seed, device="cpu"
+        ).fit(x, candidates)
         return (fitted.transduce().labels == labels).mean()
 
-    found = {name: [recovered(name, seed) for seed in range(3)] for name in ("set-evidence", "mean-target")}
+    found = {
+        name: [recovered(name, seed) for seed in range(3)]
+        for name in ("set-evidence", "mean-target")
+    }
     assert np.mean(found["set-evidence"]) > np.mean(found["mean-target"]) + 0.02
     assert recovered("auto", 0) == found["set-evidence"][0]  # which trains seven times
 

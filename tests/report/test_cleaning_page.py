@@ -109,9 +109,18 @@ def contents(name="bee", n=30):
             calibrations=[
                 Calibration(
                     "all rows",
-                    {"rows": 20, "accuracy": 0.4, "mean_confidence": 0.5, "calibration_error": 0.1, "ranking": None},
+                    {
+                        "rows": 20,
+                        "accuracy": 0.4,
+                        "mean_confidence": 0.5,
+                        "calibration_error": 0.1,
+                        "ranking": None,
+                    },
                     [CalibrationInterval(0, float("nan"), float("nan"))] * 2
-                    + [CalibrationInterval(5, 0.25, 0.2), *[CalibrationInterval(0, float("nan"), float("nan"))] * 6]
+                    + [
+                        CalibrationInterval(5, 0.25, 0.2),
+                        *[CalibrationInterval(0, float("nan"), float("nan"))] * 6,
+                    ]
                     + [CalibrationInterval(1500, 0.95, 0.75)],
                 )
             ],
@@ -122,18 +131,46 @@ def contents(name="bee", n=30):
 
 
 def data_of(text):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, flags=re.DOTALL)[1])
+    return json.loads(
+        re.search(
+            r'<script type="application/json" id="data">(.*?)</script>', text, flags=re.DOTALL
+        )[1]
+    )
 
 
 def test_the_page_holds_the_numbers_that_it_was_given():
     text = render_cleaning_page(contents())
-    lines = re.findall(r'<tr><th scope="row">(\w+)</th>\s*<td class="bars">(.*?)</td>\s*(.*?)</tr>', text, flags=re.DOTALL)
+    lines = re.findall(
+        r'<tr><th scope="row">(\w+)</th>\s*<td class="bars">(.*?)</td>\s*(.*?)</tr>',
+        text,
+        flags=re.DOTALL,
+    )
     assert [name for name, _, _ in lines] == ["bee", "ant", "cat"]  # the most believed first
     shares = {name: re.findall(r"</span>([\d.]+%)</div>", bars) for name, bars, _ in lines}
-    assert shares == {"bee": ["100.0%", "66.7%", "50.0%"], "ant": ["50.0%", "33.3%", "25.0%"], "cat": ["0.0%", "0.0%", "25.0%"]}
+    assert shares == {
+        "bee": ["100.0%", "66.7%", "50.0%"],
+        "ant": ["50.0%", "33.3%", "25.0%"],
+        "cat": ["0.0%", "0.0%", "25.0%"],
+    }
     cells = {name: re.findall(r"<td>(.*?)</td>", rest) for name, _, rest in lines}
-    assert cells["ant"] == ["33.3%", "90.0%", "8 of 10", "50.0%", "25.0%", "0", "<bdi>bee</bdi> (5)"]
-    assert cells["bee"] == ["33.3%", "80.0%", '2 of 20 <span class="tag">not judged</span>', "75.0%", "100.0%", "0", "<bdi>ant</bdi> (7)"]
+    assert cells["ant"] == [
+        "33.3%",
+        "90.0%",
+        "8 of 10",
+        "50.0%",
+        "25.0%",
+        "0",
+        "<bdi>bee</bdi> (5)",
+    ]
+    assert cells["bee"] == [
+        "33.3%",
+        "80.0%",
+        '2 of 20 <span class="tag">not judged</span>',
+        "75.0%",
+        "100.0%",
+        "0",
+        "<bdi>ant</bdi> (7)",
+    ]
     assert cells["cat"] == ["–", "–", "–", "–", "–", "5", "–"]
     confusion = re.search(r'<table class="confusion">(.*?)</table>', text, flags=re.DOTALL)[1]
     rows = re.findall(r'<tr><th scope="row">(\w+)</th>(.*?)</tr>', confusion)
@@ -143,7 +180,9 @@ def test_the_page_holds_the_numbers_that_it_was_given():
         "cat": ["0%", "0%"],
     }
     annotators = text.partition('id="annotators"')[2]
-    assert re.findall(r'<th scope="row">(w\d)</th>(?:<td>.*?</td>){2}<td>(.*?)</td><td>(.*?)</td>', annotators) == [
+    assert re.findall(
+        r'<th scope="row">(w\d)</th>(?:<td>.*?</td>){2}<td>(.*?)</td><td>(.*?)</td>', annotators
+    ) == [
         ("w2", "40.0%", "–"),
         ("w1", "90.0%", "50.0%"),
     ]
@@ -157,9 +196,15 @@ def top(text):
 
 def test_the_rows_to_review_are_shown_with_their_reasons_and_pictures():
     text = render_cleaning_page(contents())
-    section = re.search(r'<section aria-labelledby="review">(.*?)</section>', text, flags=re.DOTALL)[1]
+    section = re.search(
+        r'<section aria-labelledby="review">(.*?)</section>', text, flags=re.DOTALL
+    )[1]
     assert '<p class="why">Doubtful between bee and cat</p>' in section
-    assert section.count('<div class="card">') == section.count('<img src="data:image/jpeg;base64,') == 1
+    assert (
+        section.count('<div class="card">')
+        == section.count('<img src="data:image/jpeg;base64,')
+        == 1
+    )
     assert '<span class="chip outside"><bdi>cat</bdi>?</span>' in section
     assert '<span class="chip chosen">' in section
     assert 'aria-labelledby="review"' not in render_cleaning_page(replace(contents(), review=()))
@@ -175,18 +220,28 @@ def test_the_page_asks_about_the_first_rows_of_the_queue():
 
 def test_the_top_says_how_far_labels_can_be_trusted():
     text = top(render_cleaning_page(contents()))
-    assert text.index("Out of fold, all is well.") < text.index("5 sets are flagged.") < text.index("<dl")
+    assert (
+        text.index("Out of fold, all is well.")
+        < text.index("5 sets are flagged.")
+        < text.index("<dl")
+    )
     assert "Warning" not in text
     assert "The model cannot judge these classes" in text
     assert re.findall(r"<li><b><bdi>(\w+)</bdi></b>: (.*?)</li>", text) == [
         ("bee", "9 examples, 2 recovered out of fold"),
         ("cat", "1 example, 0 recovered out of fold"),
     ]
-    text = top(render_cleaning_page(replace(contents(), beats_guess=False, not_judged=[("cat", 9, 2)])))
+    text = top(
+        render_cleaning_page(replace(contents(), beats_guess=False, not_judged=[("cat", 9, 2)]))
+    )
     assert 'class="notice warning"' in text
     assert "Warning: these labels may be no better than a guess." in text
     assert "The model cannot judge this class" in text
-    text = top(render_cleaning_page(replace(contents(), beats_guess=None, not_judged=[(f"c{i}", 9, 2) for i in range(78)])))
+    text = top(
+        render_cleaning_page(
+            replace(contents(), beats_guess=None, not_judged=[(f"c{i}", 9, 2) for i in range(78)])
+        )
+    )
     assert 'class="notice"' in text
     assert len(re.findall(r"<li><b>", text)) == 5
     assert "and 73 more" in text
@@ -195,7 +250,10 @@ def test_the_top_says_how_far_labels_can_be_trusted():
 def matrix_of(text):
     table = re.search(r'<table class="confusion matrix">(.*?)</table>', text, flags=re.DOTALL)[1]
     return {
-        name: [int(cell.replace(",", "")) for cell in re.findall(r"<td[^>]*>(?:<span>)?([\d,]+)", cells)]
+        name: [
+            int(cell.replace(",", ""))
+            for cell in re.findall(r"<td[^>]*>(?:<span>)?([\d,]+)", cells)
+        ]
         for name, cells in re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table)
     }
 
@@ -207,7 +265,9 @@ def test_the_confusion_matrix_is_that_of_scikit_learn():
     order = [c for c, _ in sorted(Counter(true).items(), key=lambda one: (-one[1], one[0]))]
     expected = confusion_matrix(true, table.labels.label[known], labels=order)
     text = render_cleaning_page(contents_of(table))
-    assert matrix_of(text) == {f"class {c}": [*row, sum(row)] for c, row in zip(order, expected.tolist(), strict=True)}
+    assert matrix_of(text) == {
+        f"class {c}": [*row, sum(row)] for c, row in zip(order, expected.tolist(), strict=True)
+    }
     assert f"over the {len(known)} rows whose true label is known" in text
 
 
@@ -222,20 +282,34 @@ def test_only_the_most_frequent_of_many_classes_are_in_the_matrix_and_its_rows_a
 
 
 def test_the_reliability_diagram_draws_accuracies_and_confidences_to_scale():
-    text = render_cleaning_page(contents()).partition('id="calibration"')[2].partition("</section>")[0]
+    text = (
+        render_cleaning_page(contents()).partition('id="calibration"')[2].partition("</section>")[0]
+    )
     assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text) == [
         ("expected calibration error", "10.0%"),
         ("ranking (AUC)", "not defined"),
         ("accuracy", "40.0%"),
         ("mean confidence", "50.0%"),
     ]
-    axis = {int(share): float(y) for y, share in re.findall(r'y="([\d.]+)" text-anchor="end">(\d+)%</text>', text)}
+    axis = {
+        int(share): float(y)
+        for y, share in re.findall(r'y="([\d.]+)" text-anchor="end">(\d+)%</text>', text)
+    }
     zero, one = axis[0] - 4, axis[100] - 4  # texts sit a little below their lines
-    bars = re.findall(r'<rect x=".*?" y="(.*?)" width="22" height="(.*?)"></rect><line class="mean" .*? y1="(.*?)"', text)
-    assert [[round((zero - float(y)) / (zero - one), 2) for y in (top, mean)] for top, _, mean in bars] == [[0.2, 0.25], [0.75, 0.95]]
-    assert all(float(top) + float(height) == pytest.approx(zero, abs=0.11) for top, height, _ in bars)
+    bars = re.findall(
+        r'<rect x=".*?" y="(.*?)" width="22" height="(.*?)"></rect><line class="mean" .*? y1="(.*?)"',
+        text,
+    )
+    assert [
+        [round((zero - float(y)) / (zero - one), 2) for y in (top, mean)] for top, _, mean in bars
+    ] == [[0.2, 0.25], [0.75, 0.95]]
+    assert all(
+        float(top) + float(height) == pytest.approx(zero, abs=0.11) for top, height, _ in bars
+    )
     assert re.findall(r'<text class="count".*?>(.*?)</text>', text) == ["5", "2k"]
-    assert re.findall(r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>', text) == [
+    assert re.findall(
+        r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>', text
+    ) == [
         ("20 to 30%", "5", "25.0%", "20.0%"),
         ("90 to 100%", "1,500", "95.0%", "75.0%"),
     ]
@@ -250,7 +324,8 @@ def test_cards_suggest_labels_for_flagged_sets_only_and_certainty_and_suspicion_
         assert one.suggestion == (table.labels.outside[i] if issue[i] else None)
         assert one.confidence + one.suspicion <= 1 + 1e-6
     assert all(
-        one.suspicion is None and one.suggestion is None for one in contents_of(cleaned_table(judgement=False, judged_by="own")).examples
+        one.suspicion is None and one.suggestion is None
+        for one in contents_of(cleaned_table(judgement=False, judged_by="own")).examples
     )
 
 
@@ -270,21 +345,32 @@ def test_flagged_sets_are_stated_with_the_share_of_wrong_flags_and_with_what_tru
     flagged = np.flatnonzero(table.labels.issue)
     wrong = np.mean([1 - table.labels.suspicion[i] for i in flagged])
     lacking = {
-        i for i, true in enumerate(table.true) if true is not None and true not in table.candidates[table.offsets[i] : table.offsets[i + 1]]
+        i
+        for i, true in enumerate(table.true)
+        if true is not None
+        and true not in table.candidates[table.offsets[i] : table.offsets[i + 1]]
     }
     known = {i for i, true in enumerate(table.true) if true is not None}
     flags, estimate, advice, truth = contents_of(table).findings
-    assert advice == "About 15% of the sets seem to lack the true label: with --truth-missing auto, labels can leave their sets."
+    assert (
+        advice
+        == "About 15% of the sets seem to lack the true label: with --truth-missing auto, labels can leave their sets."
+    )
     assert f"{len(flagged)} sets ({len(flagged) / 200:.1%} of 200) are flagged" in flags
     assert f"{wrong:.0%} of these flags are expected to be wrong" in flags
     assert "15.0%" in estimate
     caught, checked = len(lacking & set(flagged.tolist())), len(known & set(flagged.tolist()))
-    assert f"known for {len(known)} rows: {len(lacking)} of these sets lack the true label, among them {caught} of the {checked}" in truth
+    assert (
+        f"known for {len(known)} rows: {len(lacking)} of these sets lack the true label, among them {caught} of the {checked}"
+        in truth
+    )
     strict = replace(table, labels=replace(table.labels, false_discoveries=0.0))
     assert contents_of(strict).findings[0].startswith("None of 200 sets is flagged")
 
 
-def test_a_page_with_too_many_rows_shows_the_flagged_ones_even_if_sets_that_are_not_judged_are_more_suspicious(monkeypatch):
+def test_a_page_with_too_many_rows_shows_the_flagged_ones_even_if_sets_that_are_not_judged_are_more_suspicious(
+    monkeypatch,
+):
     monkeypatch.setattr(cleaning_page, "MOST_EXAMPLES", 200)
     table = cleaned_table(600)
     suspicion = np.where(table.labels.judged, table.labels.suspicion, np.float32(0.999))
@@ -305,7 +391,14 @@ def test_a_page_with_too_many_rows_shows_the_flagged_ones_even_if_sets_that_are_
         cleaned_table(known=0),
         cleaned_table(3, 3, known=1),
     ],
-    ids=["no judgement", "no judgement and no truth", "two classes", "few truths", "no truth", "three rows"],
+    ids=[
+        "no judgement",
+        "no judgement and no truth",
+        "two classes",
+        "few truths",
+        "no truth",
+        "three rows",
+    ],
 )
 def test_pages_of_unusual_runs_are_whole(table):
     text = render_cleaning_page(contents_of(table))
@@ -314,31 +407,55 @@ def test_pages_of_unusual_runs_are_whole(table):
     assert ('id="calibration"' in text) == (known and "judgement" in table.record)
     assert ("--folds 5" in top(text)) == ("judgement" not in table.record)
     assert not re.search(r"\bnan\b", re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
-    columns = len(re.findall(r"<th", re.search(r'<table class="classes">.*?</thead>', text, flags=re.DOTALL)[0].partition("<tr>")[2]))
-    for line in re.findall(r'<tr><th scope="row">[^<]*</th>\s*<td class="bars">.*?</tr>', text, flags=re.DOTALL):
+    columns = len(
+        re.findall(
+            r"<th",
+            re.search(r'<table class="classes">.*?</thead>', text, flags=re.DOTALL)[0].partition(
+                "<tr>"
+            )[2],
+        )
+    )
+    for line in re.findall(
+        r'<tr><th scope="row">[^<]*</th>\s*<td class="bars">.*?</tr>', text, flags=re.DOTALL
+    ):
         assert 1 + line.count("<td") == columns
 
 
 def test_the_frequencies_are_drawn_with_bounds_beside_the_classifiers_own_and_the_true_ones():
-    text = render_cleaning_page(contents()).partition('id="frequencies"')[2].partition("</section>")[0]
+    text = (
+        render_cleaning_page(contents()).partition('id="frequencies"')[2].partition("</section>")[0]
+    )
     assert "The shares are held. How the sets arose: co-occurrence (rows share sets)." in text
-    rows = re.findall(r'<tr><th scope="row">(\w+)</th>\s*<td>(<svg.*?</svg>)</td>\s*(.*?)</tr>', text, flags=re.DOTALL)
+    rows = re.findall(
+        r'<tr><th scope="row">(\w+)</th>\s*<td>(<svg.*?</svg>)</td>\s*(.*?)</tr>',
+        text,
+        flags=re.DOTALL,
+    )
     assert [name for name, _, _ in rows] == ["bee", "ant", "cat"]  # the most frequent first
     assert {name: re.findall(r"<td>(.*?)</td>", cells) for name, _, cells in rows} == {
         "bee": ["60.0% (50.0% to 70.0%)", "50.0%", "70.0%"],
         "ant": ["30.0% (20.0% to 40.0%)", "25.0%", "25.0%"],
         "cat": ["10.0% (0.0% to 20.0%)", "25.0%", "5.0%"],
     }
-    shares = {"bee": (0.6, 0.5, 0.7, 0.5, 0.7), "ant": (0.3, 0.2, 0.4, 0.25, 0.25), "cat": (0.1, 0.0, 0.2, 0.25, 0.05)}
+    shares = {
+        "bee": (0.6, 0.5, 0.7, 0.5, 0.7),
+        "ant": (0.3, 0.2, 0.4, 0.25, 0.25),
+        "cat": (0.1, 0.0, 0.2, 0.25, 0.05),
+    }
     drawn = []
     for name, picture, _ in rows:
         lower, upper = re.search(r'class="range" x1="(.*?)%" x2="(.*?)%"', picture).groups()
-        estimate, own = (re.search(rf'class="{mark}" cx="(.*?)%"', picture)[1] for mark in ("estimate", "own"))
+        estimate, own = (
+            re.search(rf'class="{mark}" cx="(.*?)%"', picture)[1] for mark in ("estimate", "own")
+        )
         true = re.search(r'class="truth" x1="(.*?)%"', picture)[1]
         drawn += zip(shares[name], map(float, (estimate, lower, upper, own, true)), strict=True)
     assert [at for share, at in drawn if share == 0] == [0]
     # On a logarithmic axis, positions are a linear function of the logarithms.
-    logs, at = (np.asarray(column) for column in zip(*[(np.log(share), at) for share, at in drawn if share > 0], strict=True))
+    logs, at = (
+        np.asarray(column)
+        for column in zip(*[(np.log(share), at) for share, at in drawn if share > 0], strict=True)
+    )
     slope, start = np.polyfit(logs, at, 1)
     np.testing.assert_allclose(at, start + slope * logs, atol=0.02)
     assert slope > 0
@@ -347,8 +464,13 @@ def test_the_frequencies_are_drawn_with_bounds_beside_the_classifiers_own_and_th
 
 
 def test_ticks_are_at_their_shares():
-    text = render_cleaning_page(contents()).partition('id="frequencies"')[2].partition("</section>")[0]
-    ticks = {float(share): float(at) for at, share in re.findall(r'<text x="(.*?)%" y="13">(.*?)%</text>', text)}
+    text = (
+        render_cleaning_page(contents()).partition('id="frequencies"')[2].partition("</section>")[0]
+    )
+    ticks = {
+        float(share): float(at)
+        for at, share in re.findall(r'<text x="(.*?)%" y="13">(.*?)%</text>', text)
+    }
     assert {2, 5, 10, 20, 50} <= ticks.keys()
     # Equal ratios are equal distances.
     assert ticks[20] - ticks[10] == pytest.approx(ticks[10] - ticks[5], abs=0.02)
@@ -362,7 +484,14 @@ def test_nothing_outside_the_page_is_referred_to_and_only_its_script_may_run():
 
 
 def test_parts_that_there_is_nothing_for_are_left_out():
-    bare = replace(contents(), annotators=None, confusions=[], curves={"epoch": [1], "loss": [0.0]}, true_shares=None, truth=None)
+    bare = replace(
+        contents(),
+        annotators=None,
+        confusions=[],
+        curves={"epoch": [1], "loss": [0.0]},
+        true_shares=None,
+        truth=None,
+    )
     assert 'class="truth"' not in render_cleaning_page(bare)
     bare = replace(bare, prior=None)
     text = render_cleaning_page(bare)
@@ -373,22 +502,40 @@ def test_parts_that_there_is_nothing_for_are_left_out():
     assert text.count("<polyline") == 1
     assert "--folds 5" not in text
     assert "--folds 5" in render_cleaning_page(replace(bare, judged_by_own=True))
-    assert "most uncertain of 1,000 examples" in render_cleaning_page(replace(bare, n_examples=1000))
+    assert "most uncertain of 1,000 examples" in render_cleaning_page(
+        replace(bare, n_examples=1000)
+    )
 
 
 def test_hostile_text_is_shown_as_text():
-    page = replace(contents(HOSTILE), title=HOSTILE, facts=[(HOSTILE, HOSTILE)], config={HOSTILE: HOSTILE}, choice=HOSTILE)
+    page = replace(
+        contents(HOSTILE),
+        title=HOSTILE,
+        facts=[(HOSTILE, HOSTILE)],
+        config={HOSTILE: HOSTILE},
+        choice=HOSTILE,
+    )
     page = replace(page, verdicts=[HOSTILE], findings=[HOSTILE])
     page = replace(page, prior={**page.prior, "regime": HOSTILE, "because": HOSTILE})
-    page = replace(page, annotators={**page.annotators, "annotator": [HOSTILE, "w2"]}, examples=[replace(page.examples[0], id=HOSTILE)])
+    page = replace(
+        page,
+        annotators={**page.annotators, "annotator": [HOSTILE, "w2"]},
+        examples=[replace(page.examples[0], id=HOSTILE)],
+    )
     page = replace(page, review=[(replace(page.examples[0], picture=None), HOSTILE)])
     text = render_cleaning_page(page)
     assert "<img" not in text
     assert data_of(text)["classes"][1] == data_of(text)["examples"][0][0] == HOSTILE
-    tags = re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", text, flags=re.DOTALL))
+    tags = re.findall(
+        r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", text, flags=re.DOTALL)
+    )
     first = contents().examples[0]
-    plain = render_cleaning_page(replace(contents(), examples=[first], review=[(replace(first, picture=None), "")]))
-    assert tags == re.findall(r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", plain, flags=re.DOTALL))
+    plain = render_cleaning_page(
+        replace(contents(), examples=[first], review=[(replace(first, picture=None), "")])
+    )
+    assert tags == re.findall(
+        r"<(/?[a-z0-9]+)", re.sub(r"<script.*?</script>|</?bdi>", "", plain, flags=re.DOTALL)
+    )
     assert html.escape(HOSTILE, quote=False)[:20] in text
 
 
@@ -396,7 +543,13 @@ def test_text_in_another_direction_stays_by_itself_and_its_controls_are_shown():
     hebrew, hostile = "\u05e9\u05d5\u05e2\u05dc 2", "\u202eexe\u2069\u202d"
     shown = "\ufffdexe\ufffd\ufffd"
     page = contents(hebrew)
-    page = replace(page, title=hostile, class_names=[hostile, *page.class_names[1:]], not_judged=[(hebrew, 9, 2)], config={hebrew: hostile})
+    page = replace(
+        page,
+        title=hostile,
+        class_names=[hostile, *page.class_names[1:]],
+        not_judged=[(hebrew, 9, 2)],
+        config={hebrew: hostile},
+    )
     page = replace(page, examples=[replace(one, id=hostile) for one in page.examples])
     text = render_cleaning_page(page)
     assert not re.search(r"[\u202a-\u202e\u2066-\u2069]|\\\\u20[26]", text)
@@ -407,7 +560,10 @@ def test_text_in_another_direction_stays_by_itself_and_its_controls_are_shown():
     assert data_of(text)["examples"][0][0] == shown
     run = cleaned_table()
     run.record["classes"][:2] = [hebrew, "<b>"]
-    assert all(set(re.findall("<.*?>", why)) <= {"<bdi>", "</bdi>"} and "<bdi>" in why for _, why in contents_of(run).review)
+    assert all(
+        set(re.findall("<.*?>", why)) <= {"<bdi>", "</bdi>"} and "<bdi>" in why
+        for _, why in contents_of(run).review
+    )
 
 
 def test_a_page_that_cannot_be_written_is_refused(tmp_path):
@@ -421,11 +577,22 @@ def test_the_page_is_made_without_torch():
 
 
 @needs_browser
-def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_text(tmp_path, listener):
+def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_text(
+    tmp_path, listener
+):
     page = contents(HOSTILE)
     attack = "".join(payloads(listener.server_port))
-    page = replace(page, title="unchanged", examples=[replace(page.examples[0], id=HOSTILE), *page.examples[1:]])
-    page = replace(page, facts=[(attack, attack)], config={attack: attack}, class_names=[*page.class_names[:2], attack])
+    page = replace(
+        page,
+        title="unchanged",
+        examples=[replace(page.examples[0], id=HOSTILE), *page.examples[1:]],
+    )
+    page = replace(
+        page,
+        facts=[(attack, attack)],
+        config={attack: attack},
+        class_names=[*page.class_names[:2], attack],
+    )
     page = replace(page, annotators={**page.annotators, "annotator": [attack, "w2"]})
     path = tmp_path / "page.html"
     steps = """
@@ -441,7 +608,9 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     text.value = ""; kind.value = "suspicious"; text.dispatchEvent(new Event("input"));
     document.body.dataset.seen = JSON.stringify(seen);
     """
-    text = re.sub(r"<meta http-equiv=.*?>", "", render_cleaning_page(page))  # it would refuse the script that clicks
+    text = re.sub(
+        r"<meta http-equiv=.*?>", "", render_cleaning_page(page)
+    )  # it would refuse the script that clicks
     path.write_text(text.replace("</body>", f"<script>{steps}</script></body>"))
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
@@ -458,14 +627,20 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
         [5, "5 of 5 shown", 0],
         [0, "No example matches.", 0],
     ]
-    cards = re.findall(r'<article class="card">(.*?)</article>', shown[shown.index('id="cards"') :], flags=re.DOTALL)
+    cards = re.findall(
+        r'<article class="card">(.*?)</article>',
+        shown[shown.index('id="cards"') :],
+        flags=re.DOTALL,
+    )
     assert len(cards) == 5
     assert html.escape(HOSTILE, quote=False) in cards[0]
     assert sum(card.count("<img") for card in cards) == 3
     texts = [html.unescape(" ".join(re.sub(r"<[^>]+>", "", card).split())) for card in cards]
     assert all("2 votes" in text for text in texts)
     assert "ant 1 vote" in texts[1]
-    assert texts[1].endswith("confidence 10.0% · margin −6.7% · suspicion 70.0%out of fold, ant is likelier")
+    assert texts[1].endswith(
+        "confidence 10.0% · margin −6.7% · suspicion 70.0%out of fold, ant is likelier"
+    )
     assert "margin" not in texts[0]  # a single candidate has none
     assert "votes outside the set: ant 1" in texts[0]
     assert "true label: " in texts[0]
@@ -473,4 +648,6 @@ def test_a_browser_shows_searches_and_pages_the_examples_and_runs_no_hostile_tex
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
     assert shown.count('<article class="card">') == 5
-    assert shown.count('src="data:image/jpeg;base64,') == 3 + 1  # of flagged sets, and of the row to review
+    assert (
+        shown.count('src="data:image/jpeg;base64,') == 3 + 1
+    )  # of flagged sets, and of the row to review

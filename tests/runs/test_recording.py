@@ -11,7 +11,13 @@ from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.priors import estimate_prior
 from ltpll.rebalancers import REBALANCERS
-from ltpll.runs.recording import CURVE_POINTS, record_curves, record_snapshots, record_training, round_floats
+from ltpll.runs.recording import (
+    CURVE_POINTS,
+    record_curves,
+    record_snapshots,
+    record_training,
+    round_floats,
+)
 from ltpll.runs.run import Run
 from ltpll.training import state as resuming
 from ltpll.training.callbacks import OnEpoch
@@ -23,7 +29,15 @@ from support.refusals import refusal
 def record(run, *, stop_after=None, checkpoint_every=2, rebalancer="records", **more):
     x, y = four_squares([10, 20, 40, 80], seed=0)
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,))
-    trainer = PartialLabelTrainer(model, METHODS["proden"](), REBALANCERS[rebalancer](), epochs=7, batch_size=32, lr=0.1, device="cpu")
+    trainer = PartialLabelTrainer(
+        model,
+        METHODS["proden"](),
+        REBALANCERS[rebalancer](),
+        epochs=7,
+        batch_size=32,
+        lr=0.1,
+        device="cpu",
+    )
 
     def stop(epoch_record):
         if epoch_record["epoch"] == stop_after:
@@ -31,14 +45,27 @@ def record(run, *, stop_after=None, checkpoint_every=2, rebalancer="records", **
 
     candidates = uniform_candidates(y, 4, 0.5, seed=0)
     record_training(
-        run, trainer, x, candidates, Evaluate(x, y, y), checkpoint_every=checkpoint_every, callbacks=[OnEpoch(stop)], note="kept", **more
+        run,
+        trainer,
+        x,
+        candidates,
+        Evaluate(x, y, y),
+        checkpoint_every=checkpoint_every,
+        callbacks=[OnEpoch(stop)],
+        note="kept",
+        **more,
     )
     return trainer
 
 
 def untimed(records):
     return [
-        {key: value for key, value in one.items() if key not in ("seconds", "evaluation_seconds", "views_per_second")} for one in records
+        {
+            key: value
+            for key, value in one.items()
+            if key not in ("seconds", "evaluation_seconds", "views_per_second")
+        }
+        for one in records
     ]
 
 
@@ -63,21 +90,29 @@ def test_a_damaged_checkpoint_is_warned_of_and_the_one_before_it_is_used_with_it
         record(run, stop_after=5)
     newest = run.folder / "checkpoint.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(CheckpointWarning, match=r"safetensors is damaged \(.*\): it was renamed to checkpoint.refused.safetensors"):
+    with pytest.warns(
+        CheckpointWarning,
+        match=r"safetensors is damaged \(.*\): it was renamed to checkpoint.refused.safetensors",
+    ):
         record(run)
     assert untimed(run.records()) == untimed(whole.records())
     assert run.result()["last"] == whole.result()["last"]
 
 
 def test_of_many_classes_only_the_last_epoch_keeps_the_figures_of_each(tmp_path, monkeypatch):
-    few, many = (Run(tmp_path / name, {"method": "proden", "rebalancer": "records", "seed": 0}) for name in ("few", "many"))
+    few, many = (
+        Run(tmp_path / name, {"method": "proden", "rebalancer": "records", "seed": 0})
+        for name in ("few", "many")
+    )
     record(few)
     monkeypatch.setattr(resuming, "LONG_LIST", 3)  # there are four classes
     with pytest.raises(KeyboardInterrupt):
         record(many, stop_after=5)
     trainer = record(many)
     assert ["per_class" in one["test"] for one in trainer.history] == [False] * 6 + [True]
-    assert not any("mean_target" in one or "mean_prediction" in one["test"] for one in many.records())
+    assert not any(
+        "mean_target" in one or "mean_prediction" in one["test"] for one in many.records()
+    )
     one, other = few.result(), many.result()
     assert one["last"] == other["last"]
     assert one["curves"] == other["curves"]
@@ -107,11 +142,15 @@ def test_a_log_that_lacks_epochs_of_its_checkpoint_is_refused(tmp_path):
     assert "has 3 of the 4 epochs of its checkpoint: delete" in refusal(lambda: record(run))
 
 
-def test_the_seconds_of_an_epoch_are_those_of_every_process_that_worked_on_it(tmp_path, monkeypatch):
+def test_the_seconds_of_an_epoch_are_those_of_every_process_that_worked_on_it(
+    tmp_path, monkeypatch
+):
     """Two seconds in one process and three in another, by a clock that stands still otherwise."""
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background do not have
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # which tests in the background do not have
     steps, original = 0, PartialLabelTrainer.step
 
     def step(self, *given):
@@ -148,11 +187,17 @@ def test_an_interrupted_run_ends_with_the_records_of_an_undisturbed_one(tmp_path
     assert torch.equal(again.targets.values, trained.targets.values)
 
 
-def test_the_record_has_the_prior_of_the_sets_if_the_rebalancer_estimates_it_also_after_an_interruption(tmp_path):
+def test_the_record_has_the_prior_of_the_sets_if_the_rebalancer_estimates_it_also_after_an_interruption(
+    tmp_path,
+):
     _, y = four_squares([10, 20, 40, 80], seed=0)
     expected = estimate_prior(uniform_candidates(y, 4, 0.5, seed=0))
     settings = {"method": "proden", "rebalancer": "anchor", "seed": 0}
-    whole, cut, without = Run(tmp_path / "whole", settings), Run(tmp_path / "cut", settings), Run(tmp_path / "without", settings)
+    whole, cut, without = (
+        Run(tmp_path / "whole", settings),
+        Run(tmp_path / "cut", settings),
+        Run(tmp_path / "without", settings),
+    )
     record(whole, rebalancer="anchor")
     with pytest.raises(KeyboardInterrupt):
         record(cut, rebalancer="anchor", stop_after=3)
@@ -178,9 +223,13 @@ def test_without_checkpoints_an_interrupted_run_starts_anew(tmp_path):
 def test_seconds_and_speed_come_from_the_epochs(tmp_path):
     run = Run(tmp_path, {"seed": 0})
     record(run)
-    assert run.result()["seconds"] == pytest.approx(sum(one["seconds"] for one in run.records()), abs=0.01)
+    assert run.result()["seconds"] == pytest.approx(
+        sum(one["seconds"] for one in run.records()), abs=0.01
+    )
     training = sorted(one["seconds"] - one.get("evaluation_seconds", 0) for one in run.records())
-    assert run.result()["views_per_second"] == pytest.approx(128 / training[3], rel=0.01)  # 4 batches of 32, one view, median of 7
+    assert run.result()["views_per_second"] == pytest.approx(
+        128 / training[3], rel=0.01
+    )  # 4 batches of 32, one view, median of 7
 
 
 def test_the_speed_counts_training_alone_and_the_seconds_everything(tmp_path, monkeypatch):
@@ -201,7 +250,10 @@ def test_the_speed_counts_training_alone_and_the_seconds_everything(tmp_path, mo
     monkeypatch.setattr(Evaluate, "measure", slow(measure, 10))
     run = Run(tmp_path, {"seed": 0})
     record(run)
-    assert [(one["seconds"], one["evaluation_seconds"], one["views_per_second"]) for one in run.records()] == [(14.0, 10.0, 32)] * 7
+    assert [
+        (one["seconds"], one["evaluation_seconds"], one["views_per_second"])
+        for one in run.records()
+    ] == [(14.0, 10.0, 32)] * 7
     assert (run.result()["seconds"], run.result()["views_per_second"]) == (98.0, 32)
 
 
@@ -229,7 +281,9 @@ def test_a_run_counts_only_when_everything_that_belongs_to_it_is_written(tmp_pat
 
 def test_snapshots_are_evenly_spread_and_end_with_the_last():
     history = [
-        {"epoch": epoch, "loss": 1.0} | ({"test": {"mean_prediction": [epoch / 100]}} if epoch % 2 == 0 else {}) for epoch in range(1, 41)
+        {"epoch": epoch, "loss": 1.0}
+        | ({"test": {"mean_prediction": [epoch / 100]}} if epoch % 2 == 0 else {})
+        for epoch in range(1, 41)
     ]
     kept = record_snapshots(history, ["test"])
     assert kept["epoch"] == [4, 10, 14, 20, 24, 30, 34, 40]
@@ -238,15 +292,37 @@ def test_snapshots_are_evenly_spread_and_end_with_the_last():
 
 
 def test_snapshots_leave_out_epochs_that_have_details_only_because_they_were_the_best_so_far():
-    history = [{"epoch": epoch, "test": {"mean_prediction": [0.0]} if epoch % 10 == 0 or epoch < 30 else {}} for epoch in range(1, 81)]
-    assert record_snapshots(history, ["test"], every=10)["epoch"] == [10, 20, 30, 40, 50, 60, 70, 80]
+    history = [
+        {
+            "epoch": epoch,
+            "test": {"mean_prediction": [0.0]} if epoch % 10 == 0 or epoch < 30 else {},
+        }
+        for epoch in range(1, 81)
+    ]
+    assert record_snapshots(history, ["test"], every=10)["epoch"] == [
+        10,
+        20,
+        30,
+        40,
+        50,
+        60,
+        70,
+        80,
+    ]
 
 
 @pytest.mark.parametrize(
-    ("n", "every", "expected"), [(7, 1, 1), (120, 1, 1), (200, 1, 2), (800, 1, 10), (1100, 1, 10), (800, 10, 10), (805, 1, 10)]
+    ("n", "every", "expected"),
+    [(7, 1, 1), (120, 1, 1), (200, 1, 2), (800, 1, 10), (1100, 1, 10), (800, 10, 10), (805, 1, 10)],
 )
-def test_curves_hold_the_last_epoch_and_round_numbers_of_epochs_that_do_not_depend_on_the_run(n, every, expected):
-    history = [{"epoch": epoch, "loss": 1.0, "test": {"balanced_accuracy": epoch / n}} for epoch in range(1, n + 1) if epoch % every == 0]
+def test_curves_hold_the_last_epoch_and_round_numbers_of_epochs_that_do_not_depend_on_the_run(
+    n, every, expected
+):
+    history = [
+        {"epoch": epoch, "loss": 1.0, "test": {"balanced_accuracy": epoch / n}}
+        for epoch in range(1, n + 1)
+        if epoch % every == 0
+    ]
     curves = record_curves(history, ["test"])
     assert curves["epoch"] == sorted({*range(expected, n + 1, expected), n})
     assert len(curves["epoch"]) <= CURVE_POINTS + 1

@@ -25,13 +25,20 @@ from ltpll.runs.run import Run, config_hash, finished_runs, read_result, results
 from ltpll.runs.schema import Kind
 from support.refusals import refusal
 
-CONFIG = {"method": "corr", "rebalancer": "records", "seed": 1, "options": {"momentum": 0.9, "hidden": [64, 32]}}
+CONFIG = {
+    "method": "corr",
+    "rebalancer": "records",
+    "seed": 1,
+    "options": {"momentum": 0.9, "hidden": [64, 32]},
+}
 RESULT = {"metrics": {"accuracy": 0.1 + 0.2, "per_class": [1.0, 0.5]}, "note": "ρ = 100"}
 
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 configs = st.dictionaries(st.text(max_size=3), plain, max_size=4)
@@ -59,7 +66,14 @@ def test_configs_have_the_same_key_exactly_when_they_write_the_same(a, b):
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 2}, {"seed": "1"}, {"method": "proden"}, {"options": {"momentum": 0.9, "hidden": [32, 64]}}, {"extra": None}]
+    "change",
+    [
+        {"seed": 2},
+        {"seed": "1"},
+        {"method": "proden"},
+        {"options": {"momentum": 0.9, "hidden": [32, 64]}},
+        {"extra": None},
+    ],
 )
 def test_any_change_of_the_config_changes_the_key(change):
     assert config_hash(CONFIG | change) != config_hash(CONFIG)
@@ -67,7 +81,10 @@ def test_any_change_of_the_config_changes_the_key(change):
 
 def test_the_key_is_the_start_of_the_hash_of_the_sorted_config():
     written = '{"a":[1,2.5],"b":{"c":null,"d":"x"}}'
-    assert config_hash({"b": {"d": "x", "c": None}, "a": [1, 2.5]}) == hashlib.sha256(written.encode()).hexdigest()[:12]
+    assert (
+        config_hash({"b": {"d": "x", "c": None}, "a": [1, 2.5]})
+        == hashlib.sha256(written.encode()).hexdigest()[:12]
+    )
 
 
 def test_a_run_is_done_only_after_it_is_finished(tmp_path):
@@ -89,7 +106,11 @@ def test_the_marker_is_written_after_the_result(tmp_path, monkeypatch):
     run.start()
     order = []
     replace = Path.replace
-    monkeypatch.setattr(Path, "replace", lambda self, target: (order.append(Path(target).name), replace(self, target))[1])
+    monkeypatch.setattr(
+        Path,
+        "replace",
+        lambda self, target: (order.append(Path(target).name), replace(self, target))[1],
+    )
     run.finish(RESULT)
     assert order == ["result.json", "done"]
 
@@ -123,7 +144,9 @@ def test_starting_clears_what_an_earlier_attempt_left(tmp_path, finished):
 def test_the_log_keeps_every_record_in_order_one_a_line(tmp_path):
     run = Run(tmp_path, CONFIG)
     run.start()
-    records = [{"epoch": i, "loss": 1 / (i + 1), "name": "ρ\nnew line", "best": None} for i in range(5)]
+    records = [
+        {"epoch": i, "loss": 1 / (i + 1), "name": "ρ\nnew line", "best": None} for i in range(5)
+    ]
     for i, record in enumerate(records):
         run.log(record)
         lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -172,10 +195,14 @@ def test_a_result_comes_back_with_its_config_and_key(tmp_path):
     assert run.result() == {"format": "ltpll-run-1", "key": run.key, "config": CONFIG, **RESULT}
 
 
-def test_all_results_of_a_folder_come_in_the_order_of_their_paths_without_json_of_another_kind(tmp_path):
+def test_all_results_of_a_folder_come_in_the_order_of_their_paths_without_json_of_another_kind(
+    tmp_path,
+):
     for name in ("b/2", "a", "b/1"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / f"{name}.json").write_text(json.dumps({"format": "ltpll-run-1", "key": "", "config": {}, "name": name}))
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps({"format": "ltpll-run-1", "key": "", "config": {}, "name": name})
+        )
     (tmp_path / "notes.txt").write_text("not a result")
     (tmp_path / "audit.json").write_text('{"format": "ltpll-audit-1"}')
     (tmp_path / "b" / "answers.json").write_text("[1, 2]")
@@ -199,7 +226,20 @@ def test_all_results_of_a_folder_come_in_the_order_of_their_paths_without_json_o
         (b'{"format": "ltpll-run-1", "key": 1, "config": {}}', "no key"),
         (b"[" * 100_000, "cannot be read"),
     ],
-    ids=["empty", "cut", "cut later", "binary", "list", "number", "no format", "foreign", "bare", "list for config", "no key", "deep"],
+    ids=[
+        "empty",
+        "cut",
+        "cut later",
+        "binary",
+        "list",
+        "number",
+        "no format",
+        "foreign",
+        "bare",
+        "list for config",
+        "no key",
+        "deep",
+    ],
 )
 def test_a_damaged_or_foreign_result_is_refused_with_its_path(tmp_path, content, fragment):
     path = tmp_path / "result.json"
@@ -227,7 +267,10 @@ def test_an_output_folder_without_permission_is_refused(tmp_path, monkeypatch):
     run = Run(tmp_path / "out", CONFIG)
     monkeypatch.setattr(Path, "mkdir", denied)
     message = refusal(run.start)
-    assert message == f"The run folder {run.folder} cannot be written (Permission denied): choose another output folder."
+    assert (
+        message
+        == f"The run folder {run.folder} cannot be written (Permission denied): choose another output folder."
+    )
 
 
 def test_an_output_folder_that_is_a_file_is_refused(tmp_path):
@@ -255,7 +298,9 @@ def test_the_environment_names_versions_commit_and_hardware():
     assert made["device"] == "cpu"
     assert made["threads"] == torch.get_num_threads()
     assert "cores" in made["hardware"]
-    assert made["commit"] == "unknown" or set(made["commit"].removesuffix("+changes")) <= set("0123456789abcdef")
+    assert made["commit"] == "unknown" or set(made["commit"].removesuffix("+changes")) <= set(
+        "0123456789abcdef"
+    )
     assert json.loads(json.dumps(made)) == made
 
 
@@ -283,7 +328,9 @@ def finished_run(tmp_path, name=""):
 
 def test_the_marker_holds_checksums_that_sha256sum_reads(tmp_path):
     run = finished_run(tmp_path)
-    lines = dict(reversed(line.split("  ")) for line in (run.folder / "done").read_text().splitlines())
+    lines = dict(
+        reversed(line.split("  ")) for line in (run.folder / "done").read_text().splitlines()
+    )
     assert sorted(lines) == ["config.json", "metrics.jsonl", "result.json"]
     for name, digest in lines.items():
         assert hashlib.sha256((run.folder / name).read_bytes()).hexdigest() == digest
@@ -292,13 +339,19 @@ def test_the_marker_holds_checksums_that_sha256sum_reads(tmp_path):
 def test_every_bit_of_a_finished_run_s_files_counts(tmp_path):
     run = finished_run(tmp_path)
     assert run.reopen_if_damaged() == []
-    for path in [run.folder / name for name in ("config.json", "metrics.jsonl", "result.json", "done")]:
+    for path in [
+        run.folder / name for name in ("config.json", "metrics.jsonl", "result.json", "done")
+    ]:
         whole = path.read_bytes()
         for position in range(0, len(whole), 7):
-            path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+            path.write_bytes(
+                whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :]
+            )
             assert damaged_files(run.folder)
             if path.name == "result.json":
-                assert f"{run.folder} cannot be read (its file result.json is damaged" in refusal(run.result)
+                assert f"{run.folder} cannot be read (its file result.json is damaged" in refusal(
+                    run.result
+                )
         path.write_bytes(whole)
     assert run.result()["key"] == run.key
 
@@ -329,7 +382,9 @@ def test_a_damaged_run_that_another_process_trains_is_left_to_it(tmp_path):
     run = finished_run(tmp_path)
     (run.folder / "result.json").unlink()
     with run.locked():
-        assert "is being trained by another process" in refusal(Run(tmp_path, CONFIG).reopen_if_damaged, BusyError)
+        assert "is being trained by another process" in refusal(
+            Run(tmp_path, CONFIG).reopen_if_damaged, BusyError
+        )
     assert (run.folder / "done").exists()
 
 
@@ -340,7 +395,9 @@ def test_a_run_of_an_earlier_version_without_checksums_is_not_read(tmp_path):
     assert "no checksum of its file result.json): rerun the command" in refusal(run.result)
 
 
-def test_a_damaged_run_counts_as_missing_where_runs_are_collected_and_is_refused_where_they_are_shown(tmp_path):
+def test_a_damaged_run_counts_as_missing_where_runs_are_collected_and_is_refused_where_they_are_shown(
+    tmp_path,
+):
     run = finished_run(tmp_path)
     assert [record["key"] for record in finished_runs(tmp_path)] == [run.key]
     (run.folder / "result.json").unlink()
@@ -393,7 +450,11 @@ def test_a_named_run_lies_in_the_folder_of_that_name_and_leaves_other_files_alon
 @pytest.mark.parametrize("folder", ["hash", "renamed", "moved"])
 def test_a_finished_run_is_opened_whatever_its_folder_is_called(tmp_path, folder):
     run = finished_run(tmp_path)
-    place = {"hash": run.folder, "renamed": tmp_path / "best run", "moved": tmp_path / "else" / "where" / run.key}[folder]
+    place = {
+        "hash": run.folder,
+        "renamed": tmp_path / "best run",
+        "moved": tmp_path / "else" / "where" / run.key,
+    }[folder]
     place.parent.mkdir(parents=True, exist_ok=True)
     expected = run.result()
     run.folder.rename(place)
@@ -419,7 +480,10 @@ def test_a_renamed_run_that_is_forgotten_leaves_other_files_in_its_folder(tmp_pa
     run.folder.rename(tmp_path / "mine")
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     Run.open(tmp_path / "mine").forget()
-    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["config.json", "notes.txt"]
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == [
+        "config.json",
+        "notes.txt",
+    ]
 
 
 def test_a_run_that_is_not_finished_is_opened_and_has_no_result(tmp_path):
@@ -429,7 +493,10 @@ def test_a_run_that_is_not_finished_is_opened_and_has_no_result(tmp_path):
     opened = Run.open(run.folder)
     assert not opened.done
     assert opened.epochs_logged() == 1
-    assert refusal(opened.result) == f"The run {run.folder} cannot be read (it is not finished): rerun the command that started it."
+    assert (
+        refusal(opened.result)
+        == f"The run {run.folder} cannot be read (it is not finished): rerun the command that started it."
+    )
 
 
 @pytest.mark.parametrize(
@@ -446,11 +513,15 @@ def test_a_run_that_is_not_finished_is_opened_and_has_no_result(tmp_path):
 )
 def test_what_cannot_be_opened_is_refused_in_one_form(tmp_path, config, problem):
     folder = tmp_path / "folder"
-    assert refusal(lambda: Run.open(folder)).startswith(f"The run {folder} cannot be read (there is no such folder): ")
+    assert refusal(lambda: Run.open(folder)).startswith(
+        f"The run {folder} cannot be read (there is no such folder): "
+    )
     folder.mkdir()
     if config is not None:
         (folder / "config.json").write_text(config)
-    assert refusal(lambda: Run.open(folder, Kind.BENCHMARK)).startswith(f"The run {folder} cannot be read ({problem}")
+    assert refusal(lambda: Run.open(folder, Kind.BENCHMARK)).startswith(
+        f"The run {folder} cannot be read ({problem}"
+    )
 
 
 def test_a_finished_run_whose_record_lacks_what_its_kind_needs_is_refused(tmp_path):
@@ -481,5 +552,7 @@ def test_the_commit_is_that_of_the_checkout(monkeypatch):
     root = Path(ltpll.__file__).parents[2]
     if not (root / ".git").exists() or shutil.which("git") is None:
         pytest.skip("not a git checkout")
-    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    head = subprocess.run(
+        ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout
     assert head.startswith(_commit().removesuffix("+changes"))

@@ -12,7 +12,9 @@ from ltpll.errors import InputError, NotFiniteError
 
 WHOLE = st.sampled_from(["-1", "0", "1", "2", "7", "1.5", "many", "99999999999999999999", ""])
 SHORT = st.sampled_from(["-1", "0", "1", "2", "some", "1.5"])  # for what takes time
-NUMBER = st.sampled_from(["-1", "0", "-0.0", "1e-3", "0.5", "1", "1e30", "1e400", "nan", "inf", "much"])
+NUMBER = st.sampled_from(
+    ["-1", "0", "-0.0", "1e-3", "0.5", "1", "1e30", "1e400", "nan", "inf", "much"]
+)
 NAME = st.sampled_from(["nothing", "", "auto", "../x", "records", "corr", "none"])
 BOTH = {
     "--lr": NUMBER,
@@ -32,7 +34,9 @@ BOTH = {
 
 def some(options):
     """A few of the options, each with a value."""
-    option = st.sampled_from(sorted(options)).flatmap(lambda name: st.tuples(st.just(name), options[name]))
+    option = st.sampled_from(sorted(options)).flatmap(
+        lambda name: st.tuples(st.just(name), options[name])
+    )
     return st.lists(option, max_size=4, unique_by=lambda pair: pair[0])
 
 
@@ -49,7 +53,10 @@ def outcome(app, *arguments):
         message = str(result.exception)
         assert "\n" not in message
         return (1 if isinstance(result.exception, NotFiniteError) else 2), message
-    assert result.exception is None or isinstance(result.exception, SystemExit), (arguments, repr(result.exception))
+    assert result.exception is None or isinstance(result.exception, SystemExit), (
+        arguments,
+        repr(result.exception),
+    )
     assert result.exit_code in (0, 2), (arguments, result.output)
     return result.exit_code, result.output
 

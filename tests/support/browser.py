@@ -6,14 +6,35 @@ import subprocess
 
 import pytest
 
-needs_browser = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+needs_browser = pytest.mark.skipif(
+    shutil.which("chromium") is None, reason="chromium is not installed"
+)
 
 
 def in_browser(path, tmp_path):
     """The page after it was opened, and what the browser complained of."""
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-    command = ["chromium", *options, f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--enable-logging=stderr"]
-    done = subprocess.run([*command, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60, check=True)
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-sync",
+    ]
+    command = [
+        "chromium",
+        *options,
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--virtual-time-budget=3000",
+        "--enable-logging=stderr",
+    ]
+    done = subprocess.run(
+        [*command, "--dump-dom", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     return done.stdout, done.stderr
 
 
@@ -41,7 +62,9 @@ PAYLOADS = (
 def payloads(port):
     """Texts that would leave a mark on the page, and call a server on this port, if any of them were obeyed."""
     owned = "document.documentElement.dataset.owned=1;fetch('CALL')"
-    return [one.replace("OWNED", owned).replace("CALL", f"http://127.0.0.1:{port}/") for one in PAYLOADS]
+    return [
+        one.replace("OWNED", owned).replace("CALL", f"http://127.0.0.1:{port}/") for one in PAYLOADS
+    ]
 
 
 def is_owned(shown):

@@ -8,17 +8,37 @@ from ltpll.cleaning.results import CleanedLabels, CleanedTable, StoredVotes
 from ltpll.evaluation.metrics import calibration_figures
 
 
-def cleaned_table(n=200, n_classes=6, *, known=0.7, judged_by="folds", annotators=True, judgement=True, seed=0) -> CleanedTable:
+def cleaned_table(
+    n=200, n_classes=6, *, known=0.7, judged_by="folds", annotators=True, judgement=True, seed=0
+) -> CleanedTable:
     """A table with random sets, labels and votes; the last class is never a label, and the first one is not judged."""
     rng = np.random.default_rng(seed)
-    sets = [sorted(rng.choice(n_classes, size=rng.integers(1, min(4, n_classes)), replace=False).tolist()) for _ in range(n)]
+    sets = [
+        sorted(
+            rng.choice(n_classes, size=rng.integers(1, min(4, n_classes)), replace=False).tolist()
+        )
+        for _ in range(n)
+    ]
     sets = [one if one != [n_classes - 1] else [0] for one in sets]
     label = np.asarray([one[0] for one in sets])
     second = np.asarray([one[-1] for one in sets])
-    outside = np.asarray([next(c for c in range(n_classes) if c not in one) if len(one) < n_classes else -1 for one in sets])
-    suspicion = np.where(rng.random(n) < 0.2, rng.uniform(0.6, 1, n), rng.uniform(0, 0.2, n)).astype(np.float32)
+    outside = np.asarray(
+        [
+            next(c for c in range(n_classes) if c not in one) if len(one) < n_classes else -1
+            for one in sets
+        ]
+    )
+    suspicion = np.where(
+        rng.random(n) < 0.2, rng.uniform(0.6, 1, n), rng.uniform(0, 0.2, n)
+    ).astype(np.float32)
     share = rng.uniform(0.3, 1, n).astype(np.float32)
-    true = np.asarray([int(rng.choice(one)) if rng.random() < 0.9 else int(rng.integers(n_classes)) for one in sets], dtype=object)
+    true = np.asarray(
+        [
+            int(rng.choice(one)) if rng.random() < 0.9 else int(rng.integers(n_classes))
+            for one in sets
+        ],
+        dtype=object,
+    )
     true[rng.random(n) >= known] = None
     judges = np.full(n, judged_by, dtype=object)
     own, confidence = judges == "own", (1 - suspicion) * share
@@ -33,7 +53,14 @@ def cleaned_table(n=200, n_classes=6, *, known=0.7, judged_by="folds", annotator
         judged=~own & (label != 0),
         judged_by=judges,
     )
-    votes = sorted({(i, f"worker{w}", int(rng.integers(n_classes))) for i in range(n) for w in range(4) if rng.random() < 0.6})
+    votes = sorted(
+        {
+            (i, f"worker{w}", int(rng.integers(n_classes)))
+            for i in range(n)
+            for w in range(4)
+            if rng.random() < 0.6
+        }
+    )
     record = {
         "classes": [f"class {c}" for c in range(n_classes)],
         "class_prior": [1 / n_classes] * n_classes,
@@ -71,6 +98,8 @@ def cleaned_table(n=200, n_classes=6, *, known=0.7, judged_by="folds", annotator
         candidates=np.concatenate(sets),
         true=true,
         labels=cleaned,
-        votes=StoredVotes(*(np.asarray(column) for column in zip(*votes, strict=True))) if annotators else None,
+        votes=StoredVotes(*(np.asarray(column) for column in zip(*votes, strict=True)))
+        if annotators
+        else None,
         pictures={},
     )

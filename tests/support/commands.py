@@ -14,7 +14,9 @@ from support.fork_server import shared_fork_server
 
 def ltpll_here(*arguments, status=0, package="ltpll"):
     """Run a command in this process and return what it prints, or the message of its error."""
-    app = import_module(f"{package}.cli").app  # not at the top: it reads the width of the terminal when it is imported
+    app = import_module(
+        f"{package}.cli"
+    ).app  # not at the top: it reads the width of the terminal when it is imported
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if isinstance(result.exception, InputError):
         assert status == 2, result.exception
@@ -44,7 +46,9 @@ def ltpll(*arguments, cwd=None, called="command", **environment):
             cwd=cwd,
             environment={"COLUMNS": "100", **environment},
         )
-        return subprocess.CompletedProcess(["ltpll", *arguments], status, printed.read_text(), errors.read_text())
+        return subprocess.CompletedProcess(
+            ["ltpll", *arguments], status, printed.read_text(), errors.read_text()
+        )
 
 
 research = partial(ltpll, called="research_command")

@@ -38,7 +38,9 @@ def problem(images=False, n=45):
     sets = rng.random((n, 3)) < 0.4
     sets[np.arange(n), y] = True
     if images:
-        x = (100 + 40 * y.reshape(n, 1, 1, 1) + rng.integers(-60, 60, (n, 3, 8, 8))).astype(np.uint8)
+        x = (100 + 40 * y.reshape(n, 1, 1, 1) + rng.integers(-60, 60, (n, 3, 8, 8))).astype(
+            np.uint8
+        )
     else:
         x = rng.normal(size=(n, 5)) + y[:, None]
     return x, Candidates.of(sets), y
@@ -47,14 +49,32 @@ def problem(images=False, n=45):
 def trainer(method, rebalancer, world, images=False, extras=(), poisoned=False, **more):
     """In double precision, with random views."""
     model = (
-        build_model("small-cnn", 0, n_classes=3, n_channels=3) if images else build_model("mlp", 0, n_inputs=5, n_classes=3, hidden=(7,))
+        build_model("small-cnn", 0, n_classes=3, n_channels=3)
+        if images
+        else build_model("mlp", 0, n_inputs=5, n_classes=3, hidden=(7,))
     )
     model.double()
-    context = {"n_features": model.head.in_features, "n_classes": 3, "class_frequencies": [20, 15, 10]}
-    views = ImageViews("paper", (0.5, 0.5, 0.5), (0.3, 0.3, 0.3)) if images else Views(weak=(Jitter(0.05),), strong=(Jitter(0.2, 0.1),))
+    context = {
+        "n_features": model.head.in_features,
+        "n_classes": 3,
+        "class_frequencies": [20, 15, 10],
+    }
+    views = (
+        ImageViews("paper", (0.5, 0.5, 0.5), (0.3, 0.3, 0.3))
+        if images
+        else Views(weak=(Jitter(0.05),), strong=(Jitter(0.2, 0.1),))
+    )
     if poisoned:
         views = Views(weak=(Jitter(0.05), poison))
-    options = {"epochs": 2, "batch_size": 10, "lr": 0.2, "drop_last": False, "chunk": 20, "device": "cpu", **more}
+    options = {
+        "epochs": 2,
+        "batch_size": 10,
+        "lr": 0.2,
+        "drop_last": False,
+        "chunk": 20,
+        "device": "cpu",
+        **more,
+    }
     return PartialLabelTrainer(
         model,
         METHODS.create(method),
@@ -79,7 +99,9 @@ def state(trained):
             for name, value in trained.state.modules[part].state_dict().items()
         },
         "losses": torch.tensor([record["loss"] for record in trained.history], dtype=torch.float64),
-        "judged": torch.tensor([figures(record["test"]) for record in trained.history], dtype=torch.float64),
+        "judged": torch.tensor(
+            [figures(record["test"]) for record in trained.history], dtype=torch.float64
+        ),
     }
 
 
@@ -117,7 +139,9 @@ def leave_and_go_on(world, folder, how):
     try:
         first.fit(x, candidates, [Evaluate(x, y, y), Checkpoint(checkpoint)])
     except SystemExit as end:
-        (folder / f"{world.rank}.ended").write_text(f"{end.code} {first.epoch} {first.state.batches.step}")
+        (folder / f"{world.rank}.ended").write_text(
+            f"{end.code} {first.epoch} {first.state.batches.step}"
+        )
     world.wait()
     if world.first:
         shutil.copy(checkpoint, folder / "left.safetensors")
@@ -140,7 +164,9 @@ def lose_one(world, folder, how):
     train_epoch, died = training.train_epoch, folder / "died"
 
     def hear(lost):
-        (folder / f"{world.rank}.lost").write_text(json.dumps({"lost": lost, "seconds": time.time() - float(died.read_text())}))
+        (folder / f"{world.rank}.lost").write_text(
+            json.dumps({"lost": lost, "seconds": time.time() - float(died.read_text())})
+        )
         os._exit(0)  # there is nobody left to take leave of
 
     def die_in_the_third(interrupted):
@@ -158,7 +184,13 @@ def lose_one(world, folder, how):
 
 def main(folder, rank, size, how, cases):
     """How to train, and the trainings to carry out, are JSON."""
-    folder, rank, size, how, cases = Path(folder), int(rank), int(size), json.loads(how), json.loads(cases)
+    folder, rank, size, how, cases = (
+        Path(folder),
+        int(rank),
+        int(size),
+        json.loads(how),
+        json.loads(cases),
+    )
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     on_cuda = how["device"] == "cuda"
@@ -167,7 +199,13 @@ def main(folder, rank, size, how, cases):
         os.environ |= {"NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo"}
         torch.cuda.set_device(0)
     where, patience = f"file://{folder / 'meet'}", timedelta(seconds=distributed.STEP_TIMEOUT)
-    dist.init_process_group("nccl" if on_cuda else "gloo", init_method=where, rank=rank, world_size=size, timeout=patience)
+    dist.init_process_group(
+        "nccl" if on_cuda else "gloo",
+        init_method=where,
+        rank=rank,
+        world_size=size,
+        timeout=patience,
+    )
     world = World(rank, size, dist.new_group(backend="gloo"))
     pieces(world, folder, how["device"])
     for number, options in enumerate(cases):
@@ -212,11 +250,18 @@ def pieces(world, folder, device):
     y.backward()
     # The derivative of all processes' results by this one's x.
     assert float(x.grad) == 2 * (world.rank + 1) * sum(range(1, world.size + 1))
-    layers = torch.nn.Conv2d(3, 4, 3).to(device, memory_format=torch.channels_last), torch.nn.Conv2d(3, 5, 1).double().to(device)
+    layers = (
+        torch.nn.Conv2d(3, 4, 3).to(device, memory_format=torch.channels_last),
+        torch.nn.Conv2d(3, 5, 1).double().to(device),
+    )
     trained = [parameter for layer in layers for parameter in layer.parameters()]
-    trained.insert(0, torch.nn.Parameter(torch.zeros(4, 4, device=device)[:, ::2]))  # with gaps in memory
+    trained.insert(
+        0, torch.nn.Parameter(torch.zeros(4, 4, device=device)[:, ::2])
+    )  # with gaps in memory
     for number, parameter in enumerate(trained[:-1]):
-        parameter.grad = torch.full_like(parameter, float(number + world.rank), memory_format=torch.contiguous_format)
+        parameter.grad = torch.full_like(
+            parameter, float(number + world.rank), memory_format=torch.contiguous_format
+        )
     world.average_gradients(trained)
     for number, parameter in enumerate(trained[:-1]):
         assert parameter.grad.unique().tolist() == [number + (world.size - 1) / 2]

@@ -42,7 +42,14 @@ def execute(page, changes):
 
     `changes` are replacements in the code that save time; each must apply.
     """
-    space, code = {}, [block.code for block in blocks_of(page) if block.language == "python" and not block.reason]
+    space, code = (
+        {},
+        [
+            block.code
+            for block in blocks_of(page)
+            if block.language == "python" and not block.reason
+        ],
+    )
     assert all(any(old in one for one in code) for old in changes)
     for one in code:
         for old, new in changes.items():
@@ -59,5 +66,10 @@ def commands_of(page):
 
     They are without comments, and without torchrun or srun in front.
     """
-    lines = [line for block in blocks_of(page) if block.language in ("", "sh", "bash") for line in block.code.splitlines()]
+    lines = [
+        line
+        for block in blocks_of(page)
+        if block.language in ("", "sh", "bash")
+        for line in block.code.splitlines()
+    ]
     return [found.strip() for line in lines for found in COMMAND.findall(line)]

@@ -41,7 +41,11 @@ class ForkServer:
         # One thread, since sums of floats depend on the number of threads; a given commit, since looking it up takes three processes.
         environment = environment_of_tests(OMP_NUM_THREADS="1", LTPLL_COMMIT="tested")
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "support.fork_server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+            [sys.executable, "-m", "support.fork_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
         )
         self._logs = {}
 

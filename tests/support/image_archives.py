@@ -30,7 +30,10 @@ def tar_bytes(files, *, packed=False):
 def records(labels, seed):
     """Records as the publisher writes them, and the planes in them, (N, 3, 32, 32)."""
     planes = np.random.default_rng(seed).integers(0, 256, (len(labels), 3, 32, 32), dtype=np.uint8)
-    rows = [bytes(np.atleast_1d(label).tolist()) + plane.tobytes() for label, plane in zip(labels, planes, strict=True)]
+    rows = [
+        bytes(np.atleast_1d(label).tolist()) + plane.tobytes()
+        for label, plane in zip(labels, planes, strict=True)
+    ]
     return b"".join(rows), planes
 
 
@@ -45,8 +48,13 @@ def cifar10_files(seed=0):
         planes.append((i, x))
     y_test = rng.permutation(10)
     files["cifar-10-batches-bin/test_batch.bin"], x_test = records(y_test, seed * 10 + 6)
-    files["cifar-10-batches-bin/batches.meta.txt"] = ("\n".join(NAMES10) + "\n\n").encode()  # it ends in an empty line
-    y_train, x_train = (np.concatenate([part for _, part in sorted(parts, key=lambda p: p[0])]) for parts in (labels, planes))
+    files["cifar-10-batches-bin/batches.meta.txt"] = (
+        "\n".join(NAMES10) + "\n\n"
+    ).encode()  # it ends in an empty line
+    y_train, x_train = (
+        np.concatenate([part for _, part in sorted(parts, key=lambda p: p[0])])
+        for parts in (labels, planes)
+    )
     return files, (y_train, x_train), (y_test, x_test)
 
 
@@ -55,10 +63,16 @@ def cifar100_files(seed=0):
     files, splits = {}, []
     for split in ("train", "test"):
         y = rng.permutation(100)
-        files[f"cifar-100-binary/{split}.bin"], x = records(np.stack([SUPERCLASS[y], y], 1), seed + len(files))
+        files[f"cifar-100-binary/{split}.bin"], x = records(
+            np.stack([SUPERCLASS[y], y], 1), seed + len(files)
+        )
         splits.append((y, x))
-    files["cifar-100-binary/fine_label_names.txt"] = "".join(f"fine_{i}\n" for i in range(100)).encode()
-    files["cifar-100-binary/coarse_label_names.txt"] = "".join(f"coarse {i}\r\n" for i in range(20)).encode()
+    files["cifar-100-binary/fine_label_names.txt"] = "".join(
+        f"fine_{i}\n" for i in range(100)
+    ).encode()
+    files["cifar-100-binary/coarse_label_names.txt"] = "".join(
+        f"coarse {i}\r\n" for i in range(20)
+    ).encode()
     return files, *splits
 
 
@@ -68,7 +82,9 @@ HEAD = "VOCdevkit/VOC2007"
 def jpeg(width, height, seed, quality=85):
     coarse = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
     buffer = io.BytesIO()
-    Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=quality)
+    Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).save(
+        buffer, "JPEG", quality=quality
+    )
     return buffer.getvalue()
 
 
@@ -83,14 +99,25 @@ def annotation(things, extra=""):
 
 
 TRAIN = {
-    "000012": [("person", (1, 1, 60, 90), False), ("dog", (20, 30, 90, 50), True), ("person", (5, 5, 5, 5), False)],
-    "000003": [("cat", (10, 10, 40, 70), False), ("cat", (2, 2, 9, 9), False)],  # one class: not used
+    "000012": [
+        ("person", (1, 1, 60, 90), False),
+        ("dog", (20, 30, 90, 50), True),
+        ("person", (5, 5, 5, 5), False),
+    ],
+    "000003": [
+        ("cat", (10, 10, 40, 70), False),
+        ("cat", (2, 2, 9, 9), False),
+    ],  # one class: not used
     "000007": [("car", (100, 1, 120, 90), False), ("bus", (1, 80, 120, 90), False)],
 }
 
 
 TEST = {
-    f"{100 + i:06}": [(CLASSES[(i + k) % 20], (1 + k, 2 + k, 50 + i, 60 + k), k == 1) for k in range(3) if CLASSES[(i + k) % 20] != "sheep"]
+    f"{100 + i:06}": [
+        (CLASSES[(i + k) % 20], (1 + k, 2 + k, 50 + i, 60 + k), k == 1)
+        for k in range(3)
+        if CLASSES[(i + k) % 20] != "sheep"
+    ]
     for i in range(20)
 } | {"000200": [("sheep", (1, 1, 30, 30), False), ("sheep", (10, 10, 30, 70), False)]}
 
@@ -99,8 +126,13 @@ def voc_files(train=TRAIN, test=TEST):
     """The members of the two archives; sizes differ from image to image."""
     archives = []
     for split, images in (("trainval", train), ("test", test)):
-        files = {f"{HEAD}/Annotations/{image}.xml": annotation(things) for image, things in images.items()}
-        files[f"{HEAD}/ImageSets/Main/{split}.txt"] = "".join(f"{image}\n" for image in images).encode()
+        files = {
+            f"{HEAD}/Annotations/{image}.xml": annotation(things)
+            for image, things in images.items()
+        }
+        files[f"{HEAD}/ImageSets/Main/{split}.txt"] = "".join(
+            f"{image}\n" for image in images
+        ).encode()
         files[f"{HEAD}/ImageSets/Main/cat_{split}.txt"] = b"not wanted"
         files |= {f"{HEAD}/JPEGImages/{image}.jpg": jpeg(120, 90, int(image)) for image in images}
         files[f"{HEAD}/SegmentationClass/000007.png"] = b"not wanted"

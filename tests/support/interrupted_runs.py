@@ -35,7 +35,11 @@ from support.pictures import coloured_images
 
 # The calls that create, rename, delete or flush files.
 OPERATIONS = ("replace", "rename", "unlink", "rmdir", "mkdir", "fsync")
-TIMES = ("seconds", "evaluation_seconds", "views_per_second")  # entries of a log that differ between equal trainings
+TIMES = (
+    "seconds",
+    "evaluation_seconds",
+    "views_per_second",
+)  # entries of a log that differ between equal trainings
 
 
 def points_run(root, *, epochs=2, fresh=False, **options):
@@ -60,17 +64,38 @@ def points_run(root, *, epochs=2, fresh=False, **options):
         if fresh:
             run.forget()
         if not run.done:
-            record_training(run, trainer, x, uniform_candidates(y, 4, 0.5, seed=0), Evaluate(x, y, y), checkpoint_every=1, **options)
+            record_training(
+                run,
+                trainer,
+                x,
+                uniform_candidates(y, 4, 0.5, seed=0),
+                Evaluate(x, y, y),
+                checkpoint_every=1,
+                **options,
+            )
 
 
 def read_damaged_parquet(folder):
     """Read a table with one bit flipped in each byte in turn; print how many of these files were refused and how many were read."""
     path = Path(folder) / "t.parquet"
-    pq.write_table(pa.table({"candidates": [["a"], ["a", "b"], ["b"]], "x": [1.0, 2.0, 3.0], "note": ["p", "q", "r"]}), path)
+    pq.write_table(
+        pa.table(
+            {
+                "candidates": [["a"], ["a", "b"], ["b"]],
+                "x": [1.0, 2.0, 3.0],
+                "note": ["p", "q", "r"],
+            }
+        ),
+        path,
+    )
     whole = path.read_bytes()
     refused = 0
     for position in range(len(whole)):
-        path.write_bytes(whole[:position] + bytes([whole[position] ^ (1 << position % 8)]) + whole[position + 1 :])
+        path.write_bytes(
+            whole[:position]
+            + bytes([whole[position] ^ (1 << position % 8)])
+            + whole[position + 1 :]
+        )
         try:
             read_table(path)
         except InputError:
@@ -82,7 +107,15 @@ def images_run(root, epochs=4, device="cpu", double=False, **options):
     """A recorded image experiment: a ResNet with batch norm, image views, RECORDS and mixup."""
     torch.set_num_threads(1)
     experiment.CHECKPOINT_SECONDS = 0.0
-    settings = {"data": "cifar10", "imbalance": 2, "ambiguity": 0.2, "width": 2, "epochs": epochs, "batch_size": 16, "lr": 0.05}
+    settings = {
+        "data": "cifar10",
+        "imbalance": 2,
+        "ambiguity": 0.2,
+        "width": 2,
+        "epochs": epochs,
+        "batch_size": 16,
+        "lr": 0.05,
+    }
     settings |= {"extras": ["mixup"]}
     if double:
         build_model = experiment.build_model
@@ -126,14 +159,18 @@ def short_study(epochs, *arguments):
 
 def shortened(configs, epochs):
     """The function `configs` of a study, with another number of epochs."""
-    return lambda *given, **options: [config | {"epochs": epochs} for config in configs(*given, **options)]
+    return lambda *given, **options: [
+        config | {"epochs": epochs} for config in configs(*given, **options)
+    ]
 
 
 def forking(function, *arguments):
     """Call a function of this module whose workers are forked from this process rather than from a server that imports torch first."""
     get_context = multiprocessing.get_context
     multiprocessing.get_context = lambda method: get_context("fork")
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))  # as in a process from that server
+    os.register_at_fork(
+        after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    )  # as in a process from that server
     globals()[function](*arguments)
 
 
@@ -168,7 +205,9 @@ def killed_at(moment, function, *arguments, torn=False, count=None, **options):
 
 def _changes_something(name, what, *_, dir_fd=None):
     if name == "fsync":
-        return not stat.S_ISDIR(os.fstat(what).st_mode)  # flushing a folder counts with the rename before it
+        return not stat.S_ISDIR(
+            os.fstat(what).st_mode
+        )  # flushing a folder counts with the rename before it
     if name in ("mkdir", "unlink") and dir_fd is None:
         return Path(what).exists() == (name == "unlink")
     return True
@@ -200,7 +239,11 @@ def on_small_disk(folder, size, copy, function, *arguments, **options):
 
     Exits with 77 if mounting is not allowed.
     """
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, check=False)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],
+        capture_output=True,
+        check=False,
+    )
     if made.returncode:
         raise SystemExit(77)
     try:
@@ -230,8 +273,14 @@ def outcome(root):
     tensors, values = read_checkpoint(folder / "checkpoint.safetensors")
     log = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return {
-        "result": {name: result[name] for name in ("config", "last", "best", "curves", "snapshots", "skipped")},
+        "result": {
+            name: result[name]
+            for name in ("config", "last", "best", "curves", "snapshots", "skipped")
+        },
         "log": [{key: value for key, value in one.items() if key not in TIMES} for one in log],
         "history": values["history"],
-        "tensors": {name: tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for name, tensor in tensors.items()},
+        "tensors": {
+            name: tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            for name, tensor in tensors.items()
+        },
     }

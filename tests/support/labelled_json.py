@@ -5,8 +5,19 @@ import json
 
 def annotation(annotator, *choices, question="animal", **more):
     """An annotation of Label Studio."""
-    result = {"from_name": question, "to_name": "photo", "type": "choices", "value": {"choices": list(choices)}}
-    return {"completed_by": annotator, "result": [result], "was_cancelled": False, "ground_truth": False, **more}
+    result = {
+        "from_name": question,
+        "to_name": "photo",
+        "type": "choices",
+        "value": {"choices": list(choices)},
+    }
+    return {
+        "completed_by": annotator,
+        "result": [result],
+        "was_cancelled": False,
+        "ground_truth": False,
+        **more,
+    }
 
 
 def task(number, url, *annotations):
@@ -21,4 +32,6 @@ def written(folder, content, name="labels.json"):
 
 def sets(table):
     """The candidate names of each row."""
-    return [[table.candidates.classes[c] for c in table.candidates.row(i)] for i in range(len(table))]
+    return [
+        [table.candidates.classes[c] for c in table.candidates.row(i)] for i in range(len(table))
+    ]

@@ -20,7 +20,9 @@ class FakeEmbedder:
     def __call__(self, pictures):
         self.on_call()
         x = pictures.reshape(len(pictures), -1).astype(np.float64) / 255
-        features = np.stack([x.mean(1), x.std(1), x[:, 0], x[:, 50], x[:, -1]], 1).astype(np.float32)
+        features = np.stack([x.mean(1), x.std(1), x[:, 0], x[:, 50], x[:, -1]], 1).astype(
+            np.float32
+        )
         if self.broken is not None and self.n_pictures <= self.broken < self.n_pictures + len(x):
             features[self.broken - self.n_pictures, 2] = np.nan
         self.n_pictures += len(x)
@@ -37,5 +39,7 @@ def write_photos(folder, n, size=(12, 10)):
     """Different noise in every picture; the paths."""
     rng = np.random.default_rng(0)
     for i in range(n):
-        Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)).save(folder / f"{i:03d}.jpg")
+        Image.fromarray(rng.integers(0, 256, (*size, 3), dtype=np.uint8)).save(
+            folder / f"{i:03d}.jpg"
+        )
     return [f"{i:03d}.jpg" for i in range(n)]

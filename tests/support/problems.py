@@ -47,7 +47,9 @@ def problem(method: Method, *, batch: int = 12, scale: float = 3.0, seed: int = 
     return Problem(Outputs(logits, features), targets, candidates, head)
 
 
-def step_of(p: Problem, rebalancer: Rebalancer | None = None, views: tuple[Tensor, ...] = (), seed: int = 0) -> Step:
+def step_of(
+    p: Problem, rebalancer: Rebalancer | None = None, views: tuple[Tensor, ...] = (), seed: int = 0
+) -> Step:
     """A step of training the problem's head on features, which are the views."""
     model = Classifier(nn.Identity(), p.head)
 
@@ -92,7 +94,9 @@ def every_method() -> list[Method]:
         "lw": [{"form": "sigmoid"}, {"form": "cross-entropy", "beta": 2.0}],
         "corr": [{"form": "records"}, {"form": "original", "ramp_epochs": 4}],
     }
-    return [attached(METHODS[name](**options)) for name in METHODS for options in forms.get(name, [{}])]
+    return [
+        attached(METHODS[name](**options)) for name in METHODS for options in forms.get(name, [{}])
+    ]
 
 
 def make_rebalancer(name: str) -> Rebalancer:

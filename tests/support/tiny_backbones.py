@@ -12,10 +12,18 @@ PREPROCESSING = Preprocessing(side=16, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.25
 
 def tiny_network():
     def block(inputs, outputs, stride):
-        return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU())
+        return nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+        )
 
     return nn.Sequential(
-        block(3, 4, 2), block(4, 4, 1), block(4, 8, 2), block(8, 8, 1), block(8, 8, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        block(3, 4, 2),
+        block(4, 4, 1),
+        block(4, 8, 2),
+        block(8, 8, 1),
+        block(8, 8, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
     )
 
 
@@ -28,7 +36,9 @@ def tiny_backbone(seed=0):
             if "running_var" in name:
                 tensor.copy_(0.5 + torch.rand(tensor.shape, generator=g))
             elif tensor.is_floating_point():
-                tensor.copy_(0.3 * torch.randn(tensor.shape, generator=g) + (name.endswith("1.weight")))
+                tensor.copy_(
+                    0.3 * torch.randn(tensor.shape, generator=g) + (name.endswith("1.weight"))
+                )
     return Backbone(network.eval(), PREPROCESSING, name="tiny")
 
 
@@ -37,5 +47,7 @@ def coloured_pictures(n=60, side=16, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 4, n)
     colours = np.array([[200, 60, 60], [60, 200, 60], [60, 60, 200], [180, 180, 60]])
-    x = np.clip(colours[y][:, None, None] + rng.normal(0, 40, (n, side, side, 3)), 0, 255).astype(np.uint8)
+    x = np.clip(colours[y][:, None, None] + rng.normal(0, 40, (n, side, side, 3)), 0, 255).astype(
+        np.uint8
+    )
     return x, y, uniform_candidates(y, 4, 0.3, seed=seed)

@@ -20,7 +20,14 @@ def toy(seed=0):
 def trainer(method="proden", rebalancer=None, extras=(), *, seed=0, model=None, **options):
     """Three epochs of four steps."""
     model = model or build_model("mlp", seed, n_inputs=2, n_classes=4, hidden=(8,))
-    options = {"epochs": 3, "batch_size": 32, "lr": 0.1, "device": "cpu", "views": Views(strong=(Jitter(0.05),)), **options}
+    options = {
+        "epochs": 3,
+        "batch_size": 32,
+        "lr": 0.1,
+        "device": "cpu",
+        "views": Views(strong=(Jitter(0.05),)),
+        **options,
+    }
     made = METHODS[method]() if isinstance(method, str) else method
     return PartialLabelTrainer(model, made, rebalancer, extras, seed=seed, **options)
 
@@ -38,7 +45,11 @@ def classifier(encoder):
 def everything(one):
     """All that a step of a trainer can change, but random states and the counting of losses."""
     left_out = ("random", "generator", "total", "dropped")
-    return {name: tensor.clone() for name, tensor in one.state.tensors().items() if not name.startswith(left_out)}
+    return {
+        name: tensor.clone()
+        for name, tensor in one.state.tensors().items()
+        if not name.startswith(left_out)
+    }
 
 
 def assert_same(ours, theirs):

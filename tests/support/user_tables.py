@@ -32,9 +32,15 @@ def write_trees(folder, n=48, seed=0, wrong=()):
     for i in range(n):
         name = names[min(i % 4, 2) if i % 8 else 0]
         noise = rng.integers(-25, 26, (10, 12, 3))
-        Image.fromarray(np.clip(np.asarray(COLOURS[name]) + noise, 0, 255).astype(np.uint8)).save(pictures / f"{i:03d}.png")
+        Image.fromarray(np.clip(np.asarray(COLOURS[name]) + noise, 0, 255).astype(np.uint8)).save(
+            pictures / f"{i:03d}.png"
+        )
         others = [other for other in names if other != name and rng.random() < 0.4]
-        sets = (others or [next(other for other in names if other != name)]) if i in wrong else [name, *others]
+        sets = (
+            (others or [next(other for other in names if other != name)])
+            if i in wrong
+            else [name, *others]
+        )
         rows.append([f"{i:03d}.png", "|".join(sets), name, "test" if i % 6 == 5 else "train"])
         true.append(name)
     write_csv(folder / "labels.csv", ["path", "candidates", "label", "split"], rows)

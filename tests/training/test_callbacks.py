@@ -54,7 +54,9 @@ def test_a_checkpoint_is_written_after_all_other_callbacks_and_resuming_is_annou
 
     with pytest.raises(RuntimeError):
         trainer(epochs=3).fit(x, candidates, [Checkpoint(path), OnEpoch(fail)])
-    one = trainer(epochs=3).fit(x, candidates, [Checkpoint(path), Noting(notes)])  # the second epoch was not saved
+    one = trainer(epochs=3).fit(
+        x, candidates, [Checkpoint(path), Noting(notes)]
+    )  # the second epoch was not saved
     assert ("", "resume", 1) in notes
     assert [note[2] for note in notes if note[1] == "epoch"] == [2, 3]
     assert one.history == trainer(epochs=3).fit(x, candidates).history
@@ -82,18 +84,29 @@ def test_progress_reports_epochs_inside_and_at_their_end_with_both_accuracies_by
     x, y, candidates = toy()
     lines = []
     progress = Progress(every_seconds=0, write=lines.append)
-    one = trainer(epochs=3).fit(x, candidates, [Ticking(clock, 1.0), Evaluate(x[y < 2], y[y < 2]), progress])
+    one = trainer(epochs=3).fit(
+        x, candidates, [Ticking(clock, 1.0), Evaluate(x[y < 2], y[y < 2]), progress]
+    )
     steps, test = one.steps_per_epoch, one.history[-1]["test"]
     assert lines[0].endswith(f"epoch {int(10 / steps) / 10}/3")
     left = 3 * steps - (steps + 2)
     assert any(
-        line.startswith(f"{100 * (steps + 2) // (3 * steps)}% · {left} s left · epoch 1.") and line.endswith(" views/s") for line in lines
+        line.startswith(f"{100 * (steps + 2) // (3 * steps)}% · {left} s left · epoch 1.")
+        and line.endswith(" views/s")
+        for line in lines
     )
-    assert f"accuracy {test['accuracy']:.1%} · balanced accuracy {test['balanced_accuracy']:.1%} · " in lines[-1]
-    assert lines[-1].startswith(f"100% · finished in {3 * steps} s · epoch 3/3 · loss {one.history[-1]['loss']:.3f} · accuracy")
+    assert (
+        f"accuracy {test['accuracy']:.1%} · balanced accuracy {test['balanced_accuracy']:.1%} · "
+        in lines[-1]
+    )
+    assert lines[-1].startswith(
+        f"100% · finished in {3 * steps} s · epoch 3/3 · loss {one.history[-1]['loss']:.3f} · accuracy"
+    )
 
 
-def test_lines_come_early_then_every_few_seconds_and_rarely_after_a_minute_also_within_an_epoch(clock):
+def test_lines_come_early_then_every_few_seconds_and_rarely_after_a_minute_also_within_an_epoch(
+    clock,
+):
     lines, times = [], []
     progress = Progress(5.0, lambda line: (lines.append(line), times.append(clock[0])))
     one = Part("training", epochs=2)
@@ -138,7 +151,9 @@ def test_steps_are_reported_a_few_times_per_second_however_the_report_is_shown(c
     assert min(later - earlier for earlier, later in itertools.pairwise(updates[:-1])) > 0.19
 
 
-def test_epochs_that_were_done_before_a_training_resumed_do_not_count_for_its_speed(clock, tmp_path):
+def test_epochs_that_were_done_before_a_training_resumed_do_not_count_for_its_speed(
+    clock, tmp_path
+):
     x, _, candidates = toy()
     path, lines = tmp_path / "checkpoint", []
 
@@ -149,14 +164,20 @@ def test_epochs_that_were_done_before_a_training_resumed_do_not_count_for_its_sp
     with pytest.raises(KeyboardInterrupt):
         trainer(epochs=30).fit(x, candidates, [Checkpoint(path), OnEpoch(stop)])
     one = trainer(epochs=30)
-    one.fit(x, candidates, [Ticking(clock, 1.0), Checkpoint(path), Progress(every_seconds=0, write=lines.append)])
+    one.fit(
+        x,
+        candidates,
+        [Ticking(clock, 1.0), Checkpoint(path), Progress(every_seconds=0, write=lines.append)],
+    )
     steps = one.steps_per_epoch
     assert f"% · {10 * steps} s left" not in lines[0]  # one step says nothing about the speed
     for line in lines[1:-1]:
         epoch, left = float(line.split("epoch ")[1].split("/")[0]), line.split(" · ")[1]
         assert 19 <= epoch <= 30
         seconds = {"s": 1, "min": 60}[left.split()[1]] * float(left.split()[0])
-        assert abs(seconds - (30 - epoch) * steps) <= 30 + steps  # of rounding to minutes and tenths of an epoch
+        assert (
+            abs(seconds - (30 - epoch) * steps) <= 30 + steps
+        )  # of rounding to minutes and tenths of an epoch
 
 
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"min_seconds": -1.0}, {"min_seconds": math.nan}])

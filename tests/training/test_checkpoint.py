@@ -31,9 +31,25 @@ from ltpll.training.checkpoint import (
 )
 from support.refusals import refusal
 
-DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool]
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+]
 TENSORS = {"weight": torch.tensor([[1.5, -2.0]]), "state": torch.arange(300, dtype=torch.uint8)}
-VALUES = {"epoch": 3, "best": 0.1, "name": "corr ρ", "curve": [0.25, None, True], "nested": {"a": {}}}
+VALUES = {
+    "epoch": 3,
+    "best": 0.1,
+    "name": "corr ρ",
+    "curve": [0.25, None, True],
+    "nested": {"a": {}},
+}
 
 
 def assert_same(read, written):
@@ -42,13 +58,18 @@ def assert_same(read, written):
         assert read[name].dtype == tensor.dtype
         assert read[name].shape == tensor.shape
         # As bytes, so that NaN equals itself and -0 is not 0.
-        assert read[name].contiguous().flatten().view(torch.uint8).tolist() == tensor.contiguous().flatten().view(torch.uint8).tolist()
+        assert (
+            read[name].contiguous().flatten().view(torch.uint8).tolist()
+            == tensor.contiguous().flatten().view(torch.uint8).tolist()
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(7,), (2, 3), (0,), (0, 3), (2, 1, 1, 2)])
 def test_tensors_of_every_type_come_back_bit_for_bit(tmp_path, dtype, shape):
-    tensor = torch.randint(0, 256, (*shape, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    tensor = torch.randint(
+        0, 256, (*shape, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
     tensor = (tensor % 2).bool() if dtype == torch.bool else tensor.view(dtype)
     write_checkpoint(tmp_path / "c", {"t": tensor}, {})
     assert_same(read_checkpoint(tmp_path / "c")[0], {"t": tensor})
@@ -56,7 +77,11 @@ def test_tensors_of_every_type_come_back_bit_for_bit(tmp_path, dtype, shape):
 
 def test_special_numbers_and_scalars_come_back(tmp_path):
     special = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, 1e-45, 3.4e38])
-    tensors = {"special": special, "largest": torch.tensor([2**63 - 1, -(2**63)]), "yes": torch.tensor([True, False])}
+    tensors = {
+        "special": special,
+        "largest": torch.tensor([2**63 - 1, -(2**63)]),
+        "yes": torch.tensor([True, False]),
+    }
     write_checkpoint(tmp_path / "c", tensors, {})
     assert_same(read_checkpoint(tmp_path / "c")[0], tensors)
     write_checkpoint(tmp_path / "c", {"step": torch.tensor(5)}, {})
@@ -96,8 +121,15 @@ def test_one_tensor_under_two_names_comes_back_under_both(tmp_path):
     values=st.dictionaries(
         st.text(max_size=5),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats(allow_nan=False)
+            | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+            ),
             max_leaves=5,
         ),
         max_size=4,
@@ -131,15 +163,21 @@ def fail(*_args, **_kwargs):
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize(("owner", "step"), [(Path, "replace"), (os, "fsync")], ids=["replace", "fsync"])
-def test_a_write_that_fails_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatch, owner, step):
+@pytest.mark.parametrize(
+    ("owner", "step"), [(Path, "replace"), (os, "fsync")], ids=["replace", "fsync"]
+)
+def test_a_write_that_fails_leaves_the_old_file_and_no_temporary(
+    tmp_path, monkeypatch, owner, step
+):
     path = tmp_path / "c"
     write_checkpoint(path, TENSORS, VALUES)
     before = path.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, fail)
         message = refusal(lambda: write_checkpoint(path, {"weight": torch.zeros(9)}, {}))
-    assert message.startswith(f"{path} cannot be written (No space left on device): free some space")
+    assert message.startswith(
+        f"{path} cannot be written (No space left on device): free some space"
+    )
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -150,11 +188,17 @@ def test_a_first_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_content_is_on_the_disk_before_the_file_takes_its_name_and_the_name_before_the_call_ends(tmp_path, monkeypatch):
+def test_the_content_is_on_the_disk_before_the_file_takes_its_name_and_the_name_before_the_call_ends(
+    tmp_path, monkeypatch
+):
     steps = []
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda number: (steps.append("fsync"), fsync(number))[1])
-    monkeypatch.setattr(Path, "replace", lambda self, target: (steps.append(self.read_bytes()), replace(self, target))[1])
+    monkeypatch.setattr(
+        Path,
+        "replace",
+        lambda self, target: (steps.append(self.read_bytes()), replace(self, target))[1],
+    )
     write_atomically(tmp_path / "c", b"content")
     assert steps == ["fsync", b"content", "fsync"]
 
@@ -178,7 +222,15 @@ def test_a_truncated_checkpoint_is_refused_as_damaged(tmp_path, share):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\0", b"hello, this is a text file", b"\xff" * 200, b"\0" * 200, pickle.dumps({"weight": [1, 2]}), b"PK\x03\x04" + b"x" * 100],
+    [
+        b"",
+        b"\0",
+        b"hello, this is a text file",
+        b"\xff" * 200,
+        b"\0" * 200,
+        pickle.dumps({"weight": [1, 2]}),
+        b"PK\x03\x04" + b"x" * 100,
+    ],
     ids=["empty", "one byte", "text", "ones", "zeros", "pickle", "zip"],
 )
 def test_other_files_are_refused(tmp_path, content):
@@ -194,15 +246,25 @@ def test_a_checkpoint_with_a_broken_header_is_refused(tmp_path):
     assert "damaged" in refusal(lambda: read_checkpoint(tmp_path / "c"))
 
 
-@pytest.mark.parametrize("metadata", [None, {}, {"format": "pt"}, {"format": "ltpll-run-1"}], ids=["none", "empty", "torch", "other"])
+@pytest.mark.parametrize(
+    "metadata",
+    [None, {}, {"format": "pt"}, {"format": "ltpll-run-1"}],
+    ids=["none", "empty", "torch", "other"],
+)
 def test_weights_of_another_program_are_refused_as_foreign(tmp_path, metadata):
     save_file({"weight": torch.ones(2)}, tmp_path / "c", metadata=metadata)
-    assert refusal(lambda: read_checkpoint(tmp_path / "c")).startswith(f"{tmp_path / 'c'} is not an ltpll checkpoint")
+    assert refusal(lambda: read_checkpoint(tmp_path / "c")).startswith(
+        f"{tmp_path / 'c'} is not an ltpll checkpoint"
+    )
 
 
-@pytest.mark.parametrize("values", [None, "{", "", "{'a': 1}"], ids=["missing", "cut", "empty", "python"])
+@pytest.mark.parametrize(
+    "values", [None, "{", "", "{'a': 1}"], ids=["missing", "cut", "empty", "python"]
+)
 def test_values_that_do_not_parse_are_refused_as_damaged(tmp_path, values):
-    metadata = {"format": FORMAT, "checksum": "00000000"} | ({} if values is None else {"values": values})
+    metadata = {"format": FORMAT, "checksum": "00000000"} | (
+        {} if values is None else {"values": values}
+    )
     save_file({"weight": torch.ones(2)}, tmp_path / "c", metadata=metadata)
     assert "damaged" in refusal(lambda: read_checkpoint(tmp_path / "c"))
 
@@ -224,7 +286,10 @@ def test_no_byte_can_be_changed_unnoticed(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    assert refusal(lambda: read_checkpoint(tmp_path / "none")) == f"There is no checkpoint {tmp_path / 'none'}."
+    assert (
+        refusal(lambda: read_checkpoint(tmp_path / "none"))
+        == f"There is no checkpoint {tmp_path / 'none'}."
+    )
 
 
 def test_a_folder_is_refused(tmp_path):
@@ -271,7 +336,9 @@ def test_between_the_two_moves_of_a_write_the_checkpoint_before_is_used_without_
 
 
 @pytest.mark.parametrize("content", [b"", b"text", None], ids=["empty", "foreign", "refused"])
-def test_a_checkpoint_that_is_passed_over_is_warned_of_and_never_pushes_out_the_good_one(tmp_path, content):
+def test_a_checkpoint_that_is_passed_over_is_warned_of_and_never_pushes_out_the_good_one(
+    tmp_path, content
+):
     path = tmp_path / "c.safetensors"
     add(path, 1, 2)
     if content is not None:
@@ -280,7 +347,10 @@ def test_a_checkpoint_that_is_passed_over_is_warned_of_and_never_pushes_out_the_
     def check(tensors, values):
         return "is of another training" if values["epoch"] == 2 else ""
 
-    with pytest.warns(CheckpointWarning, match=r"c.safetensors is .*: it was renamed to c.refused.safetensors, and the previous"):
+    with pytest.warns(
+        CheckpointWarning,
+        match=r"c.safetensors is .*: it was renamed to c.refused.safetensors, and the previous",
+    ):
         assert usable_checkpoint(path, check)[1] == {"epoch": 1}
     add(path, 3)
     assert read_checkpoint(path)[1] == {"epoch": 3}
@@ -291,8 +361,13 @@ def test_a_single_checkpoint_that_is_refused_is_refused_with_its_reason(tmp_path
     path = tmp_path / "c.safetensors"
     assert refusal(lambda: usable_checkpoint(path, anything)) == f"There is no checkpoint {path}."
     add(path, 1)
-    message = refusal(lambda: usable_checkpoint(path, lambda tensors, values: "belongs to other data"))
-    assert message == f"The checkpoint {path} belongs to other data: use another path, or start a run again with --fresh."
+    message = refusal(
+        lambda: usable_checkpoint(path, lambda tensors, values: "belongs to other data")
+    )
+    assert (
+        message
+        == f"The checkpoint {path} belongs to other data: use another path, or start a run again with --fresh."
+    )
     assert path.exists()
 
 
@@ -301,10 +376,15 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_nothing_else(tmp_p
     for name in (".c.safetensors.123.tmp", ".other.safetensors.123.tmp"):
         (tmp_path / name).write_bytes(b"half")
     add(path, 1)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.safetensors.123.tmp", "c.safetensors"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        ".other.safetensors.123.tmp",
+        "c.safetensors",
+    ]
 
 
-def test_a_folder_that_takes_no_files_is_refused_and_one_that_does_is_left_as_it_was(tmp_path, monkeypatch):
+def test_a_folder_that_takes_no_files_is_refused_and_one_that_does_is_left_as_it_was(
+    tmp_path, monkeypatch
+):
     check_writable(tmp_path / "new" / "folder")
     assert list((tmp_path / "new" / "folder").iterdir()) == []
     (tmp_path / "file").write_text("precious")

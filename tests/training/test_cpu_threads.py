@@ -49,7 +49,9 @@ def in_use_during(one, *callbacks):
     """The numbers of threads that torch had in the epochs of a training."""
     x, _, candidates = toy()
     seen = []
-    one.fit(x, candidates, [OnEpoch(lambda record: seen.append(torch.get_num_threads())), *callbacks])
+    one.fit(
+        x, candidates, [OnEpoch(lambda record: seen.append(torch.get_num_threads())), *callbacks]
+    )
     return seen
 
 
@@ -68,7 +70,9 @@ def in_use_during(one, *callbacks):
         ({1: 1.0, 4: 0.4, 16: 0.1}, 4, CHANGE_GAIN, 16),
     ],
 )
-def test_a_number_of_threads_is_left_for_one_that_is_clearly_faster(seconds, current, times, expected):
+def test_a_number_of_threads_is_left_for_one_that_is_clearly_faster(
+    seconds, current, times, expected
+):
     assert faster(seconds, current, times) == expected
 
 
@@ -98,7 +102,9 @@ def test_a_network_that_takes_long_is_measured_with_few_rows(two):
 
 
 @pytest.mark.parametrize(("seconds_of_two", "expected"), [(30.0, 1), (0.5, 2)])
-def test_a_training_uses_the_faster_number_and_puts_the_old_one_back(two, monkeypatch, seconds_of_two, expected):
+def test_a_training_uses_the_faster_number_and_puts_the_old_one_back(
+    two, monkeypatch, seconds_of_two, expected
+):
     measured = pretend(monkeypatch, 1.0, seconds_of_two)
     one = trainer()
     assert in_use_during(one) == [expected] * 3
@@ -153,7 +159,12 @@ def test_a_number_that_is_none_is_refused(wrong):
 def test_the_classifier_hands_its_number_on(two):
     x, _, candidates = toy()
     seen = []
-    model = PartialLabelClassifier(epochs=2, threads=1, device="cpu", on_epoch=lambda record: seen.append(torch.get_num_threads()))
+    model = PartialLabelClassifier(
+        epochs=2,
+        threads=1,
+        device="cpu",
+        on_epoch=lambda record: seen.append(torch.get_num_threads()),
+    )
     model.fit(x, candidates)
     assert seen == [1, 1]
 
@@ -198,7 +209,9 @@ def test_a_training_that_measures_ends_like_one_that_was_told(two):
 
 
 @pytest.mark.parametrize(("seconds_of_two", "expected"), [(0.9, 2), (1.4, 2), (2.0, 1)])
-def test_a_training_goes_on_with_its_number_unless_that_is_far_slower_now(two, monkeypatch, tmp_path, seconds_of_two, expected):
+def test_a_training_goes_on_with_its_number_unless_that_is_far_slower_now(
+    two, monkeypatch, tmp_path, seconds_of_two, expected
+):
     x, _, candidates = toy()
     pretend(monkeypatch, 1.0, 0.5)
     trainer(epochs=1).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
@@ -208,7 +221,9 @@ def test_a_training_goes_on_with_its_number_unless_that_is_far_slower_now(two, m
 
 
 @pytest.mark.parametrize("number", [64, 10**12, -3])
-def test_a_number_from_another_machine_or_a_foreign_file_is_not_used(two, monkeypatch, tmp_path, number):
+def test_a_number_from_another_machine_or_a_foreign_file_is_not_used(
+    two, monkeypatch, tmp_path, number
+):
     x, _, candidates = toy()
     first = trainer(epochs=1)
     first.fit(x, candidates)
@@ -261,13 +276,23 @@ print(json.dumps(found))
 
 
 @pytest.mark.reliability
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="one core has one thread")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="one core has one thread",
+)
 def test_beside_other_jobs_the_default_is_not_far_slower_than_one_thread():
     """With all threads it was ten to thirty times slower: each waits for the one whose core is busy with another job."""
     environment = environment_of_tests()
     for name in (*threads.VARIABLES, "OMP_WAIT_POLICY"):
         environment.pop(name, None)
-    done = subprocess.run([sys.executable, "-c", BESIDE_OTHERS], env=environment, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", BESIDE_OTHERS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     found = json.loads(done.stdout)
     assert found["chosen"] < 3 * found["one"], found
     assert found["threads"] > 1  # put back

@@ -32,7 +32,10 @@ from support.refusals import refusal
 SYNCHRONISED = {"images": True, "sync_batch_norm": True, "epochs": 1}
 CASES = {
     2: [
-        *({"method": name, "rebalancer": "none" if METHODS[name].why_no_rebalancer else "records"} for name in sorted(METHODS)),
+        *(
+            {"method": name, "rebalancer": "none" if METHODS[name].why_no_rebalancer else "records"}
+            for name in sorted(METHODS)
+        ),
         {"method": "lw", "rebalancer": "epoch-records", "epochs": 3},
         {"method": "corr", "rebalancer": "anchor", "epochs": 3},
         {"method": "lw", "rebalancer": "auto", "epochs": 3},
@@ -53,7 +56,11 @@ CASES = {
 
 # The number of processes, their device, and how their steps run.
 WORLDS = [
-    pytest.param((size, device, engine), id=f"{size} on {device} {engine}", marks=[pytest.mark.gpu] if device == "cuda" else [])
+    pytest.param(
+        (size, device, engine),
+        id=f"{size} on {device} {engine}",
+        marks=[pytest.mark.gpu] if device == "cuda" else [],
+    )
     for device, engine in [("cpu", "eager"), ("cuda", "eager"), ("cuda", "captured")]
     for size in CASES
 ]
@@ -66,7 +73,9 @@ def world(request, tmp_path_factory):
     how, cases = json.dumps({"device": device, "engine": engine}), json.dumps(CASES[size])
     arguments = [[str(folder), str(rank), str(size), how, cases] for rank in range(size)]
     found = in_forks(arguments, folder) if device == "cpu" else in_processes(arguments)
-    last = -signal.SIGKILL if device == "cpu" else 0  # the last thing that happens is that one is killed
+    last = (
+        -signal.SIGKILL if device == "cpu" else 0
+    )  # the last thing that happens is that one is killed
     ends = [0] * (size - 1) + [last]
     assert [status for status, _ in found] == ends, "\n".join(said for _, said in found)
     return size, device, folder
@@ -75,7 +84,10 @@ def world(request, tmp_path_factory):
 def in_forks(arguments, folder):
     """Exit statuses and what was printed; the processes need not import torch."""
     forks = shared_fork_server()
-    started = [forks.start("distributed_worker.main", *given, log=folder / f"log-{rank}") for rank, given in enumerate(arguments)]
+    started = [
+        forks.start("distributed_worker.main", *given, log=folder / f"log-{rank}")
+        for rank, given in enumerate(arguments)
+    ]
     return [forks.wait(pid) for pid in started]
 
 
@@ -114,17 +126,27 @@ def test_every_method_and_extra_trains_as_in_one_process(world):
         expected = trained_to_the_end(options | {"device": device, "engine": "eager"}, None)
         assert bool(expected["skipped"].any()) == options.get("poisoned", False)
         for rank in range(size):
-            compare(torch.load(folder / f"{number}-{rank}.pt", weights_only=True), expected, options)
+            compare(
+                torch.load(folder / f"{number}-{rank}.pt", weights_only=True), expected, options
+            )
 
 
 def compare(found, expected, what):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, atol=1e-9, rtol=1e-9, msg=lambda text, name=name: f"{what}, {name}: {text}")
+        torch.testing.assert_close(
+            found[name],
+            value,
+            atol=1e-9,
+            rtol=1e-9,
+            msg=lambda text, name=name: f"{what}, {name}: {text}",
+        )
 
 
 @pytest.mark.filterwarnings("ignore::ltpll.errors.InputWarning")
-def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_processes_goes_on(world, tmp_path):
+def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_processes_goes_on(
+    world, tmp_path
+):
     size, device, folder = world
     assert {(folder / f"{rank}.ended").read_text() for rank in range(size)} == {"143 1 1"}
     x, candidates, y = problem()
@@ -134,7 +156,15 @@ def test_one_that_is_told_to_end_ends_all_after_the_same_step_and_any_number_of_
     shutil.copy(folder / "left.safetensors", tmp_path)
     alone = trainer("corr", "records", None, **how)
     resumed = []
-    alone.fit(x, candidates, [truth, OnEpoch(lambda record: None, resumed.append), Checkpoint(tmp_path / "left.safetensors")])
+    alone.fit(
+        x,
+        candidates,
+        [
+            truth,
+            OnEpoch(lambda record: None, resumed.append),
+            Checkpoint(tmp_path / "left.safetensors"),
+        ],
+    )
     assert resumed == [1]
     compare(state(alone), state(whole), "one process")
     for rank in range(size):
@@ -150,20 +180,31 @@ def test_those_that_lose_one_hear_of_it_at_once(world):
     assert max(one["seconds"] for one in heard) < 30
 
 
-@pytest.mark.parametrize(("more", "words"), [({"engine": "captured"}, "'captured'"), ({"batch_size": 1}, "1 row is too small for 2")])
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"engine": "captured"}, "'captured'"), ({"batch_size": 1}, "1 row is too small for 2")],
+)
 def test_what_several_processes_cannot_do_is_refused(more, words, monkeypatch):
     monkeypatch.setattr(World, "data_parallel", lambda self, model: model)
     monkeypatch.setattr(World, "broadcast_weights", lambda self, model: None)
     monkeypatch.setattr(World, "agreed", lambda self, value: value)
     x, candidates, _ = problem()
-    assert words in refusal(lambda: trainer("proden", "none", World(0, 2), **more).prepare(x, candidates))
+    assert words in refusal(
+        lambda: trainer("proden", "none", World(0, 2), **more).prepare(x, candidates)
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "kept"),
-    [(RuntimeError("[gloo/tcp/pair.cc] Connection closed by peer"), True), (NotFiniteError("a NaN"), False), (SystemExit(143), False)],
+    [
+        (RuntimeError("[gloo/tcp/pair.cc] Connection closed by peer"), True),
+        (NotFiniteError("a NaN"), False),
+        (SystemExit(143), False),
+    ],
 )
-def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lost_process(error, kept):
+def test_recordings_are_dropped_with_a_training_but_not_those_that_wait_for_a_lost_process(
+    error, kept
+):
     """Such a one would be waited for."""
     dropped = []
     runner = Runner(None, None, None, "eager", None, World(0, 2))
@@ -182,7 +223,11 @@ def test_a_signal_does_not_hide_that_a_process_was_lost():
         finally:
             raise SystemExit(143)
 
-    for message, lost in (("Connection closed by peer", True), ("NCCL error: invalid usage, Duplicate GPU", False), ("no room", False)):
+    for message, lost in (
+        ("Connection closed by peer", True),
+        ("NCCL error: invalid usage, Duplicate GPU", False),
+        ("no room", False),
+    ):
         with pytest.raises(SystemExit) as ended:
             leave(RuntimeError(message))
         assert _comes_from_a_loss(ended.value) == lost
@@ -200,20 +245,48 @@ def root(tmp_path_factory):
 
 def torchrun(*command, processes=2):
     package = "ltpll_research" if command[0] == "benchmark" else "ltpll"
-    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "--rdzv-backend", "c10d"]
+    start = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        str(processes),
+        "--rdzv-backend",
+        "c10d",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
-    return typed([*start, "--rdzv-endpoint", "localhost:0", "-m", package, *map(str, command)], env=environment)
+    return typed(
+        [*start, "--rdzv-endpoint", "localhost:0", "-m", package, *map(str, command)],
+        env=environment,
+    )
 
 
 def small(root, out, epochs=6):
-    options = ["--width", "2", "--batch-size", "32", "--epochs", epochs, "--method", "proden", "--device", "cpu", "--imbalance", "10"]
+    options = [
+        "--width",
+        "2",
+        "--batch-size",
+        "32",
+        "--epochs",
+        epochs,
+        "--method",
+        "proden",
+        "--device",
+        "cpu",
+        "--imbalance",
+        "10",
+    ]
     return ["benchmark", "cifar10", "--data-root", root, "--out", out, *options]
 
 
 def once_it_trains(process, out):
     """Wait until there is a checkpoint."""
     deadline = time.monotonic() + 100
-    while not list(out.glob("*/checkpoint.safetensors")) and time.monotonic() < deadline and process.poll() is None:
+    while (
+        not list(out.glob("*/checkpoint.safetensors"))
+        and time.monotonic() < deadline
+        and process.poll() is None
+    ):
         time.sleep(0.05)
 
 
@@ -231,7 +304,11 @@ def ranks_of(launcher):
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            words = dict(one.split(b"=", 1) for one in (entry / "environ").read_bytes().split(b"\0") if b"=" in one)
+            words = dict(
+                one.split(b"=", 1)
+                for one in (entry / "environ").read_bytes().split(b"\0")
+                if b"=" in one
+            )
         except (OSError, ValueError, IndexError):  # gone meanwhile
             continue
         if parent == launcher and b"RANK" in words:
@@ -254,7 +331,9 @@ def test_a_run_of_two_processes_is_recorded_once_and_goes_on_after_one_was_kille
     assert "has lost another process" in errors or "Ended by SIGTERM" in errors, out + errors
     run, record, out = recorded(torchrun(*small(root, tmp_path, epochs=20)), tmp_path)
     assert record["processes"] == 2
-    epochs = [json.loads(line)["epoch"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    epochs = [
+        json.loads(line)["epoch"] for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
     assert epochs == list(range(1, 21))
     assert record["last"]["test"]["balanced_accuracy"] > 0.15  # chance is 0.1
     assert out.count("mean-target: balanced accuracy") == 1  # only the first process prints
@@ -270,8 +349,12 @@ def test_two_processes_that_are_told_to_end_keep_their_state_and_one_goes_on(roo
     assert process.returncode != 0
     assert "Ended by SIGTERM" in errors
     assert not list(tmp_path.glob("left/*/done"))
-    _, went_on, _ = recorded(torchrun(*small(root, tmp_path / "left", epochs=20), processes=1), tmp_path / "left")
-    _, whole, _ = recorded(torchrun(*small(root, tmp_path / "whole", epochs=20), processes=1), tmp_path / "whole")
+    _, went_on, _ = recorded(
+        torchrun(*small(root, tmp_path / "left", epochs=20), processes=1), tmp_path / "left"
+    )
+    _, whole, _ = recorded(
+        torchrun(*small(root, tmp_path / "whole", epochs=20), processes=1), tmp_path / "whole"
+    )
     assert went_on["curves"]["epoch"] == whole["curves"]["epoch"]
     # Batch norm sees shares of 16 rows where there are two processes.
     assert abs(went_on["last"]["loss"] - whole["last"]["loss"]) < 0.3 * whole["last"]["loss"]
@@ -284,7 +367,12 @@ def test_a_table_of_ones_own_is_cleaned_by_two_processes_as_by_one(tmp_path):
     x = rng.normal(size=(300, 3)) + 3 * np.eye(4, 3)[y]
     sets = (rng.random((300, 4)) < 0.3) | (np.arange(4) == y[:, None])
     table = tmp_path / "table.csv"
-    rows = [",".join([*map("{:.4f}".format, x[i]), "|".join("abcd"[c] for c in np.flatnonzero(sets[i]))]) for i in range(300)]
+    rows = [
+        ",".join(
+            [*map("{:.4f}".format, x[i]), "|".join("abcd"[c] for c in np.flatnonzero(sets[i]))]
+        )
+        for i in range(300)
+    ]
     table.write_text("\n".join(["p,q,r,candidates", *rows]) + "\n")
     labels = {}
     for processes in (1, 2):

@@ -43,26 +43,35 @@ def channels_first(x):
 @pytest.mark.parametrize("layout", ["last", "first", "grey"])
 def test_streamed_rows_are_the_rows_in_any_order_and_layout(tmp_path, layout):
     x = stored(tmp_path, coloured_pictures(30, 5)[0])
-    pictures = {"last": lambda: channels_first(x), "first": lambda: as_inputs(np.ascontiguousarray(x.transpose(0, 3, 1, 2)), "training")}
+    pictures = {
+        "last": lambda: channels_first(x),
+        "first": lambda: as_inputs(np.ascontiguousarray(x.transpose(0, 3, 1, 2)), "training"),
+    }
     held = pictures.get(layout, lambda: channels_first(x)[:, :1].expand(-1, 3, -1, -1))()
     rows, others = torch.tensor([7, 0, 29, 7]), torch.tensor([1, 2])
     streaming = StreamedInputs(held, CPU)
     streaming.announce(rows)
     assert torch.equal(streaming[rows], held[rows])
     streaming.announce(rows)
-    assert torch.equal(streaming[others], held[others])  # announced rows that are not wanted after all
+    assert torch.equal(
+        streaming[others], held[others]
+    )  # announced rows that are not wanted after all
     assert torch.equal(streaming[rows], held[rows])
 
 
 @pytest.mark.parametrize("method", ["proden", "corr", "solar"])
-def test_streamed_pictures_train_to_the_weights_and_targets_of_pictures_in_memory(tmp_path, method, monkeypatch):
+def test_streamed_pictures_train_to_the_weights_and_targets_of_pictures_in_memory(
+    tmp_path, method, monkeypatch
+):
     x, _, candidates = coloured_pictures(42)
     resident = made(method).fit(channels_first(x), candidates)
     monkeypatch.setattr(inputs, "fits", lambda x, device: False)
     streaming = made(method).fit(channels_first(stored(tmp_path, x)), candidates)
     assert isinstance(streaming.inputs, StreamedInputs)
     assert_same(everything(streaming), everything(resident))
-    for (ours, some), (theirs, others) in zip(streaming.plain_outputs(), resident.plain_outputs(), strict=True):
+    for (ours, some), (theirs, others) in zip(
+        streaming.plain_outputs(), resident.plain_outputs(), strict=True
+    ):
         assert torch.equal(ours.logits[0], theirs.logits[0])
         assert torch.equal(some, others)
 
@@ -86,7 +95,11 @@ def test_a_thread_reads_the_next_chunk_while_this_one_is_trained_on(streamed, mo
     readers = []
     copied = StreamedInputs._copied
     monkeypatch.setattr(
-        StreamedInputs, "_copied", lambda *arguments: readers.append(threading.current_thread().name[:6]) or copied(*arguments)
+        StreamedInputs,
+        "_copied",
+        lambda *arguments: (
+            readers.append(threading.current_thread().name[:6]) or copied(*arguments)
+        ),
     )
     made(epochs=1, drop_last=False).fit(channels_first(x), candidates)
     assert readers == ["MainTh", "inputs", "inputs"]  # 16, 16 and 8 rows

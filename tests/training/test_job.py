@@ -23,7 +23,10 @@ def simulate(job, clock, speed_of, tick=0.25):
             while waiting and len(running) < stage.workers:
                 running.append(waiting.pop(0))
             clock[0] += tick
-            done = {part: min(part.epochs, part.done + tick * speed_of(stage, clock[0]) / part.cost) for part in running}
+            done = {
+                part: min(part.epochs, part.done + tick * speed_of(stage, clock[0]) / part.cost)
+                for part in running
+            }
             job.report(done)
             running = [part for part in running if part.left]
             seen.append((clock[0], job.share_done, job.seconds_left))
@@ -59,13 +62,20 @@ def test_folds_in_parallel_are_expected_to_use_all_cores_and_then_measured(clock
     assert end == pytest.approx(trained + 3 * fold / per_worker, abs=1.5)
     for now, _, left in seen[4:]:
         if now < trained:
-            assert left == pytest.approx(trained - now + module.START_SECONDS + 3 * fold / (5000 * 1.8 / 2), abs=0.5)
+            assert left == pytest.approx(
+                trained - now + module.START_SECONDS + 3 * fold / (5000 * 1.8 / 2), abs=0.5
+            )
         elif now > trained + 10:
             assert left == pytest.approx(end - now, rel=0.2, abs=1.0)
 
 
 def test_a_training_that_uses_all_cores_is_not_expected_to_become_faster_in_parallel(clock):
-    job = Job([Stage([Part("training", 10, 100.0)]), Stage([Part("a", 10, 100.0), Part("b", 10, 100.0)], workers=2)])
+    job = Job(
+        [
+            Stage([Part("training", 10, 100.0)]),
+            Stage([Part("a", 10, 100.0), Part("b", 10, 100.0)], workers=2),
+        ]
+    )
     for threads, folds_take in ((1, 20 / 1.8), (2, 20)):
         job.threads = threads
         job.stages[0] = Stage([Part("training", 10, 100.0)])
@@ -84,7 +94,9 @@ def test_what_was_finished_before_counts_for_the_share_but_not_for_the_speed(clo
     seen = simulate(job, clock, lambda stage, now: 5000)
     assert seen[0][1] > 0.5
     for now, _, left in seen[4:]:
-        assert left == pytest.approx(seen[-1][0] - now, abs=1.0)  # up to a tick is lost at the end of each part
+        assert left == pytest.approx(
+            seen[-1][0] - now, abs=1.0
+        )  # up to a tick is lost at the end of each part
 
 
 def test_the_time_in_which_processes_start_does_not_count_for_the_speed(clock):

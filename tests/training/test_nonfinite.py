@@ -12,7 +12,13 @@ from ltpll.methods.proden import PRODEN
 from ltpll.rebalancers import REBALANCERS
 from ltpll.training.callbacks import Checkpoint
 from ltpll.training.checkpoint import read_checkpoint
-from ltpll.training.nonfinite import SkipNonFinite, StopOnNonFinite, _rows_not_finite, all_finite, record_is_finite
+from ltpll.training.nonfinite import (
+    SkipNonFinite,
+    StopOnNonFinite,
+    _rows_not_finite,
+    all_finite,
+    record_is_finite,
+)
 from support.refusals import refusal
 from support.toy_training import assert_same, classifier, everything, toy, trainer
 
@@ -25,15 +31,25 @@ def test_rows_with_a_number_that_is_not_finite_are_found_and_large_ones_are_not(
     parts = [torch.full((5, 3), 3e38), torch.full((5, 4), -3e38)]
     parts[part][2, 1] = value
     copies = [each.clone() for each in parts]
-    expected = [not all(math.isfinite(v) for part in parts for v in part[row].tolist()) for row in range(5)]
+    expected = [
+        not all(math.isfinite(v) for part in parts for v in part[row].tolist()) for row in range(5)
+    ]
     assert _rows_not_finite(parts).tolist() == expected
     for each, copy in zip(parts, copies, strict=True):
-        torch.testing.assert_close(each, copy, equal_nan=True, rtol=0, atol=0)  # they are only looked at
+        torch.testing.assert_close(
+            each, copy, equal_nan=True, rtol=0, atol=0
+        )  # they are only looked at
 
 
 @pytest.mark.parametrize("value", BAD)
 def test_tensors_are_finite_only_if_every_number_is(value):
-    good = [torch.ones(3), torch.tensor(2.0), torch.zeros(0), torch.arange(3), torch.full((2, 2), 3e38)]
+    good = [
+        torch.ones(3),
+        torch.tensor(2.0),
+        torch.zeros(0),
+        torch.arange(3),
+        torch.full((2, 2), 3e38),
+    ]
     assert all_finite(good)
     assert all_finite([])
     assert not all_finite([*good, torch.tensor([0.0, value])])
@@ -41,7 +57,11 @@ def test_tensors_are_finite_only_if_every_number_is(value):
 
 @pytest.mark.parametrize("value", [*BAD, 1.0])
 def test_a_record_is_finite_only_if_every_number_in_it_is(value):
-    record = {"epoch": 3, "test": {"accuracy": 0.5, "top5": None, "per_class": [0.1, (2, [value])]}, "name": "nan"}
+    record = {
+        "epoch": 3,
+        "test": {"accuracy": 0.5, "top5": None, "per_class": [0.1, (2, [value])]},
+        "name": "nan",
+    }
     assert record_is_finite(record) == math.isfinite(value)
 
 
@@ -52,14 +72,20 @@ def test_a_watch_names_the_rows_of_the_step_or_of_the_epoch():
     watch.check_step(index, one, 3, 7)
     watch.check_epoch(one, 3)
     with pytest.raises(
-        NotFiniteError, match=r"^The loss is not finite in epoch 3, step 7, for rows 4, 1: lower the learning rate \(now 0.25\)"
+        NotFiniteError,
+        match=r"^The loss is not finite in epoch 3, step 7, for rows 4, 1: lower the learning rate \(now 0.25\)",
     ) as error:
         watch.check_step(index, torch.tensor(math.nan), 3, 7)
     assert (error.value.epoch, error.value.step, error.value.rows) == (3, 7, (4, 1))
-    with pytest.raises(NotFiniteError, match=r"^The loss is not finite in epoch 3: lower .* extreme values in the features"):
+    with pytest.raises(
+        NotFiniteError,
+        match=r"^The loss is not finite in epoch 3: lower .* extreme values in the features",
+    ):
         watch.check_epoch(torch.tensor(math.inf), 3)
     watch.rows[1] = True
-    with pytest.raises(NotFiniteError, match=r"logits, or the targets .* epoch 3, step 7, for row 1: "):
+    with pytest.raises(
+        NotFiniteError, match=r"logits, or the targets .* epoch 3, step 7, for row 1: "
+    ):
         watch.check_step(index, one, 3, 7)
     with pytest.raises(NotFiniteError, match=r"epoch 3, for row 1: ") as error:
         watch.check_epoch(one, 3)
@@ -73,14 +99,20 @@ def test_a_watch_that_does_not_look_at_every_step_remembers_the_first_bad_one(st
     watch.checks_every_step = False  # as on a GPU
     watch.start_epoch(start)
     for index, rows in (([0, 1], [False, False]), ([2, 3], [False, True]), ([4, 5], [True, True])):
-        watch.observe(torch.tensor(index), [torch.where(torch.tensor(rows), math.nan, 1.0)[:, None]], torch.tensor(1.0))
+        watch.observe(
+            torch.tensor(index),
+            [torch.where(torch.tensor(rows), math.nan, 1.0)[:, None]],
+            torch.tensor(1.0),
+        )
     with pytest.raises(NotFiniteError) as error:
         watch.check_epoch(torch.tensor(math.nan), 2)
     assert (error.value.epoch, error.value.step, error.value.rows) == (2, start + 2, (3,))
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_training_that_is_not_looked_at_after_every_step_names_the_first_bad_one_all_the_same(resumed, tmp_path):
+def test_a_training_that_is_not_looked_at_after_every_step_names_the_first_bad_one_all_the_same(
+    resumed, tmp_path
+):
     x, _, candidates = toy()
     expected = refusal(lambda: breaking(call=7).fit(x, candidates), NotFiniteError)
     one = breaking(call=7)
@@ -121,7 +153,9 @@ def guarded_step(parts, optimizer, guard, factor, rows=None, loss=None):
     def step(index, views):
         result = parts(factor)
         parts.targets[index] = parts.targets[index] + 1
-        outputs = torch.where(torch.zeros(2, dtype=torch.bool) if rows is None else rows, math.inf, 0.0)[:, None]
+        outputs = torch.where(
+            torch.zeros(2, dtype=torch.bool) if rows is None else rows, math.inf, 0.0
+        )[:, None]
         guard.observe(index, [outputs], result if loss is None else loss)
         optimizer.zero_grad()
         result.backward()
@@ -134,7 +168,9 @@ def guarded_step(parts, optimizer, guard, factor, rows=None, loss=None):
 
 def guarded(fused):
     parts = Parts()
-    optimizer = torch.optim.SGD([parts.trained], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused)
+    optimizer = torch.optim.SGD(
+        [parts.trained], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused
+    )
     return parts, optimizer, SkipNonFinite([parts], optimizer, torch.device("cpu"))
 
 
@@ -158,7 +194,9 @@ def state_of(parts, optimizer):
     ids=["all", "loss", "rows", "gradients"],
 )
 @pytest.mark.parametrize("fused", [False, True])
-def test_a_step_with_something_not_finite_changes_neither_weights_momenta_buffers_nor_what_follows(bad, fused):
+def test_a_step_with_something_not_finite_changes_neither_weights_momenta_buffers_nor_what_follows(
+    bad, fused
+):
     parts, optimizer, guard = guarded(fused)
     assert guarded_step(parts, optimizer, guard, torch.ones(2))
     before = state_of(parts, optimizer)
@@ -173,7 +211,9 @@ def test_a_step_with_something_not_finite_changes_neither_weights_momenta_buffer
 def test_a_finite_step_is_the_same_with_a_guard_and_without(fused):
     parts, optimizer, guard = guarded(fused)
     plain = Parts()
-    plain_optimizer = torch.optim.SGD([plain.trained], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused)
+    plain_optimizer = torch.optim.SGD(
+        [plain.trained], lr=0.1, momentum=0.9, weight_decay=0.01, fused=fused
+    )
     for factor in (torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0])):
         guarded_step(parts, optimizer, guard, factor)
         plain.targets[1] += 1
@@ -238,7 +278,9 @@ def test_a_loss_that_is_not_finite_stops_training_though_all_logits_are(tmp_path
             return super().loss(*arguments) * (math.inf if self.steps == 7 else 1)
 
     x, _, candidates = toy()
-    with pytest.raises(NotFiniteError, match=r"^The loss is not finite in epoch 2, step 3, for rows (\d+, ){5}…: ") as error:
+    with pytest.raises(
+        NotFiniteError, match=r"^The loss is not finite in epoch 2, step 3, for rows (\d+, ){5}…: "
+    ) as error:
         trainer(Sour()).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     assert len(error.value.rows) == 32
     assert read_checkpoint(tmp_path / "checkpoint")[1]["epoch"] == 1
@@ -252,13 +294,18 @@ def test_targets_that_are_not_finite_stop_training_though_logits_and_loss_are():
             return refined
 
     x, _, candidates = toy()
-    with pytest.raises(NotFiniteError, match=r"targets refined from them, are not finite in epoch 2, step 1, for row \d+: ") as error:
+    with pytest.raises(
+        NotFiniteError,
+        match=r"targets refined from them, are not finite in epoch 2, step 1, for row \d+: ",
+    ) as error:
         trainer(Confused()).fit(x, candidates)
     assert len(error.value.rows) == 1
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])
-def test_weights_that_the_last_step_of_an_epoch_spoils_are_neither_written_nor_handed_out(tmp_path, checkpointed):
+def test_weights_that_the_last_step_of_an_epoch_spoils_are_neither_written_nor_handed_out(
+    tmp_path, checkpointed
+):
     """Loss and logits of that step are finite; only its gradients are not."""
     x, _, candidates = toy()
     path = tmp_path / "checkpoint"
@@ -274,14 +321,19 @@ def test_predictions_that_are_not_finite_stop_training_though_all_weights_are(on
     """One step an epoch, finite in itself, that leaves weights of 1e30."""
     x, y, candidates = toy()
     one = trainer(lr=1e30, batch_size=200, on_nan=on_nan)
-    with pytest.raises(NotFiniteError, match=r"^The network's predictions of test examples are not finite in epoch 1: ") as error:
+    with pytest.raises(
+        NotFiniteError,
+        match=r"^The network's predictions of test examples are not finite in epoch 1: ",
+    ) as error:
         one.fit(x, candidates, [Evaluate(x, y, y)])
     assert error.value.epoch == 1
     assert all_finite(one.model.parameters())
 
 
 def test_an_unknown_way_to_treat_what_is_not_finite_is_refused():
-    assert refusal(lambda: trainer(on_nan="ignore")) == "on_nan is 'ignore': choose 'stop' or 'skip'."
+    assert (
+        refusal(lambda: trainer(on_nan="ignore")) == "on_nan is 'ignore': choose 'stop' or 'skip'."
+    )
 
 
 @pytest.mark.parametrize(("method", "rebalancer", "extras"), [
@@ -289,12 +341,16 @@ def test_an_unknown_way_to_treat_what_is_not_finite_is_refused():
     ("corr", "records", ("mixup", "paco", "bcl")),
     ("proden", "epoch-records", ("sfn", "ldd")),
 ])  # fmt: skip
-@pytest.mark.parametrize("how", [{}, {"value": math.inf}, {"gradients": True}], ids=["nan", "infinity", "gradients"])
+@pytest.mark.parametrize(
+    "how", [{}, {"value": math.inf}, {"gradients": True}], ids=["nan", "infinity", "gradients"]
+)
 def test_a_skipped_batch_changes_nothing_and_is_counted(method, rebalancer, extras, how):
     """Networks, momenta, targets, batch norm, F, queues, prototypes and networks that follow, compared around the third step."""
     x, _, candidates = toy()
     part = REBALANCERS.create(rebalancer, {"n_features": 8, "n_classes": 4})
-    one = breaking(method, part, [EXTRAS[name]() for name in extras], call=0, how=how, on_nan="skip", epochs=4)
+    one = breaking(
+        method, part, [EXTRAS[name]() for name in extras], call=0, how=how, on_nan="skip", epochs=4
+    )
     one.prepare(x, candidates)
     for _ in range(2):  # SoLar starts anew after the first
         one.train_epoch()
@@ -311,7 +367,11 @@ def test_a_skipped_batch_changes_nothing_and_is_counted(method, rebalancer, extr
     assert [dropped for dropped, _ in seen] == [0, 0, 1, 1]
     (_, before), (_, after), (_, later) = seen[1:]
     assert_same(after, before)
-    changed = {name.split(".")[0] for name, tensor in before.items() if not torch.equal(later[name], tensor)}
+    changed = {
+        name.split(".")[0]
+        for name, tensor in before.items()
+        if not torch.equal(later[name], tensor)
+    }
     assert {"model", "optimizer", "targets"} <= changed
     assert math.isfinite(record["loss"])
     assert one.train_epoch()["skipped"] == 0
@@ -320,7 +380,10 @@ def test_a_skipped_batch_changes_nothing_and_is_counted(method, rebalancer, extr
 def test_skipping_changes_nothing_where_everything_is_finite():
     x, _, candidates = toy()
     stops, skips = (
-        trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], on_nan=on_nan).fit(x, candidates) for on_nan in ("stop", "skip")
+        trainer("corr", REBALANCERS["records"](), [EXTRAS["mixup"]()], on_nan=on_nan).fit(
+            x, candidates
+        )
+        for on_nan in ("stop", "skip")
     )
     assert [record.pop("skipped") for record in skips.history] == [0, 0, 0]
     assert skips.history == stops.history
@@ -349,13 +412,20 @@ def test_what_was_dropped_before_a_pause_is_counted_behind_it(tmp_path):
     while first.state.batches.step < 3:
         first.train_epoch(interrupted=lambda: True)
     first.save(tmp_path / "checkpoint")
-    second = breaking(call=0, on_nan="skip").fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
+    second = breaking(call=0, on_nan="skip").fit(
+        x, candidates, [Checkpoint(tmp_path / "checkpoint")]
+    )
     assert [record["skipped"] for record in second.history] == [1, 0, 0]
     assert second.history == whole.history
-    breaking(call=0, on_nan="stop").fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])  # the choice may change on the way
+    breaking(call=0, on_nan="stop").fit(
+        x, candidates, [Checkpoint(tmp_path / "checkpoint")]
+    )  # the choice may change on the way
 
 
 def test_dropping_every_batch_of_an_epoch_stops_training_all_the_same():
     x, _, candidates = toy()
-    with pytest.raises(NotFiniteError, match=r"^In all 4 batches .* not finite in epoch \d+: lower the learning rate \(now 1e\+30\)"):
+    with pytest.raises(
+        NotFiniteError,
+        match=r"^In all 4 batches .* not finite in epoch \d+: lower the learning rate \(now 1e\+30\)",
+    ):
         trainer(lr=1e30, on_nan="skip", epochs=5).fit(x, candidates)

@@ -22,7 +22,16 @@ from support.toy_training import toy, trainer
 
 SOURCE = str(Path(ltpll.__file__).parent)
 READS = {"_local_scalar_dense", "item", "is_nonzero", "equal"}
-SHAPES = {"nonzero", "masked_select", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave"}
+SHAPES = {
+    "nonzero",
+    "masked_select",
+    "_unique",
+    "_unique2",
+    "unique_dim",
+    "unique_consecutive",
+    "bincount",
+    "repeat_interleave",
+}
 COPIES = {"lift_fresh"}  # torch.tensor of numbers
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
@@ -35,7 +44,9 @@ def problem_of(name, arguments):
         return "makes a shape that depends on values"
     if name in COPIES:
         return "makes a tensor on the host"
-    if name in INDEXING and any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in arguments[1]):
+    if name in INDEXING and any(
+        one is not None and one.dtype in (torch.bool, torch.uint8) for one in arguments[1]
+    ):
         return "selects by a mask"
     return None
 
@@ -62,7 +73,11 @@ class Recordable(TorchDispatchMode):
 @pytest.fixture(autouse=True)
 def sets_as_on_a_gpu(monkeypatch):
     """Look rows up as on a GPU: on a CPU, the last rows are remembered and compared."""
-    monkeypatch.setattr(Candidates, "rows", lambda self, index: self._look_up(torch.where(index < 0, index + len(self), index)))
+    monkeypatch.setattr(
+        Candidates,
+        "rows",
+        lambda self, index: self._look_up(torch.where(index < 0, index + len(self), index)),
+    )
     monkeypatch.setattr(Candidates, "_table", None)
 
 
@@ -106,10 +121,14 @@ def test_the_steps_of_a_method_can_be_recorded_also_with_open_sets(method, missi
 @pytest.mark.parametrize("rebalancer", REBALANCERS)
 def test_the_steps_of_a_rebalancer_can_be_recorded_with_open_sets(rebalancer):
     frequencies = {"class_frequencies": (10, 20, 40, 80)} if "oracle" in rebalancer else {}
-    assert_recordable(trainer("corr", REBALANCERS.create(rebalancer, frequencies), epochs=4, truth_missing=0.2))
+    assert_recordable(
+        trainer("corr", REBALANCERS.create(rebalancer, frequencies), epochs=4, truth_missing=0.2)
+    )
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_the_steps_of_an_extra_can_be_recorded_with_open_sets(extra):
     frequencies = {"class_frequencies": (10, 20, 40, 80)}
-    assert_recordable(trainer("corr", extras=[EXTRAS.create(extra, frequencies)], epochs=4, truth_missing=0.2))
+    assert_recordable(
+        trainer("corr", extras=[EXTRAS.create(extra, frequencies)], epochs=4, truth_missing=0.2)
+    )

@@ -31,13 +31,17 @@ def test_steps_are_those_of_torchs_multi_step_schedule(milestones):
 def test_a_training_with_milestones_follows_them_and_records_its_rates():
     x, _, candidates = toy()
     tested = trainer(epochs=5, lr=0.2, milestones=[2, 4]).fit(x, candidates)
-    assert [record["lr"] for record in tested.history] == pytest.approx(multi_step_rates([2, 4], 5, 0.2))
+    assert [record["lr"] for record in tested.history] == pytest.approx(
+        multi_step_rates([2, 4], 5, 0.2)
+    )
     assert [group["lr"] for group in tested.optimizer.param_groups] == pytest.approx([0.2 * 0.01])
 
 
 def test_milestones_count_from_the_restart_of_a_method():
     x, _, candidates = toy()
-    tested = trainer(METHODS["solar"](estimation_epochs=3), epochs=7, lr=0.1, milestones=[2]).fit(x, candidates)
+    tested = trainer(METHODS["solar"](estimation_epochs=3), epochs=7, lr=0.1, milestones=[2]).fit(
+        x, candidates
+    )
     rates = [record["lr"] for record in tested.history]
     assert rates == pytest.approx([0.1, 0.1, 0.01, *multi_step_rates([2], 4, 0.1)])
 
@@ -56,13 +60,19 @@ def test_a_training_resumes_between_two_milestones(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trainer(**settings).fit(x, candidates, [Checkpoint(path), Interrupt()])
     resumed.fit(x, candidates, [Checkpoint(path)])
-    assert [record["lr"] for record in resumed.history] == [record["lr"] for record in whole.history]
+    assert [record["lr"] for record in resumed.history] == [
+        record["lr"] for record in whole.history
+    ]
     assert_same(everything(resumed), everything(whole))
 
 
-@pytest.mark.parametrize("milestones", [(800, 700), (700, 700), (0, 5), (-1,), (1000,), (1.5,), (True,), ("7",)])
+@pytest.mark.parametrize(
+    "milestones", [(800, 700), (700, 700), (0, 5), (-1,), (1000,), (1.5,), (True,), ("7",)]
+)
 def test_milestones_that_do_not_increase_within_the_epochs_are_refused(milestones):
-    with pytest.raises(InputError, match="must be increasing numbers of epochs, at least 1 and below 1000"):
+    with pytest.raises(
+        InputError, match="must be increasing numbers of epochs, at least 1 and below 1000"
+    ):
         check_milestones(milestones, 1000)
 
 

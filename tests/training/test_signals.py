@@ -4,7 +4,12 @@ import threading
 
 import pytest
 
-from ltpll.training.signals import Terminated, delayed_signals, exit_on_signals, leave_closed_terminal
+from ltpll.training.signals import (
+    Terminated,
+    delayed_signals,
+    exit_on_signals,
+    leave_closed_terminal,
+)
 
 
 @pytest.fixture
@@ -12,7 +17,8 @@ def heard():
     """Which signals reached a handler of this test's own."""
     numbers = []
     before = {
-        number: signal.signal(number, lambda n, frame: numbers.append(n)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        number: signal.signal(number, lambda n, frame: numbers.append(n))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     yield numbers
     for number, handler in before.items():

@@ -52,7 +52,9 @@ def signal_in_step(one, number, step=None):
 
 
 @pytest.mark.parametrize("step", range(1, 13))
-def test_a_signal_is_heard_after_any_step_and_training_goes_on_to_the_same_end(tmp_path, handled, step):
+def test_a_signal_is_heard_after_any_step_and_training_goes_on_to_the_same_end(
+    tmp_path, handled, step
+):
     x, _, candidates = toy()
     whole, first = made().fit(x, candidates), made()
     signal_in_step(first, signal.SIGINT, step)
@@ -62,7 +64,11 @@ def test_a_signal_is_heard_after_any_step_and_training_goes_on_to_the_same_end(t
     values = read_checkpoint(tmp_path / "checkpoint")[1]
     assert 4 * values["epoch"] + values["step"] == step
     told = []
-    second = made().fit(x, candidates, [OnEpoch(lambda record: None, told.append), Checkpoint(tmp_path / "checkpoint")])
+    second = made().fit(
+        x,
+        candidates,
+        [OnEpoch(lambda record: None, told.append), Checkpoint(tmp_path / "checkpoint")],
+    )
     assert told == [values["epoch"]]
     assert second.history == whole.history
     assert_same(everything(second), everything(whole))
@@ -71,7 +77,10 @@ def test_a_signal_is_heard_after_any_step_and_training_goes_on_to_the_same_end(t
 def test_a_handler_that_returns_lets_training_go_on_as_if_nobody_had_asked(tmp_path, handled):
     x, _, candidates = toy()
     written = []
-    handled(signal.SIGTERM, lambda number, frame: written.append(has_checkpoint(tmp_path / "checkpoint")))
+    handled(
+        signal.SIGTERM,
+        lambda number, frame: written.append(has_checkpoint(tmp_path / "checkpoint")),
+    )
     one = made()
     signal_in_step(one, signal.SIGTERM)
     one.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
@@ -89,7 +98,9 @@ def test_without_a_checkpoint_a_signal_does_not_wait(handled):
     assert (one.epoch, len(one.history)) == (1, 1)
 
 
-def test_a_network_that_starts_anew_does_so_from_the_checkpoints_beginning_and_not_from_the_processs(tmp_path):
+def test_a_network_that_starts_anew_does_so_from_the_checkpoints_beginning_and_not_from_the_processs(
+    tmp_path,
+):
     """SoLar's second stage begins with the first network, though the trainer that gets there was given another."""
     x, _, candidates = toy()
 
@@ -116,15 +127,25 @@ def test_a_checkpoint_of_other_parts_data_or_networks_is_refused(tmp_path):
     trainer().fit(x, candidates, [Checkpoint(path)])
     others = {
         "was made with {'extras': []": (trainer("cavl"), x, candidates),
-        "other training data: use another path": (trainer(), x[:-5], candidates.select(range(len(x) - 5))),
+        "other training data: use another path": (
+            trainer(),
+            x[:-5],
+            candidates.select(range(len(x) - 5)),
+        ),
         "other training data": (trainer(), x, uniform_candidates(np.roll(y, 1), 4, 0.5, seed=0)),
-        "differ in model.": (trainer(model=build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(9,))), x, candidates),
+        "differ in model.": (
+            trainer(model=build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(9,))),
+            x,
+            candidates,
+        ),
         "differ in optimizer.0.momentum_buffer": (trainer(momentum=0.0), x, candidates),
     }
     for reason, (one, rows, sets) in others.items():
         one.prepare(rows, sets)
         before = everything(one)
-        assert reason in refusal(lambda one=one, rows=rows, sets=sets: one.fit(rows, sets, [Checkpoint(path)]))
+        assert reason in refusal(
+            lambda one=one, rows=rows, sets=sets: one.fit(rows, sets, [Checkpoint(path)])
+        )
         assert one.epoch == 0
         assert_same(everything(one), before)
 
@@ -134,9 +155,18 @@ def test_a_checkpoint_of_a_training_with_other_weights_is_refused(tmp_path):
     weights = np.random.default_rng(0).random(len(candidates.labels)) + 0.1
     trainer().fit(x, candidates.with_weights(weights), [Checkpoint(tmp_path / "checkpoint")])
     for other in (candidates, candidates.with_weights(weights**2)):
-        message = refusal(lambda other=other: trainer(epochs=4).fit(x, other, [Checkpoint(tmp_path / "checkpoint")]))
+        message = refusal(
+            lambda other=other: trainer(epochs=4).fit(
+                x, other, [Checkpoint(tmp_path / "checkpoint")]
+            )
+        )
         assert "belongs to other training data" in message
-    assert trainer(epochs=4).fit(x, candidates.with_weights(weights), [Checkpoint(tmp_path / "checkpoint")]).epoch == 4
+    assert (
+        trainer(epochs=4)
+        .fit(x, candidates.with_weights(weights), [Checkpoint(tmp_path / "checkpoint")])
+        .epoch
+        == 4
+    )
 
 
 def test_a_checkpoint_of_another_kind_of_device_is_refused(tmp_path):
@@ -144,8 +174,18 @@ def test_a_checkpoint_of_another_kind_of_device_is_refused(tmp_path):
     one = trainer()
     one.prepare(x, candidates)
     tensors = one.state.tensors()
-    values = {"epoch": 0, "step": 0, "history": [], "parts": one.state.parts, "device": "cuda", "data": one.state.fingerprint}
-    assert one.state.mismatch(tensors, values) == "was made on 'cuda', whose random numbers cpu cannot continue"
+    values = {
+        "epoch": 0,
+        "step": 0,
+        "history": [],
+        "parts": one.state.parts,
+        "device": "cuda",
+        "data": one.state.fingerprint,
+    }
+    assert (
+        one.state.mismatch(tensors, values)
+        == "was made on 'cuda', whose random numbers cpu cannot continue"
+    )
     assert one.state.mismatch(tensors, values | {"device": "cpu"}) == ""
 
 
@@ -155,7 +195,9 @@ def test_a_checkpoint_from_the_middle_of_an_epoch_is_refused_where_batches_are_o
     one.prepare(x, candidates)
     one.train_epoch(interrupted=lambda: True)
     one.save(tmp_path / "checkpoint")
-    assert "in the middle of an epoch" in refusal(lambda: trainer(batch_size=16).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")]))
+    assert "in the middle of an epoch" in refusal(
+        lambda: trainer(batch_size=16).fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
+    )
 
 
 def test_a_place_for_checkpoints_that_takes_none_is_refused_before_the_first_step(tmp_path):
@@ -163,5 +205,7 @@ def test_a_place_for_checkpoints_that_takes_none_is_refused_before_the_first_ste
     (tmp_path / "taken").write_text("precious")
     one = trainer()
     one.step = None  # which would fail otherwise
-    with pytest.raises(InputError, match=r"taken cannot be written .*: free some space or choose another place"):
+    with pytest.raises(
+        InputError, match=r"taken cannot be written .*: free some space or choose another place"
+    ):
         one.fit(x, candidates, [Checkpoint(tmp_path / "taken" / "checkpoint")])

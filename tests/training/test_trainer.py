@@ -31,7 +31,9 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
     n = len(x)
     records = REBALANCERS["records"]()
     # One batch that holds everything: the order within it does not matter, so no knowledge of the trainer's draws is needed.
-    tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr_factor=1.0).fit(x, candidates)
+    tested = trainer("proden", records, batch_size=n, weight_decay=0.01, final_lr_factor=1.0).fit(
+        x, candidates
+    )
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,)).double()
     inputs, allowed = torch.from_numpy(x).double(), candidates.dense()
@@ -53,7 +55,9 @@ def test_a_step_equals_the_algorithm_of_the_paper_written_out():
             for p, v in zip(model.parameters(), velocity, strict=True):
                 v.mul_(0.9).add_(p.grad + 0.01 * p)
                 p -= 0.1 * v
-    torch.testing.assert_close(tested.targets[torch.arange(n)].double(), targets, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        tested.targets[torch.arange(n)].double(), targets, atol=1e-5, rtol=1e-4
+    )
     torch.testing.assert_close(records.mean_feature.double(), mean_feature, atol=1e-6, rtol=1e-5)
     for got, expected in zip(tested.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(got.double(), expected, atol=1e-5, rtol=1e-4)
@@ -64,7 +68,9 @@ def test_the_weights_of_candidates_act_in_every_refinement():
     x, _, candidates = toy()
     weights = np.random.default_rng(0).random(len(candidates.labels)) + 0.05
     weighted = candidates.with_weights(weights)
-    tested = trainer(batch_size=len(x), weight_decay=0.0, final_lr_factor=1.0, momentum=0.0).fit(x, weighted)
+    tested = trainer(batch_size=len(x), weight_decay=0.0, final_lr_factor=1.0, momentum=0.0).fit(
+        x, weighted
+    )
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4, hidden=(8,)).double()
     known = torch.zeros(len(x), 4, dtype=torch.float64)
@@ -84,7 +90,9 @@ def test_the_weights_of_candidates_act_in_every_refinement():
                 targets = targets / targets.sum(1, keepdim=True)
             for p in model.parameters():
                 p -= 0.1 * p.grad
-    torch.testing.assert_close(tested.targets[torch.arange(len(x))].double(), targets, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        tested.targets[torch.arange(len(x))].double(), targets, atol=1e-5, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -96,10 +104,18 @@ def test_no_method_forgets_what_was_known_about_the_candidates(method):
     owners = torch.arange(len(y)).repeat_interleave(candidates.sizes.long())
     favoured = torch.where(flat == torch.from_numpy(y)[owners], 20.0, 1.0)
     options = {"epochs": 30, "lr": 0.01}
-    labels = trainer(method, **options).fit(x, candidates.with_weights(favoured)).targets.labels().numpy()
+    labels = (
+        trainer(method, **options)
+        .fit(x, candidates.with_weights(favoured))
+        .targets.labels()
+        .numpy()
+    )
     ambiguous = candidates.sizes.numpy() > 1
     assert (labels == y)[ambiguous].mean() > 0.95
-    plain, equal = (trainer(method).fit(x, sets).targets.values for sets in (candidates, candidates.with_weights(torch.ones(len(flat)))))
+    plain, equal = (
+        trainer(method).fit(x, sets).targets.values
+        for sets in (candidates, candidates.with_weights(torch.ones(len(flat))))
+    )
     torch.testing.assert_close(plain, equal, atol=1e-5, rtol=1e-4)
 
 
@@ -107,10 +123,14 @@ def test_targets_stay_uniform_during_the_warm_up_epoch():
     x, _, candidates = toy()
     allowed = candidates.dense().float()
     one = trainer(rebalancer=REBALANCERS["records"](), epochs=1).fit(x, candidates)
-    torch.testing.assert_close(one.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
+    torch.testing.assert_close(
+        one.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True)
+    )
     assert one.rebalancer.mean_feature.any()  # F is fed from the first step on all the same
     two = trainer(epochs=1, warmup_epochs=0).fit(x, candidates)
-    assert not torch.allclose(two.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
+    assert not torch.allclose(
+        two.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True)
+    )
 
 
 @pytest.mark.parametrize("method", ["solar", "htc", "pico", "corr"])
@@ -118,20 +138,28 @@ def test_solar_and_htc_refine_targets_from_the_first_epoch_on_and_others_do_not(
     x, _, candidates = toy()
     allowed = candidates.dense().float()
     tested = trainer(method, epochs=1).fit(x, candidates)
-    moved = (tested.targets[torch.arange(len(x))] - allowed / allowed.sum(1, keepdim=True)).abs().amax(1) > 1e-6
+    moved = (
+        tested.targets[torch.arange(len(x))] - allowed / allowed.sum(1, keepdim=True)
+    ).abs().amax(1) > 1e-6
     ambiguous = candidates.sizes > 1
-    rows = torch.zeros(len(x), dtype=torch.bool).index_fill_(0, rows_of_the_epoch(method, x, candidates), True)
+    rows = torch.zeros(len(x), dtype=torch.bool).index_fill_(
+        0, rows_of_the_epoch(method, x, candidates), True
+    )
     assert torch.equal(moved, ambiguous & rows & (method in ("solar", "htc")))
 
 
 @pytest.mark.parametrize("method", ["pico", "proden"])
-def test_the_loss_is_on_refined_targets_for_methods_that_learn_them_and_on_those_from_before_the_step_for_others(method):
+def test_the_loss_is_on_refined_targets_for_methods_that_learn_them_and_on_those_from_before_the_step_for_others(
+    method,
+):
     x, _, candidates = toy()
     tested = trainer(method, warmup_epochs=0, drop_last=False)
     seen, made = [], []
     loss, refined = tested.method.step_loss, tested.method.refined_targets
     tested.method.step_loss = lambda step: [seen.append(step.batch.targets), loss(step)][1]
-    tested.method.refined_targets = lambda step: made.append((step.batch.targets, refined(step))) or made[-1][1]
+    tested.method.refined_targets = lambda step: (
+        made.append((step.batch.targets, refined(step))) or made[-1][1]
+    )
     tested.fit(x, candidates)
     assert len(seen) == len(made) == 3 * math.ceil(len(x) / 32)
     for used, (before, after) in zip(seen, made, strict=True):
@@ -150,7 +178,9 @@ def test_a_method_that_restarts_refines_targets_in_the_first_epoch_of_each_stage
     x, _, candidates = toy()
     tested = trainer(METHODS["solar"](estimation_epochs=1), epochs=2).fit(x, candidates)
     allowed = candidates.dense().float()
-    assert not torch.allclose(tested.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True))
+    assert not torch.allclose(
+        tested.targets[torch.arange(len(x))], allowed / allowed.sum(1, keepdim=True)
+    )
 
 
 def test_the_last_partial_batch_is_dropped_or_kept_as_asked():
@@ -180,7 +210,9 @@ def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forwar
 
     x, _, candidates = toy()
     model = Classifier(Counting(), nn.Linear(2, 4))
-    one = trainer("corr", None, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(x, candidates)
+    one = trainer("corr", None, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(
+        x, candidates
+    )
     assert calls == [2 * len(x), 4 * len(x)]  # mixup starts in the second epoch
     assert one.epoch == 2
 
@@ -193,7 +225,9 @@ def test_views_of_the_batch_and_of_an_extra_go_through_the_network_in_one_forwar
     ("pico", "bcl", ("weak", "strong"), 2),
     ("proden", "sfn", ("weak",), 1),
 ])  # fmt: skip
-def test_views_beyond_the_methods_are_drawn_for_an_extra_and_shown_to_the_network_only_if_it_asks(method, extra, drawn, seen):
+def test_views_beyond_the_methods_are_drawn_for_an_extra_and_shown_to_the_network_only_if_it_asks(
+    method, extra, drawn, seen
+):
     asked, calls = [], []
 
     class Asked(Views):
@@ -210,7 +244,9 @@ def test_views_beyond_the_methods_are_drawn_for_an_extra_and_shown_to_the_networ
     x, _, candidates = toy()
     model = Classifier(Counting(), nn.Linear(2, 4))
     views = Asked(strong=(Jitter(0.05),))
-    one = trainer(method, None, [EXTRAS[extra]()], model=model, batch_size=len(x), epochs=2, views=views).fit(x, candidates)
+    one = trainer(
+        method, None, [EXTRAS[extra]()], model=model, batch_size=len(x), epochs=2, views=views
+    ).fit(x, candidates)
     assert set(asked) == {drawn}
     assert calls[-1] == seen * len(x)
     assert one.views_per_epoch == METHODS[method]().n_forward_views * len(x)
@@ -221,7 +257,9 @@ def test_records_is_fed_by_the_methods_views_and_not_by_those_that_an_extra_adds
     model = Classifier(nn.Identity(), nn.Linear(2, 4))
     records = REBALANCERS["records"](momentum=0.0)
     views = Views(strong=(Jitter(5.0),))
-    trainer("proden", records, [EXTRAS["bcl"]()], model=model, batch_size=len(x), epochs=2, views=views).fit(x, candidates)
+    trainer(
+        "proden", records, [EXTRAS["bcl"]()], model=model, batch_size=len(x), epochs=2, views=views
+    ).fit(x, candidates)
     np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
 
 
@@ -248,7 +286,9 @@ def test_records_is_fed_by_the_unmixed_views_only():
     x, _, candidates = toy()
     model = Classifier(nn.Identity(), nn.Linear(2, 4))
     records = REBALANCERS["records"](momentum=0.0)
-    trainer("proden", records, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(x, candidates)
+    trainer("proden", records, [EXTRAS["mixup"]()], model=model, batch_size=len(x), epochs=2).fit(
+        x, candidates
+    )
     np.testing.assert_allclose(records.mean_feature.numpy(), x.mean(0), atol=1e-6)
 
 
@@ -275,7 +315,9 @@ def test_method_and_rebalancer_are_told_of_every_epoch_in_order():
             return super().loss(*arguments)
 
         def end_epoch(self, training):
-            told.append(("method ends", [len(candidates) for _, candidates in training.plain_outputs()]))
+            told.append(
+                ("method ends", [len(candidates) for _, candidates in training.plain_outputs()])
+            )
 
     class Hears(REBALANCERS["none"]):
         def start_epoch(self, epoch, n_epochs):
@@ -286,10 +328,18 @@ def test_method_and_rebalancer_are_told_of_every_epoch_in_order():
 
     x, _, candidates = toy()
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
-    PartialLabelTrainer(model, Told(), Hears(), epochs=2, batch_size=100, device="cpu").fit(x, candidates)
+    PartialLabelTrainer(model, Told(), Hears(), epochs=2, batch_size=100, device="cpu").fit(
+        x, candidates
+    )
     expected = []
     for epoch in range(2):
-        expected += [("method starts", epoch, 2), ("rebalancer starts", epoch, 2), "step", "rebalancer ends", ("method ends", [150])]
+        expected += [
+            ("method starts", epoch, 2),
+            ("rebalancer starts", epoch, 2),
+            "step",
+            "rebalancer ends",
+            ("method ends", [150]),
+        ]
     assert told == expected
 
 
@@ -335,10 +385,15 @@ def test_images_of_bytes_train_without_image_views_as_the_same_numbers_in_floats
 
 def test_low_precision_passes_stay_close_to_full_ones_and_give_full_precision_outputs():
     x, _, candidates = toy()
-    full, low = (trainer(precision=precision, epochs=3).fit(x, candidates) for precision in ("float32", "bfloat16"))
+    full, low = (
+        trainer(precision=precision, epochs=3).fit(x, candidates)
+        for precision in ("float32", "bfloat16")
+    )
     assert low.outputs(x).logits[0].dtype == low.outputs(x).features[0].dtype == torch.float32
     assert low.targets.values.dtype == torch.float32
-    assert [r["loss"] for r in low.history] == pytest.approx([r["loss"] for r in full.history], rel=0.02)
+    assert [r["loss"] for r in low.history] == pytest.approx(
+        [r["loss"] for r in full.history], rel=0.02
+    )
     assert not torch.equal(low.outputs(x).logits[0], full.outputs(x).logits[0])
 
 
@@ -347,7 +402,10 @@ def test_an_unknown_precision_is_refused():
         trainer(precision="half")
 
 
-@pytest.mark.parametrize(("engine", "message"), [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "Unknown engine 'turbo'")])
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [("captured", "CUDA"), ("compiled", "CUDA"), ("turbo", "Unknown engine 'turbo'")],
+)
 def test_an_engine_that_cannot_run_here_is_refused(engine, message):
     with pytest.raises(InputError, match=message):
         trainer(engine=engine)
@@ -366,7 +424,9 @@ def test_every_method_learns_the_squares_when_classes_are_balanced(method):
     one.fit(x, candidates, [Evaluate(x_test, y_test, y, every=options["epochs"])])
     assert one.history[-1]["test"]["balanced_accuracy"] > 0.9
     assert one.history[-1]["target_recovery"] > 0.9
-    assert (one.predict(x_test) == y_test).mean() == pytest.approx(one.history[-1]["test"]["accuracy"])
+    assert (one.predict(x_test) == y_test).mean() == pytest.approx(
+        one.history[-1]["test"]["accuracy"]
+    )
 
 
 def test_same_seed_same_records_and_another_seed_others():
@@ -408,7 +468,9 @@ def test_prediction_subtracts_the_prior_that_training_estimated():
 def test_posthoc_training_is_that_of_none():
     x, y, candidates = toy()
     plain = trainer().fit(x, candidates)
-    posthoc = trainer(rebalancer=REBALANCERS["oracle-la-posthoc"](np.bincount(y))).fit(x, candidates)
+    posthoc = trainer(rebalancer=REBALANCERS["oracle-la-posthoc"](np.bincount(y))).fit(
+        x, candidates
+    )
     assert torch.equal(plain.targets.values, posthoc.targets.values)
     assert torch.equal(plain.outputs(x).logits[0], posthoc.outputs(x).logits[0])
 
@@ -437,7 +499,9 @@ def test_a_method_with_its_own_rebalancing_refuses_a_rebalancer_and_says_why():
         why_no_rebalancer = "it estimates the prior itself."
 
     model = build_model("mlp", 0, n_inputs=2, n_classes=4)
-    with pytest.raises(InputError, match=r"'own' cannot be combined with the rebalancer 'records': it estimates"):
+    with pytest.raises(
+        InputError, match=r"'own' cannot be combined with the rebalancer 'records': it estimates"
+    ):
         PartialLabelTrainer(model, Own(), REBALANCERS["records"]())
     PartialLabelTrainer(model, Own(), REBALANCERS["none"]())
 
@@ -450,7 +514,13 @@ def test_a_model_without_a_linear_head_is_refused():
 def of_fixed_size(cls, n_features, n_classes):
     """A rebalancer that ignores the trainer's model."""
     return type(
-        "Fixed", (cls,), {"attach": lambda self, model: cls.attach(self, Classifier(nn.Identity(), nn.Linear(n_features, n_classes)))}
+        "Fixed",
+        (cls,),
+        {
+            "attach": lambda self, model: cls.attach(
+                self, Classifier(nn.Identity(), nn.Linear(n_features, n_classes))
+            )
+        },
     )()
 
 
@@ -467,7 +537,9 @@ def test_a_rebalancer_made_for_another_model_is_refused(rebalancer, message):
         trainer(rebalancer=rebalancer())
 
 
-@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("batch_size", 0), ("warmup_epochs", -1), ("epochs", 2.5)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("epochs", 0), ("batch_size", 0), ("warmup_epochs", -1), ("epochs", 2.5)]
+)
 def test_an_impossible_setting_is_refused_by_name(name, value):
     with pytest.raises(InputError, match=name):
         trainer(**{name: value})
@@ -497,9 +569,15 @@ def broken(x, row, value):
         (lambda x, c: (broken(x, 3, np.inf), c), r"Row 3 .*infinite"),
         (lambda x, c: (np.ones_like(x), c), r"identical"),
         (lambda x, c: (x, [{0, 1}] * len(x)), r"2 classes, but the model's head has 4"),
-        (lambda x, c: (x, Candidates.from_sets([{0, 1}] * len(x), n_classes=4)), r"All 150 rows have the same candidates \(0, 1\)"),
+        (
+            lambda x, c: (x, Candidates.from_sets([{0, 1}] * len(x), n_classes=4)),
+            r"All 150 rows have the same candidates \(0, 1\)",
+        ),
         (lambda x, c: (x[:1], c.select([0])), r"only 1 row"),
-        (lambda x, c: (x, [set(), *(c.row(i) for i in range(1, len(x)))]), r"Row 0 has no candidate"),
+        (
+            lambda x, c: (x, [set(), *(c.row(i) for i in range(1, len(x)))]),
+            r"Row 0 has no candidate",
+        ),
     ],
 )
 def test_training_data_that_cannot_be_used_is_refused_in_one_sentence(change, message):
@@ -512,7 +590,10 @@ def test_training_data_that_cannot_be_used_is_refused_in_one_sentence(change, me
 
 def test_a_class_that_is_never_a_candidate_is_warned_of_and_training_goes_on():
     x, _, candidates = toy()
-    without_3 = Candidates.from_sets([[label for label in candidates.row(i) if label != 3] or [0] for i in range(len(x))], n_classes=4)
+    without_3 = Candidates.from_sets(
+        [[label for label in candidates.row(i) if label != 3] or [0] for i in range(len(x))],
+        n_classes=4,
+    )
     with pytest.warns(InputWarning, match=r"never a candidate \(3\)"):
         done = trainer().fit(x, without_3)
     assert done.epoch == 3
@@ -523,7 +604,9 @@ def test_a_class_that_is_never_a_candidate_is_warned_of_and_training_goes_on():
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(0.0, [2, 4, 6, 7]), (3600.0, [2, 7])])
-def test_checkpoints_are_written_every_so_many_epochs_and_seconds_and_at_the_end(tmp_path, monkeypatch, seconds, written):
+def test_checkpoints_are_written_every_so_many_epochs_and_seconds_and_at_the_end(
+    tmp_path, monkeypatch, seconds, written
+):
     x, _, candidates = toy()
     one = trainer(epochs=7)
     saved = []
@@ -536,7 +619,9 @@ def test_a_finished_checkpoint_trains_no_further(tmp_path):
     x, _, candidates = toy()
     first = trainer().fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])
     seen = []
-    again = trainer().fit(x, candidates, [OnEpoch(seen.append), Checkpoint(tmp_path / "checkpoint")])
+    again = trainer().fit(
+        x, candidates, [OnEpoch(seen.append), Checkpoint(tmp_path / "checkpoint")]
+    )
     assert seen == []
     assert again.history == first.history
 
@@ -548,7 +633,9 @@ def test_a_trainer_that_has_trained_is_not_started_again(tmp_path):
     with pytest.raises(InputError, match="already trained for 3 epochs"):
         one.fit(x, candidates)
     assert torch.equal(one.targets.values, kept)
-    one.fit(x, candidates, [Checkpoint(tmp_path / "checkpoint")])  # going on from a checkpoint is no new start
+    one.fit(
+        x, candidates, [Checkpoint(tmp_path / "checkpoint")]
+    )  # going on from a checkpoint is no new start
     assert torch.equal(one.targets.values, kept)
 
 
@@ -595,14 +682,27 @@ def slow(factor):
 
 def test_parameters_with_factor_one_are_trained_as_without_factors():
     x, _, candidates = toy()
-    assert_same(everything(trainer(model=slow(1.0)).fit(x, candidates)), everything(trainer().fit(x, candidates)))
+    assert_same(
+        everything(trainer(model=slow(1.0)).fit(x, candidates)),
+        everything(trainer().fit(x, candidates)),
+    )
 
 
 def test_every_group_follows_the_schedule_at_its_own_rate():
     x, _, candidates = toy()
     rates = []
     tested = trainer(model=slow(0.1))
-    tested.fit(x, candidates, [OnEpoch(lambda record: rates.append([group["lr"] for group in tested.optimizer.param_groups]))])
+    tested.fit(
+        x,
+        candidates,
+        [
+            OnEpoch(
+                lambda record: rates.append(
+                    [group["lr"] for group in tested.optimizer.param_groups]
+                )
+            )
+        ],
+    )
     for epoch, (encoder, head) in enumerate(rates):
         assert head == cosine_rate(epoch, 3, 0.1, 0.1 * 1e-3)
         assert encoder == pytest.approx(0.1 * head)
@@ -667,7 +767,10 @@ def test_no_label_leaves_its_set_in_the_first_epoch_however_few_there_are(method
 def test_open_sets_work_with_rebalancers_and_extras(rebalancer):
     x, y, sets, lacks = lacking()
     made = open_trainer(
-        "corr", rebalancer=REBALANCERS[rebalancer](), extras=[EXTRAS["mixup"](), EXTRAS["balanced-head"]()], truth_missing=0.3
+        "corr",
+        rebalancer=REBALANCERS[rebalancer](),
+        extras=[EXTRAS["mixup"](), EXTRAS["balanced-head"]()],
+        truth_missing=0.3,
     )
     labels = made.fit(x, sets).targets.labels()
     assert (labels[lacks] == y[lacks]).float().mean() > 0.3
@@ -694,4 +797,7 @@ def test_a_training_with_open_sets_resumes_bit_for_bit(method, tmp_path):
 
 def test_without_missing_labels_nothing_changes():
     x, _, sets = toy()
-    assert_same(everything(trainer("corr", truth_missing=[0.0] * 5).fit(x, sets)), everything(trainer("corr").fit(x, sets)))
+    assert_same(
+        everything(trainer("corr", truth_missing=[0.0] * 5).fit(x, sets)),
+        everything(trainer("corr").fit(x, sets)),
+    )

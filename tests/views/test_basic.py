@@ -23,7 +23,13 @@ def images(n, channels=2, height=5, width=6, seed=1):
     return order.view(n, channels, height, width) - count - 2
 
 
-POLICIES = {"shift": Shift(2), "cutout": Cutout(3), "jitter": Jitter(0.5), "dropout": Jitter(0.1, 0.5), "no noise": Jitter(0.0, 0.5)}
+POLICIES = {
+    "shift": Shift(2),
+    "cutout": Cutout(3),
+    "jitter": Jitter(0.5),
+    "dropout": Jitter(0.1, 0.5),
+    "no noise": Jitter(0.0, 0.5),
+}
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
@@ -54,7 +60,9 @@ def test_a_view_has_the_shape_and_type_of_its_input_and_does_not_change_it(polic
     assert view.dtype == x.dtype
     view.zero_()
     assert torch.equal(x, before)
-    assert torch.equal(torch.get_rng_state(), state)  # the generator is the only source of randomness
+    assert torch.equal(
+        torch.get_rng_state(), state
+    )  # the generator is the only source of randomness
 
 
 # ---- shift ------------------------------------------------------------------------------------------------------------
@@ -78,11 +86,15 @@ def test_shift_moves_each_image_by_one_of_the_possible_offsets_and_reaches_them_
 
     n = 60 * (2 * pixels + 1) ** 2 // (3 if pixels == 4 else 1)
     image = images(1)[0].numpy()
-    offsets = [(down, right) for down in range(-pixels, pixels + 1) for right in range(-pixels, pixels + 1)]
+    offsets = [
+        (down, right) for down in range(-pixels, pixels + 1) for right in range(-pixels, pixels + 1)
+    ]
     table = {moved(image, down, right).tobytes(): (down, right) for down, right in offsets}
     assert len(table) == len(offsets)
     views = Shift(pixels)(torch.from_numpy(image).expand(n, -1, -1, -1), generator(pixels)).numpy()
-    seen = Counter(table[view.tobytes()] for view in views)  # an impossible view would raise a KeyError
+    seen = Counter(
+        table[view.tobytes()] for view in views
+    )  # an impossible view would raise a KeyError
     assert set(seen) == set(offsets)
     if pixels:  # both directions are uniform and independent
         assert scipy.stats.chisquare([seen[offset] for offset in offsets]).pvalue > 1e-3
@@ -99,7 +111,11 @@ def test_shift_moves_each_image_independently():
 def test_a_shift_beyond_the_image_leaves_its_background():
     image = images(1, channels=1, height=2, width=2)
     views = Shift(5)(image.expand(200, -1, -1, -1), generator())
-    allowed = {moved(image[0].numpy(), down, right).tobytes() for down in range(-5, 6) for right in range(-5, 6)}
+    allowed = {
+        moved(image[0].numpy(), down, right).tobytes()
+        for down in range(-5, 6)
+        for right in range(-5, 6)
+    }
     assert {view.numpy().tobytes() for view in views} <= allowed
     assert bool((views == image.min()).flatten(1).all(1).any())
 
@@ -157,7 +173,9 @@ def test_jitter_drops_the_given_share_of_values_and_keeps_the_others(dropout):
     assert abs(int(dropped.sum()) - n * dropout) < 4 * np.sqrt(n * dropout * (1 - dropout))
     assert bool((view[~dropped] == 7.0).all())
     per_column = dropped.double().mean(0).numpy()
-    assert bool((np.abs(per_column - dropout) < 4.5 * np.sqrt(dropout * (1 - dropout) / len(x))).all())
+    assert bool(
+        (np.abs(per_column - dropout) < 4.5 * np.sqrt(dropout * (1 - dropout) / len(x))).all()
+    )
 
 
 def test_jitter_without_noise_and_dropout_is_the_identity():
@@ -174,7 +192,9 @@ def test_noise_and_dropout_are_independent():
 
 
 def test_jitter_keeps_double_precision():
-    assert Jitter(0.1, 0.5)(torch.ones(3, 2, dtype=torch.float64), generator()).dtype == torch.float64
+    assert (
+        Jitter(0.1, 0.5)(torch.ones(3, 2, dtype=torch.float64), generator()).dtype == torch.float64
+    )
 
 
 # ---- policies together ------------------------------------------------------------------------------------------------
@@ -188,7 +208,17 @@ def times(value):
     return lambda x, _generator: x * value
 
 
-@pytest.mark.parametrize("kinds", [(), ("weak",), ("strong",), ("weak", "strong"), ("strong", "weak", "strong"), ("weak", "weak")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (),
+        ("weak",),
+        ("strong",),
+        ("weak", "strong"),
+        ("strong", "weak", "strong"),
+        ("weak", "weak"),
+    ],
+)
 def test_draw_gives_one_view_for_each_kind_in_the_order_asked_for_with_steps_in_turn(kinds):
     views = Views(weak=(add(1), times(10)), strong=(times(10), add(1)))
     x = torch.tensor([[1.0], [2.0]])

@@ -65,7 +65,10 @@ def test_an_operation_is_the_same(operation, size):
     chosen = (drawn.which[0] == number).nonzero().flatten()[:4]
     drawn = operations.Operations(drawn.which[:, chosen], drawn.magnitude[:, chosen])
     torch.testing.assert_close(
-        kernels.operate_on_gpu(x, drawn, operations.movement(*drawn, *x.shape[2:])), operations.operate(x, drawn), rtol=0, atol=0
+        kernels.operate_on_gpu(x, drawn, operations.movement(*drawn, *x.shape[2:])),
+        operations.operate(x, drawn),
+        rtol=0,
+        atol=0,
     )
 
 
@@ -73,7 +76,10 @@ def test_rounds_of_operations_follow_one_another():
     x = images(16, (16, 16)).contiguous()
     drawn = operations.random_operations(3, 16, DEVICE, generator())
     torch.testing.assert_close(
-        kernels.operate_on_gpu(x, drawn, operations.movement(*drawn, *x.shape[2:])), operations.operate(x, drawn), rtol=0, atol=0
+        kernels.operate_on_gpu(x, drawn, operations.movement(*drawn, *x.shape[2:])),
+        operations.operate(x, drawn),
+        rtol=0,
+        atol=0,
     )
 
 
@@ -84,11 +90,17 @@ def test_holes_and_normalising_are_the_same(layout):
     scale, offset = [0.01, 0.02, 0.03], [-1.0, 0.5, 2.0]
     for given in (hole, None):
         expected = (x if given is None else cut_out(x, given)).float()
-        expected = expected * torch.tensor(scale, device=DEVICE).view(3, 1, 1) + torch.tensor(offset, device=DEVICE).view(3, 1, 1)
-        out = kernels.cut_out_and_normalise_on_gpu(x, given, HOLE, scale, offset, torch.float32, layout)
+        expected = expected * torch.tensor(scale, device=DEVICE).view(3, 1, 1) + torch.tensor(
+            offset, device=DEVICE
+        ).view(3, 1, 1)
+        out = kernels.cut_out_and_normalise_on_gpu(
+            x, given, HOLE, scale, offset, torch.float32, layout
+        )
         assert out.is_contiguous(memory_format=layout)
         torch.testing.assert_close(out, expected)
-        low = kernels.cut_out_and_normalise_on_gpu(x, given, HOLE, scale, offset, torch.bfloat16, layout)
+        low = kernels.cut_out_and_normalise_on_gpu(
+            x, given, HOLE, scale, offset, torch.bfloat16, layout
+        )
         torch.testing.assert_close(low, expected.to(torch.bfloat16), atol=0.01, rtol=0.01)
 
 

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageOps
 
-from ltpll.views.colours import BRIGHTNESS, CONTRAST, HUE, NOTHING, SATURATION, Colours, random_colours, recolour, shift_hue
+from ltpll.views.colours import (
+    BRIGHTNESS,
+    CONTRAST,
+    HUE,
+    NOTHING,
+    SATURATION,
+    Colours,
+    random_colours,
+    recolour,
+    shift_hue,
+)
 from ltpll.views.randaugment import OPERATIONS, Operations, operate, random_operations
 
 SIZES = [(32, 32), (128, 128), (9, 14)]
@@ -26,14 +36,27 @@ def pictures(height=32, width=32, seed=0):
     noise = rng.integers(0, 256, (4, 3, height, width))
     rows, columns = np.linspace(0, 1, height)[:, None], np.linspace(0, 1, width)
     slopes = rng.uniform(-200, 200, (2, 6, 3, 1, 1))
-    smooth = rng.uniform(20, 235, (6, 3, 1, 1)) + slopes[0] * rows + slopes[1] * columns + rng.normal(0, 6, (6, 3, height, width))
-    constant = np.broadcast_to(np.array([0, 1, 77, 254, 255])[:, None, None, None], (5, 3, height, width))
+    smooth = (
+        rng.uniform(20, 235, (6, 3, 1, 1))
+        + slopes[0] * rows
+        + slopes[1] * columns
+        + rng.normal(0, 6, (6, 3, height, width))
+    )
+    constant = np.broadcast_to(
+        np.array([0, 1, 77, 254, 255])[:, None, None, None], (5, 3, height, width)
+    )
     mixed = np.broadcast_to(np.array([12, 200, 99])[:, None, None], (1, 3, height, width))
-    pairs = np.where(rng.random((4, 3, height, width)) < 0.3, *np.array([[0, 10, 254, 100], [255, 11, 255, 180]])[:, :, None, None, None])
+    pairs = np.where(
+        rng.random((4, 3, height, width)) < 0.3,
+        *np.array([[0, 10, 254, 100], [255, 11, 255, 180]])[:, :, None, None, None],
+    )
     narrow = rng.integers(100, 109, (2, 3, height, width))
     rare = np.full((1, 3, height, width), 40)
     rare[0, :, 0, 0] = 41  # one odd pixel: equalize has a step of zero
-    parts = [part.clip(0, 255).astype(np.uint8) for part in (noise, smooth, constant, mixed, pairs, narrow, rare)]
+    parts = [
+        part.clip(0, 255).astype(np.uint8)
+        for part in (noise, smooth, constant, mixed, pairs, narrow, rare)
+    ]
     return torch.from_numpy(np.concatenate(parts))
 
 
@@ -43,7 +66,9 @@ def to_pillow(image):
 
 def by_pillow(x, function):
     """A function of one Pillow image on each image of a batch."""
-    return torch.stack([torch.from_numpy(np.array(function(to_pillow(image)))).permute(2, 0, 1) for image in x])
+    return torch.stack(
+        [torch.from_numpy(np.array(function(to_pillow(image)))).permute(2, 0, 1) for image in x]
+    )
 
 
 def operated(x, name, magnitude=0.0):
@@ -77,7 +102,9 @@ ENHANCEMENTS = {
 def test_enhancements_are_those_of_pillow_exactly(name, size):
     x = pictures(*size)
     for factor in FACTORS:
-        theirs = by_pillow(x, lambda image, factor=factor: ENHANCEMENTS[name](image).enhance(factor))
+        theirs = by_pillow(
+            x, lambda image, factor=factor: ENHANCEMENTS[name](image).enhance(factor)
+        )
         assert largest_difference(operated(x, name, factor), theirs) == 0, factor
 
 
@@ -95,26 +122,53 @@ def test_autocontrast_is_exact_for_every_pair_of_extremes():
     x = torch.maximum(torch.minimum(ramp, high[:, None]), low[:, None])
     count = len(x) // 3 * 3
     images = x[:count].view(-1, 3, 16, 16)[::29]
-    assert largest_difference(operated(images, "autocontrast"), by_pillow(images, ImageOps.autocontrast)) == 0
+    assert (
+        largest_difference(
+            operated(images, "autocontrast"), by_pillow(images, ImageOps.autocontrast)
+        )
+        == 0
+    )
 
 
 @pytest.mark.parametrize("bits", [4, 5, 6, 7, 8])
 def test_posterize_keeps_the_first_bits_exactly(bits):
     x = pictures()
-    assert largest_difference(operated(x, "posterize", bits), by_pillow(x, lambda image: ImageOps.posterize(image, bits))) == 0
+    assert (
+        largest_difference(
+            operated(x, "posterize", bits),
+            by_pillow(x, lambda image: ImageOps.posterize(image, bits)),
+        )
+        == 0
+    )
 
 
 @pytest.mark.parametrize("threshold", [0, 0.5, 1, 77, 127.5, 128, 254, 255, 255.5, 256])
 def test_solarize_inverts_values_from_the_threshold_on_exactly(threshold):
     x = pictures()
-    assert largest_difference(operated(x, "solarize", threshold), by_pillow(x, lambda i: ImageOps.solarize(i, threshold))) == 0
+    assert (
+        largest_difference(
+            operated(x, "solarize", threshold),
+            by_pillow(x, lambda i: ImageOps.solarize(i, threshold)),
+        )
+        == 0
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6), factor=st.floats(0, 2, width=32), name=st.sampled_from(sorted(ENHANCEMENTS)))
+@given(
+    seed=st.integers(0, 10**6),
+    factor=st.floats(0, 2, width=32),
+    name=st.sampled_from(sorted(ENHANCEMENTS)),
+)
 def test_any_factor_gives_what_pillow_gives(seed, factor, name):
     x = torch.randint(0, 256, (2, 3, 8, 8), generator=generator(seed), dtype=torch.uint8)
-    assert largest_difference(operated(x, name, factor), by_pillow(x, lambda image: ENHANCEMENTS[name](image).enhance(factor))) == 0
+    assert (
+        largest_difference(
+            operated(x, name, factor),
+            by_pillow(x, lambda image: ENHANCEMENTS[name](image).enhance(factor)),
+        )
+        == 0
+    )
 
 
 # ---- movements: at least 99% of the pixels ----------------------------------------------------------------------------
@@ -136,7 +190,10 @@ def test_movements_take_the_pixels_that_pillow_takes(name, size):
     x = pictures(*size)[:8]
     for share in (-1, -0.83, -0.5, -0.017, 0, 0.21, 0.333, 0.77, 1):
         magnitude = float(np.float32(share * (30 if name == "rotate" else 0.3)))
-        ours, theirs = operated(x, name, magnitude), by_pillow(x, movements(name, magnitude, size[1], size[0]))
+        ours, theirs = (
+            operated(x, name, magnitude),
+            by_pillow(x, movements(name, magnitude, size[1], size[0])),
+        )
         assert (ours == theirs).all(1).float().mean() >= 0.99, magnitude
         assert (ours.float() - theirs.float()).abs().mean() < 1, magnitude
 
@@ -172,7 +229,9 @@ def test_each_image_of_a_batch_gets_its_own_operations_one_after_the_other():
     drawn = random_operations(3, len(x), x.device, generator(1))
     assert set(drawn.which.flatten().tolist()) == set(range(14))
     expected = []
-    for image, which, magnitude in zip(x, drawn.which.T.tolist(), drawn.magnitude.T.tolist(), strict=True):
+    for image, which, magnitude in zip(
+        x, drawn.which.T.tolist(), drawn.magnitude.T.tolist(), strict=True
+    ):
         one = image[None]
         for k, m in zip(which, magnitude, strict=True):
             one = operated(one, OPERATIONS[k], m)
@@ -198,7 +257,10 @@ def test_a_chain_of_three_operations_is_that_of_pillow():
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
     expected = torch.stack(
-        [chained(to_pillow(i), w, m) for i, w, m in zip(x, drawn.which.T.tolist(), drawn.magnitude.T.tolist(), strict=True)]
+        [
+            chained(to_pillow(i), w, m)
+            for i, w, m in zip(x, drawn.which.T.tolist(), drawn.magnitude.T.tolist(), strict=True)
+        ]
     )
     assert (operate(x, drawn) == expected).float().mean() > 0.99
 
@@ -206,7 +268,12 @@ def test_a_chain_of_three_operations_is_that_of_pillow():
 def test_operations_are_drawn_uniformly_with_magnitudes_uniform_in_their_ranges():
     n = 42_000
     which, magnitude = random_operations(1, n, torch.device("cpu"), generator(3))
-    ranges = {"posterize": (4, 7), "solarize": (0, 256), "rotate": (-30, 30), **dict.fromkeys(ENHANCEMENTS, (0.05, 0.95))}
+    ranges = {
+        "posterize": (4, 7),
+        "solarize": (0, 256),
+        "rotate": (-30, 30),
+        **dict.fromkeys(ENHANCEMENTS, (0.05, 0.95)),
+    }
     for k, name in enumerate(OPERATIONS):
         drawn = magnitude[which == k].double()
         assert abs(len(drawn) - n / 14) < 4 * (n / 14 * 13 / 14) ** 0.5
@@ -234,7 +301,12 @@ def test_the_operations_of_the_rounds_are_independent():
 def jittered(x, steps, amounts, grey=False):
     """Every image through the steps (at most four) with the amounts of brightness, contrast, saturation and hue."""
     order = torch.tensor([*steps, *[NOTHING] * (4 - len(steps))])[:, None].expand(4, len(x))
-    return recolour(x, Colours(order, torch.tensor(amounts)[:, None].expand(4, len(x)), torch.full((len(x),), grey)))
+    return recolour(
+        x,
+        Colours(
+            order, torch.tensor(amounts)[:, None].expand(4, len(x)), torch.full((len(x),), grey)
+        ),
+    )
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -249,7 +321,9 @@ def pillow_hue(image, turns):
     """Torchvision's rule: Pillow's hue of 256 steps, moved by whole steps around the circle."""
     hue, saturation, value = image.convert("HSV").split()
     moved = (np.array(hue).astype(int) + int(turns * 255)) % 256
-    return Image.merge("HSV", (Image.fromarray(moved.astype(np.uint8)), saturation, value)).convert("RGB")
+    return Image.merge("HSV", (Image.fromarray(moved.astype(np.uint8)), saturation, value)).convert(
+        "RGB"
+    )
 
 
 @pytest.mark.parametrize("steps", [-25, -13, -1, 0, 1, 7, 19, 25])
@@ -311,7 +385,9 @@ def test_jitter_and_grey_come_at_their_rates_and_all_orders_and_amounts_are_equa
     assert abs(int(jitter.sum()) - 0.8 * n) < 4 * (0.16 * n) ** 0.5
     assert abs(int(grey.sum()) - 0.2 * n) < 4 * (0.16 * n) ** 0.5
     assert abs(int((grey & jitter).sum()) - 0.16 * n) < 4 * (0.16 * 0.84 * n) ** 0.5
-    codes = torch.bincount((order[:, jitter] * torch.tensor([64, 16, 4, 1])[:, None]).sum(0), minlength=256)
+    codes = torch.bincount(
+        (order[:, jitter] * torch.tensor([64, 16, 4, 1])[:, None]).sum(0), minlength=256
+    )
     counts = codes[codes > 0].double()
     assert len(counts) == 24
     mean = counts.mean()

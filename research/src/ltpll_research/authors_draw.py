@@ -22,7 +22,12 @@ class AuthorsDraw(NamedTuple):
     candidates: Candidates
 
 
-def authors_draw(labels: npt.ArrayLike, imbalance: float, ambiguity: float, superclass: npt.ArrayLike | None = None) -> AuthorsDraw:
+def authors_draw(
+    labels: npt.ArrayLike,
+    imbalance: float,
+    ambiguity: float,
+    superclass: npt.ArrayLike | None = None,
+) -> AuthorsDraw:
     """Draw the subset and the candidate sets from numpy's legacy generator with the seed 0, as the authors of the RECORDS paper do.
 
     The rows of each class are shuffled, class by class, and the first ones are kept; then a number between 0 and 1 is drawn for every
@@ -53,4 +58,6 @@ def authors_draw(labels: npt.ArrayLike, imbalance: float, ambiguity: float, supe
     if groups is not None:
         random.Random(SHUFFLE_SEED).shuffle(sizes)
     rows = shuffled_subset(y, sizes, rng)
-    return AuthorsDraw(rows, join_labels(y[rows], joining_probabilities(len(counts), ambiguity, groups), rng))
+    return AuthorsDraw(
+        rows, join_labels(y[rows], joining_probabilities(len(counts), ambiguity, groups), rng)
+    )

@@ -11,7 +11,12 @@ import numpy as np
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import long_tail_subset, remove_labels, superclass_candidates, uniform_candidates
+from ltpll.data.synthetic import (
+    long_tail_subset,
+    remove_labels,
+    superclass_candidates,
+    uniform_candidates,
+)
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.formatting import counted
@@ -136,7 +141,9 @@ class Experiment:
         if self.draw not in DRAWS:
             raise unknown_name_error("draw", self.draw, DRAWS)
         if not FIRST_EDITION <= self.edition <= EDITION:
-            raise InputError(f"edition is {self.edition}: this version of ltpll knows the editions {FIRST_EDITION} to {EDITION}.")
+            raise InputError(
+                f"edition is {self.edition}: this version of ltpll knows the editions {FIRST_EDITION} to {EDITION}."
+            )
         self._check_schedule()
 
     @classmethod
@@ -156,13 +163,19 @@ class Experiment:
         known = {setting.name: setting for setting in fields(cls)}
         for key, value in values.items():
             if not isinstance(key, str) or key not in known:
-                raise InputError(f"The config has an unknown entry {shown(key)}; known entries: {', '.join(known)}.")
+                raise InputError(
+                    f"The config has an unknown entry {shown(key)}; known entries: {', '.join(known)}."
+                )
             check_setting(key, known[key].default, value)
         if "data" not in values:
-            raise InputError("The config does not name an image set: add a line such as `data: cifar100`.")
+            raise InputError(
+                "The config does not name an image set: add a line such as `data: cifar100`."
+            )
         # An imbalance of 100 and one of 100.0 must be the same run.
         kinds: dict[str, Any] = {name: type(setting.default) for name, setting in known.items()}
-        numbers = {key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)}
+        numbers = {
+            key: kinds[key](value) for key, value in values.items() if kinds[key] in (int, float)
+        }
         lists = {name: tuple(values.get(name) or ()) for name in ("extras", "milestones")}
         return cls(**{**values, **numbers, **lists, "options": dict(values.get("options") or {})})
 
@@ -187,29 +200,49 @@ class Experiment:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Experiment:
         """Restore an experiment from the config of its run, the inverse of `config`."""
-        return cls.from_mapping({"edition": FIRST_EDITION} | {key: value for key, value in config.items() if key != "experiment"})
+        return cls.from_mapping(
+            {"edition": FIRST_EDITION}
+            | {key: value for key, value in config.items() if key != "experiment"}
+        )
 
     def config(self) -> Record:
         """The config of the experiment's run, ready for JSON."""
-        values = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+        values = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in LATER or value != LATER[name]
+        }
         return {
             "experiment": "images",
-            **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
-            "options": {k: dict(v) for k, v in self.used_options().items()},  # others must not make it another run
+            **{
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in values.items()
+            },
+            "options": {
+                k: dict(v) for k, v in self.used_options().items()
+            },  # others must not make it another run
         }
 
     def _check_schedule(self) -> None:
         if self.schedule not in SCHEDULES:
             raise unknown_name_error("schedule", self.schedule, SCHEDULES)
         if self.schedule == "step" and not self.milestones:
-            raise InputError("The schedule step needs `milestones`, the epochs after which the learning rate falls, such as 700 and 800.")
+            raise InputError(
+                "The schedule step needs `milestones`, the epochs after which the learning rate falls, such as 700 and 800."
+            )
         if self.schedule != "step" and self.milestones:
-            raise InputError(f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or remove the milestones.")
+            raise InputError(
+                f"Milestones do not fit the schedule {self.schedule}: set `schedule` to step, or remove the milestones."
+            )
         check_milestones(self.milestones, self.epochs)
 
     def used_options(self) -> Mapping[str, Mapping[str, Any]]:
         """The options of this experiment's own parts; a config file may have options for others as well."""
-        return {name: options for name, options in self.options.items() if name in (self.method, self.rebalancer, *self.extras)}
+        return {
+            name: options
+            for name, options in self.options.items()
+            if name in (self.method, self.rebalancer, *self.extras)
+        }
 
 
 def with_recipe(recipe: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +252,11 @@ def with_recipe(recipe: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     merged = {**RECIPES[recipe], **settings}
     defaults, given = RECIPES[recipe].get("options", {}), settings.get("options")
     if isinstance(given, Mapping):  # anything else is refused when the experiment is made
-        both = {part: {**defaults[part], **own} for part, own in given.items() if part in defaults and isinstance(own, Mapping)}
+        both = {
+            part: {**defaults[part], **own}
+            for part, own in given.items()
+            if part in defaults and isinstance(own, Mapping)
+        }
         merged["options"] = {**defaults, **given, **both}
     return merged
 
@@ -260,22 +297,34 @@ def draw_problem(experiment: Experiment, images: ImageSet) -> Problem:
     seeds = seed_streams(experiment.seed)
     superclass = images.superclass if experiment.superclass else None
     if experiment.superclass and superclass is None and images.candidates is None:
-        raise InputError(f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings.")
+        raise InputError(
+            f"The image set {shown(images.name)} has no superclasses: remove `superclass` from the settings."
+        )
     if images.candidates is not None:
         rows, candidates = np.arange(len(images.y_train)), images.candidates
     elif experiment.draw == "authors":
         _check_complete(images)
-        rows, candidates = authors_draw(images.y_train, experiment.imbalance, experiment.ambiguity, superclass)
+        rows, candidates = authors_draw(
+            images.y_train, experiment.imbalance, experiment.ambiguity, superclass
+        )
     else:
         largest = int(np.bincount(images.y_train).max())
-        rows = long_tail_subset(images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest)
+        rows = long_tail_subset(
+            images.y_train, experiment.imbalance, seed=seeds["subset"], largest=largest
+        )
         labels, of_sets = images.y_train[rows], seeds["candidates"]
         if superclass is not None:
-            candidates = superclass_candidates(labels, superclass, experiment.ambiguity, seed=of_sets)
+            candidates = superclass_candidates(
+                labels, superclass, experiment.ambiguity, seed=of_sets
+            )
         else:
-            candidates = uniform_candidates(labels, len(images.classes), experiment.ambiguity, seed=of_sets)
+            candidates = uniform_candidates(
+                labels, len(images.classes), experiment.ambiguity, seed=of_sets
+            )
     if experiment.lacking:
-        candidates = remove_labels(candidates, images.y_train[rows], experiment.lacking, seed=seeds["candidates"] + 1)
+        candidates = remove_labels(
+            candidates, images.y_train[rows], experiment.lacking, seed=seeds["candidates"] + 1
+        )
     x = np.ascontiguousarray(images.x_train[rows])
     return Problem(
         x=torch.from_numpy(x).permute(0, 3, 1, 2),
@@ -310,11 +359,15 @@ class DrawnCandidates(NamedTuple):
 def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCandidates:
     """Draw the candidate sets of a run's config again, exactly as its training did."""
     if (kind := kind_of_run(config)) is not Kind.BENCHMARK:
-        raise InputError(f"This is {kind or 'a run of another kind'}, not {Kind.BENCHMARK}: its candidate sets cannot be drawn again.")
+        raise InputError(
+            f"This is {kind or 'a run of another kind'}, not {Kind.BENCHMARK}: its candidate sets cannot be drawn again."
+        )
     experiment = Experiment.from_config(config)
     images = load_image_set(experiment.data, root, mmap=True)
     # The sets do not depend on the pixels, and not reading them saves gigabytes.
-    x_train, x_test = (np.zeros((len(x), 1, 1, 3), np.uint8) for x in (images.x_train, images.x_test))
+    x_train, x_test = (
+        np.zeros((len(x), 1, 1, 3), np.uint8) for x in (images.x_train, images.x_test)
+    )
     problem = draw_problem(experiment, images._replace(x_train=x_train, x_test=x_test))
     sets = problem.candidates
     if images.candidates is not None:
@@ -325,7 +378,11 @@ def redraw_candidates(config: Mapping[str, Any], root: Path | None) -> DrawnCand
         words = f"{images.name} at imbalance {experiment.imbalance:g}, ambiguity {experiment.ambiguity:g}{within}, {by}"
     if experiment.lacking:
         words += f", with the true label removed from {experiment.lacking:.0%} of the sets"
-    return DrawnCandidates(Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes), problem.y.tolist(), words)
+    return DrawnCandidates(
+        Candidates(sets.offsets, sets.labels, sets.n_classes, images.classes),
+        problem.y.tolist(),
+        words,
+    )
 
 
 def build_trainer(
@@ -361,7 +418,13 @@ def build_trainer(
         trainer.fit(problem.x, problem.candidates)
     """
     n_classes = problem.candidates.n_classes
-    model = build_model(experiment.model, problem.seeds["training"], n_classes=n_classes, n_channels=3, width=experiment.width)
+    model = build_model(
+        experiment.model,
+        problem.seeds["training"],
+        n_classes=n_classes,
+        n_channels=3,
+        width=experiment.width,
+    )
     counts = np.bincount(problem.y, minlength=n_classes)
     chosen = chosen_device(device)
     on_cuda = chosen.type == "cuda"
@@ -369,9 +432,19 @@ def build_trainer(
     return PartialLabelTrainer(
         # Tensor cores are fastest with channels last.
         model.to(memory_format=torch.channels_last) if on_cuda else model,  # type: ignore[call-overload]
-        *build_parts(experiment.method, experiment.rebalancer, experiment.extras, experiment.used_options(), class_frequencies=counts),
+        *build_parts(
+            experiment.method,
+            experiment.rebalancer,
+            experiment.extras,
+            experiment.used_options(),
+            class_frequencies=counts,
+        ),
         views=ImageViews(
-            experiment.views, problem.mean, problem.std, dtype=torch.bfloat16 if low else torch.float32, channels_last=on_cuda
+            experiment.views,
+            problem.mean,
+            problem.std,
+            dtype=torch.bfloat16 if low else torch.float32,
+            channels_last=on_cuda,
         ),
         epochs=experiment.epochs,
         batch_size=experiment.batch_size,
@@ -432,7 +505,13 @@ def train(
             "finish it with the version that started it, or train its settings again with `ltpll-research benchmark`."
         )
     problem = draw_problem(experiment, images)
-    how: dict[str, Any] = {"device": device, "engine": engine, "on_nan": on_nan, "threads": threads, "sync_batch_norm": sync_batch_norm}
+    how: dict[str, Any] = {
+        "device": device,
+        "engine": engine,
+        "on_nan": on_nan,
+        "threads": threads,
+        "sync_batch_norm": sync_batch_norm,
+    }
     trainer = build_trainer(experiment, problem, **how)
     check_data(problem.x, problem.candidates, trainer.head)
     with locked_for_training(run, trainer) as unfinished:
@@ -443,8 +522,19 @@ def train(
         also = experiment.rebalancer == "records" or "balanced-head" in experiment.extras
         names = POSTHOC if bare else POSTHOC[:1] if also else ()
         posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in names}
-        truth = Evaluate(problem.x_test, problem.y_test, problem.y, every=measure_every, details_every=DETAILS_EVERY, posthoc=posthoc)
-        facts: dict[str, Any] = {"class_counts": counts.tolist(), "classes": list(images.classes), "seeds": dict(problem.seeds)}
+        truth = Evaluate(
+            problem.x_test,
+            problem.y_test,
+            problem.y,
+            every=measure_every,
+            details_every=DETAILS_EVERY,
+            posthoc=posthoc,
+        )
+        facts: dict[str, Any] = {
+            "class_counts": counts.tolist(),
+            "classes": list(images.classes),
+            "seeds": dict(problem.seeds),
+        }
         facts |= {"engine": trainer.engine, "processes": trainer.world.size}
         record_training(
             run,
@@ -467,7 +557,9 @@ def experiment_run(root: Path, experiment: Experiment) -> Run:
 def reopen_trainer(run: Run, images: ImageSet, device: str) -> PartialLabelTrainer:
     """The trainer of a run as its checkpoint left it."""
     if not (run.folder / RunFile.CHECKPOINT).exists():
-        raise InputError(f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one.")
+        raise InputError(
+            f"The run {run.folder} has no checkpoint: only the folder that it was trained in has one."
+        )
     experiment = Experiment.from_config(run.config)
     problem = draw_problem(experiment, images)
     trainer = build_trainer(experiment, problem, device=device, engine="eager")

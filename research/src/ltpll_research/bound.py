@@ -31,10 +31,16 @@ def prior_bound(n: int, n_classes: int, natarajan: float, ambiguity: float, delt
         0.027
     """
     if n < 1 or n_classes < 2 or natarajan <= 0:
-        raise InputError(f"The bound needs examples, at least two classes and a positive dimension, not {n}, {n_classes} and {natarajan}.")
+        raise InputError(
+            f"The bound needs examples, at least two classes and a positive dimension, not {n}, {n_classes} and {natarajan}."
+        )
     if not 0 <= ambiguity < 1:
-        raise InputError(f"The ambiguity degree is {ambiguity}: the bound needs it to lie below 1, and not below 0.")
+        raise InputError(
+            f"The ambiguity degree is {ambiguity}: the bound needs it to lie below 1, and not below 0."
+        )
     if not 0 < delta < 1:
         raise InputError(f"delta is {delta}: it is a probability between 0 and 1.")
-    complexity = natarajan * (math.log(2 * n) + 2 * math.log(n_classes)) - math.log(delta) + math.log(2)
+    complexity = (
+        natarajan * (math.log(2 * n) + 2 * math.log(n_classes)) - math.log(delta) + math.log(2)
+    )
     return 4 / ((math.log(2) - math.log1p(ambiguity)) * n) * complexity

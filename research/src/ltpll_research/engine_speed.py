@@ -29,27 +29,45 @@ def noise_images(n_per_class: int, n_classes: int, n_test: int, side: int = 32) 
         return rng.integers(0, 256, (n, side, side, 3), dtype=np.uint8)
 
     y, y_test = np.repeat(np.arange(n_classes), n_per_class), np.arange(n_test) % n_classes
-    return ImageSet("noise", draw(len(y)), y, draw(n_test), y_test, tuple(map(str, range(n_classes))))
+    return ImageSet(
+        "noise", draw(len(y)), y, draw(n_test), y_test, tuple(map(str, range(n_classes)))
+    )
 
 
-def noise_experiment(method: str, rebalancer: str, *, width: int, per_class: int, device: str) -> tuple[Experiment, ImageSet]:
+def noise_experiment(
+    method: str, rebalancer: str, *, width: int, per_class: int, device: str
+) -> tuple[Experiment, ImageSet]:
     """The paper's training on noise of the shape of CIFAR-100; a CPU gets few test images, which would take most of the time."""
     on_cuda = device.startswith("cuda")
     precision = "bfloat16" if on_cuda else "float32"
-    experiment = Experiment("noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision=precision)
+    experiment = Experiment(
+        "noise", method=method, rebalancer=rebalancer, width=width, epochs=1000, precision=precision
+    )
     return experiment, noise_images(per_class, 100, 10_000 if on_cuda else 200)
 
 
-def bench_engine(experiment: Experiment, *, device: str, engine: str, images: ImageSet, epochs: int, measure_every: int) -> Record:
+def bench_engine(
+    experiment: Experiment,
+    *,
+    device: str,
+    engine: str,
+    images: ImageSet,
+    epochs: int,
+    measure_every: int,
+) -> Record:
     """Measure everything that `ltpll-research bench engine` shows."""
     problem = draw_problem(experiment, images)
     speeds = {}
     for rebalancer in ("none", experiment.rebalancer):
-        trainer = build_trainer(replace(experiment, rebalancer=rebalancer), problem, device=device, engine=engine)
+        trainer = build_trainer(
+            replace(experiment, rebalancer=rebalancer), problem, device=device, engine=engine
+        )
         speeds[rebalancer] = end_to_end_speed(trainer, problem, epochs, measure_every)
     measured = speeds[experiment.rebalancer]
     parts = _parts(trainer, problem)
-    flops = 3 * _forward_flops(trainer, problem)  # the backward pass does the work twice: for inputs and for weights
+    flops = 3 * _forward_flops(
+        trainer, problem
+    )  # the backward pass does the work twice: for inputs and for weights
     peak = _matrix_peak(trainer.device)
     return {
         "experiment": experiment.config(),
@@ -59,18 +77,24 @@ def bench_engine(experiment: Experiment, *, device: str, engine: str, images: Im
         "training_views_per_second": measured["training_views_per_second"],
         "views_per_second_without_rebalancer": speeds["none"]["views_per_second"],
         "rebalancer_cost": speeds["none"]["views_per_second"] / measured["views_per_second"] - 1,
-        "start_seconds": speeds["none"]["start_seconds"],  # measured first; by the second, everything is compiled
+        "start_seconds": speeds["none"][
+            "start_seconds"
+        ],  # measured first; by the second, everything is compiled
         "epochs_timed": epochs,
         "measure_every": measure_every,
         "milliseconds_per_step": parts,
         "flops_per_view": flops,
         "matrix_peak_tflops": peak / 1e12,
         "share_of_matrix_peak": flops * measured["views_per_second"] / peak,
-        "peak_memory_gib": torch.cuda.max_memory_allocated(trainer.device) / 2**30 if trainer.device.type == "cuda" else None,
+        "peak_memory_gib": torch.cuda.max_memory_allocated(trainer.device) / 2**30
+        if trainer.device.type == "cuda"
+        else None,
     }
 
 
-def end_to_end_speed(trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int) -> Record:
+def end_to_end_speed(
+    trainer: PartialLabelTrainer, problem: Problem, epochs: int, measure_every: int
+) -> Record:
     """Measure whole epochs with and without evaluation, after a warm-up in which steps are compiled and CUDA graphs recorded."""
     trainer.prepare(problem.x, problem.candidates)
     truth = Evaluate(problem.x_test, problem.y_test, problem.y)
@@ -144,16 +168,22 @@ def _parts(trainer: PartialLabelTrainer, problem: Problem) -> dict[str, float]:
         "loss": losing,
         "rebalancer and targets": refining,
         "optimizer": time_milliseconds(trainer, trainer.optimizer.step),
-        "evaluation of the test set": time_milliseconds(trainer, lambda: trainer.outputs(problem.x_test), repeats=3),
+        "evaluation of the test set": time_milliseconds(
+            trainer, lambda: trainer.outputs(problem.x_test), repeats=3
+        ),
     }
     if trainer.engine != "eager":
         for _ in range(5):
             trainer._runner.step(index, batch)
-        parts["whole step, replayed"] = time_milliseconds(trainer, lambda: trainer._runner.step(index, batch))
+        parts["whole step, replayed"] = time_milliseconds(
+            trainer, lambda: trainer._runner.step(index, batch)
+        )
     return parts
 
 
-def time_milliseconds(trainer: PartialLabelTrainer, work: Callable[[], Any], repeats: int = 10) -> float:
+def time_milliseconds(
+    trainer: PartialLabelTrainer, work: Callable[[], Any], repeats: int = 10
+) -> float:
     """The median time of one call to `work` on the trainer's device, after a warm-up."""
     for _ in range(3):
         work()
@@ -185,7 +215,10 @@ def _matrix_peak(device: torch.device) -> float:
     """Operations per second of a large matrix product: what the device reaches in practice, not on its data sheet."""
     on_cuda = device.type == "cuda"
     n = 8192 if on_cuda else 1024
-    a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16 if on_cuda else torch.float32) for _ in range(2))
+    a, b = (
+        torch.randn(n, n, device=device, dtype=torch.bfloat16 if on_cuda else torch.float32)
+        for _ in range(2)
+    )
 
     for _ in range(3):
         a @ b

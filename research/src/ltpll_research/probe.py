@@ -23,7 +23,9 @@ from ltpll_research.image_sets.prepared import ImageSet
 
 def image_features(trainer: PartialLabelTrainer, x: npt.NDArray[np.uint8]) -> Tensor:
     """Compute the features of images, (N, dim), on the trainer's device."""
-    return trainer.outputs(torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2)).features[0]
+    return trainer.outputs(torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2)).features[
+        0
+    ]
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,29 @@ class ProbeRecipe:
     last_lr: float = 1e-6
 
 
-def balanced_rows(labels: npt.NDArray[np.int64], shots: int | None, seed: int) -> npt.NDArray[np.int64]:
+def balanced_rows(
+    labels: npt.NDArray[np.int64], shots: int | None, seed: int
+) -> npt.NDArray[np.int64]:
     """Draw `shots` rows of every class; None means as many as the smallest class has."""
     sizes = np.bincount(labels)
     n = int(sizes.min()) if shots is None else shots
     if n > sizes.min():
-        raise InputError(f"The probe needs {n} examples of every class, but class {int(sizes.argmin())} has {int(sizes.min())}.")
+        raise InputError(
+            f"The probe needs {n} examples of every class, but class {int(sizes.argmin())} has {int(sizes.min())}."
+        )
     rng = np.random.default_rng(seed)
-    return np.concatenate([rng.choice(np.flatnonzero(labels == c), n, replace=False) for c in range(len(sizes))])
+    return np.concatenate(
+        [rng.choice(np.flatnonzero(labels == c), n, replace=False) for c in range(len(sizes))]
+    )
 
 
 def fit_probe(
-    x: Tensor, y: Tensor, n_classes: int, seed: int, recipe: ProbeRecipe | None = None, on_epoch: Callable[[], None] = lambda: None
+    x: Tensor,
+    y: Tensor,
+    n_classes: int,
+    seed: int,
+    recipe: ProbeRecipe | None = None,
+    on_epoch: Callable[[], None] = lambda: None,
 ) -> nn.Linear:
     """Train a linear classifier on fixed features."""
     recipe = recipe or ProbeRecipe()
@@ -59,10 +72,16 @@ def fit_probe(
     with torch.no_grad():
         head.weight.normal_(0, 0.01, generator=generator)
         head.bias.zero_()
-    optimizer = torch.optim.SGD(head.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    optimizer = torch.optim.SGD(
+        head.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+    )
     for epoch in range(recipe.epochs):
-        optimizer.param_groups[0]["lr"] = recipe.lr * (recipe.last_lr / recipe.lr) ** (epoch / max(recipe.epochs - 1, 1))
-        for rows in torch.randperm(len(x), generator=generator, device=x.device).split(recipe.batch_size):
+        optimizer.param_groups[0]["lr"] = recipe.lr * (recipe.last_lr / recipe.lr) ** (
+            epoch / max(recipe.epochs - 1, 1)
+        )
+        for rows in torch.randperm(len(x), generator=generator, device=x.device).split(
+            recipe.batch_size
+        ):
             optimizer.zero_grad(set_to_none=True)
             nn.functional.cross_entropy(head(x[rows]), y[rows]).backward()
             optimizer.step()
@@ -119,9 +138,17 @@ def probe(
     return results
 
 
-def write_probe(run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int) -> Path:
+def write_probe(
+    run: Run, trainer: PartialLabelTrainer, results: list[dict[str, Any]], *, epochs: int, seed: int
+) -> Path:
     """Write the results of `probe` to the run folder, and return their path."""
-    record = {"run": run.key, "epoch": trainer.epoch, "probe_epochs": epochs, "seed": seed, "results": results}
+    record = {
+        "run": run.key,
+        "epoch": trainer.epoch,
+        "probe_epochs": epochs,
+        "seed": seed,
+        "results": results,
+    }
     path = run.folder / "probe.json"
     write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
     return path

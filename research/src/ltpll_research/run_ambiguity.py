@@ -18,14 +18,25 @@ class RunAmbiguity(NamedTuple):
     prior_distance: float | None  # between the estimated and the true prior at the last epoch
 
 
-def ambiguity_of_run(folder: Path, data_root: Path | None, degree: float | None = None) -> RunAmbiguity:
+def ambiguity_of_run(
+    folder: Path, data_root: Path | None, degree: float | None = None
+) -> RunAmbiguity:
     """Read a run's record, and draw its candidate sets again unless the ambiguity degree is given."""
     record = read_result(folder)
     counts, last = record.get("class_counts"), record.get("last")
-    if not isinstance(counts, list) or not counts or not all(type(count) is int for count in counts) or not isinstance(last, dict):
-        raise InputError(f"The record of {folder} does not say how many examples each class has: give --n, --classes and --eta instead.")
+    if (
+        not isinstance(counts, list)
+        or not counts
+        or not all(type(count) is int for count in counts)
+        or not isinstance(last, dict)
+    ):
+        raise InputError(
+            f"The record of {folder} does not say how many examples each class has: give --n, --classes and --eta instead."
+        )
     if degree is None:
         drawn = redraw_candidates(record["config"], data_root)
         degree = ambiguity_degree(drawn.candidates, drawn.labels)
     distance = last.get("prior_distance")
-    return RunAmbiguity(sum(counts), len(counts), degree, distance if isinstance(distance, float) else None)
+    return RunAmbiguity(
+        sum(counts), len(counts), degree, distance if isinstance(distance, float) else None
+    )

@@ -37,9 +37,15 @@ def check_record(record: Record) -> None:
     if not isinstance(config, dict):
         problem: str | None = "no config"
     else:
-        problem = f"the config of {Kind.TABLE}" if kind_of_run(config) is Kind.TABLE else benchmark_problem(record)
+        problem = (
+            f"the config of {Kind.TABLE}"
+            if kind_of_run(config) is Kind.TABLE
+            else benchmark_problem(record)
+        )
     if problem is not None:
-        raise InputError(f"The record {shown(record.get('key', 'without a key'))} has {problem}: leave the run out, or run it again.")
+        raise InputError(
+            f"The record {shown(record.get('key', 'without a key'))} has {problem}: leave the run out, or run it again."
+        )
 
 
 def benchmark_problem(record: Record) -> str | None:
@@ -65,24 +71,40 @@ def benchmark_problem(record: Record) -> str | None:
         (record, "class_counts"),
         *((last[row], "mean_prediction") for row in ("test", *posthoc)),
     ):
-        if where.get(name) is not None and not are_figures(where[name], n_classes, missing=name == "mean_prediction"):
+        if where.get(name) is not None and not are_figures(
+            where[name], n_classes, missing=name == "mean_prediction"
+        ):
             return f"no number for each of its {n_classes} classes in {name}"
     counts = record.get("class_counts")
     if counts and (min(counts) < 0 or sum(counts) <= 0):
         return "impossible class_counts"
-    if record.get("classes") and (not isinstance(record["classes"], list) or len(record["classes"]) != n_classes):
+    if record.get("classes") and (
+        not isinstance(record["classes"], list) or len(record["classes"]) != n_classes
+    ):
         return f"no name for each of its {n_classes} classes"
     return prior_problem(record, n_classes) or _optional_problem(record, last, ("test", *posthoc))
 
 
 def _row_problem(last: Any, best: Any, row: str) -> str | None:
-    if not isinstance(last, dict) or not isinstance(best, dict) or not isinstance(best.get(row), dict):
+    if (
+        not isinstance(last, dict)
+        or not isinstance(best, dict)
+        or not isinstance(best.get(row), dict)
+    ):
         return "no figures"
-    if not is_number(last.get("balanced_accuracy")) or not is_number(best[row].get("balanced_accuracy")):
+    if not is_number(last.get("balanced_accuracy")) or not is_number(
+        best[row].get("balanced_accuracy")
+    ):
         return "no balanced accuracy"
-    if not all(group in last and (last[group] is None or is_number(last[group])) for group in GROUPS):
+    if not all(
+        group in last and (last[group] is None or is_number(last[group])) for group in GROUPS
+    ):
         return "no figures for the groups many, medium and few"
-    if not isinstance(last.get("per_class"), list) or not last["per_class"] or not are_figures(last["per_class"], None, missing=True):
+    if (
+        not isinstance(last.get("per_class"), list)
+        or not last["per_class"]
+        or not are_figures(last["per_class"], None, missing=True)
+    ):
         return "no figures for the classes"
     return None
 
@@ -96,7 +118,9 @@ def _optional_problem(record: Record, last: Record, rows: Sequence[str]) -> str 
     if not isinstance(record.get("environment", {}), dict):
         return "an environment that is not a mapping"
     shots = record.get("shots")
-    if shots and not (isinstance(shots, dict) and is_number(shots.get("many")) and is_number(shots.get("few"))):
+    if shots and not (
+        isinstance(shots, dict) and is_number(shots.get("many")) and is_number(shots.get("few"))
+    ):
         return "bounds of many and few that are not numbers"
     curves = record.get("curves", {})
     if not isinstance(curves, dict) or not isinstance(curves.get("accuracy", {}), dict):
@@ -104,7 +128,9 @@ def _optional_problem(record: Record, last: Record, rows: Sequence[str]) -> str 
     epochs = curves.get("epoch", [])
     if not isinstance(epochs, list) or not all(is_whole_number(epoch) for epoch in epochs):
         return "curves without epochs"
-    lines = [curves.get(name) for name in BENCHMARK_CURVES] + [curves.get("accuracy", {}).get(row) for row in rows]
+    lines = [curves.get(name) for name in BENCHMARK_CURVES] + [
+        curves.get("accuracy", {}).get(row) for row in rows
+    ]
     if not all(line is None or are_figures(line, len(epochs), missing=True) for line in lines):
         return "a curve without a number for each epoch"
     return None

@@ -29,7 +29,9 @@ class Figure:
         known = [value for value in values if value is not None]
         if not known:
             return None
-        return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known))
+        return cls(
+            statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, len(known)
+        )
 
     def percent(self) -> str:
         spread = "" if self.std is None else f" ± {100 * self.std:.1f}"
@@ -94,14 +96,20 @@ def rows(records: Sequence[Record]) -> list[Row]:
     groups: dict[tuple[str, str, tuple[str, ...], str], list[Record]] = {}
     for record in records:
         config = record["config"]
-        setting = json.dumps({key: value for key, value in config.items() if key not in NOT_SETTING}, sort_keys=True)
-        groups.setdefault((config["method"], config["rebalancer"], tuple(config.get("extras", ())), setting), []).append(record)
+        setting = json.dumps(
+            {key: value for key, value in config.items() if key not in NOT_SETTING}, sort_keys=True
+        )
+        groups.setdefault(
+            (config["method"], config["rebalancer"], tuple(config.get("extras", ())), setting), []
+        ).append(record)
     table = []
     for (method, rebalancer, extras, setting), group in groups.items():
         _check_seeds(group)
         posthoc = {name: None for record in group for name in record.get("posthoc", ())}
         for name in ["", *posthoc]:
-            having = tuple(record for record in group if not name or name in record.get("posthoc", ()))
+            having = tuple(
+                record for record in group if not name or name in record.get("posthoc", ())
+            )
             table.append(Row(method, rebalancer, extras, name, setting, having))
     return table
 
@@ -111,7 +119,9 @@ def _check_seeds(group: Sequence[Record]) -> None:
     for record in group:
         seed, key = record["config"]["seed"], str(record.get("key", "?"))
         if seed in seen:
-            raise InputError(f"The runs {seen[seed]} and {key} are the same experiment with the same seed {seed}: leave one of them out.")
+            raise InputError(
+                f"The runs {seen[seed]} and {key} are the same experiment with the same seed {seed}: leave one of them out."
+            )
         seen[seed] = key
 
 
@@ -124,12 +134,22 @@ def difference(row: Row, table: Sequence[Row]) -> tuple[Figure, float] | None:
         The gain and its standard error; None if there is nothing to compare with, or only one seed.
     """
     setting = (row.method, row.extras, row.setting)
-    reference = next((other for other in table if other.bare and (other.method, other.extras, other.setting) == setting), None)
+    reference = next(
+        (
+            other
+            for other in table
+            if other.bare and (other.method, other.extras, other.setting) == setting
+        ),
+        None,
+    )
     if reference is None or row.bare:
         return None
 
     def by_seed(row: Row) -> dict[int, float]:
-        return {record["config"]["seed"]: record["last"][row.key]["balanced_accuracy"] for record in row.records}
+        return {
+            record["config"]["seed"]: record["last"][row.key]["balanced_accuracy"]
+            for record in row.records
+        }
 
     mine, without = by_seed(row), by_seed(reference)
     figure = Figure.of(mine[seed] - without[seed] for seed in sorted(mine.keys() & without.keys()))

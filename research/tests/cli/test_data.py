@@ -28,7 +28,11 @@ def archive(tmp_path, monkeypatch):
     path = tmp_path / "my [copy].tar.gz"
     path.write_bytes(tar_bytes(cifar10_files()[0], packed=True))
     md5 = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    monkeypatch.setitem(archives.PUBLISHED_ARCHIVES, "cifar10", (PublishedArchive("https://example.invalid/cifar-10-binary.tar.gz", md5),))
+    monkeypatch.setitem(
+        archives.PUBLISHED_ARCHIVES,
+        "cifar10",
+        (PublishedArchive("https://example.invalid/cifar-10-binary.tar.gz", md5),),
+    )
     return path
 
 
@@ -40,7 +44,10 @@ def test_prepare_writes_the_set_and_says_where(archive, tmp_path):
     root = tmp_path / "[root]"
     result = data("prepare", "cifar10", "--archive", archive, "--data-root", root)
     assert result.exit_code == 0, result.output
-    assert f"cifar10: 35 training and 10 test images of 10 classes in {root / 'cifar10'}" in result.output
+    assert (
+        f"cifar10: 35 training and 10 test images of 10 classes in {root / 'cifar10'}"
+        in result.output
+    )
     assert load_image_set("cifar10", root).x_train.shape == (35, 32, 32, 3)
 
 
@@ -69,7 +76,12 @@ def test_errors_that_the_user_can_fix_are_input_errors(archive, tmp_path, argume
 
 def test_no_check_accepts_a_repacked_archive(archive, tmp_path):
     archive.write_bytes(tar_bytes(cifar10_files(1)[0]))
-    assert data("prepare", "cifar10", "--archive", archive, "--no-check", "--data-root", tmp_path).exit_code == 0
+    assert (
+        data(
+            "prepare", "cifar10", "--archive", archive, "--no-check", "--data-root", tmp_path
+        ).exit_code
+        == 0
+    )
     assert np.array_equal(load_image_set("cifar10", tmp_path).y_train, cifar10_files(1)[1][0])
 
 
@@ -118,15 +130,27 @@ def test_an_interrupted_download_says_so_and_leaves_nothing(tmp_path):
             "commands.app()"
         )
         root, log = tmp_path / "data", tmp_path / "log"
-        arguments = ["interrupted_runs.execute", code, "prepare", "cifar10", "--data-root", str(root)]
+        arguments = [
+            "interrupted_runs.execute",
+            code,
+            "prepare",
+            "cifar10",
+            "--data-root",
+            str(root),
+        ]
         pid = shared_fork_server().start(*arguments, log=log, environment={"NO_PROXY": "127.0.0.1"})
         server.settimeout(60)
         connection, _ = server.accept()
         with connection:
             connection.recv(4096)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n" + b"x" * 3_000_000)
+            connection.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n" + b"x" * 3_000_000
+            )
             deadline = time.monotonic() + 30
-            while not any(path.stat().st_size for path in root.rglob("*") if path.is_file()) and time.monotonic() < deadline:
+            while (
+                not any(path.stat().st_size for path in root.rglob("*") if path.is_file())
+                and time.monotonic() < deadline
+            ):
                 time.sleep(0.02)
             os.kill(pid, signal.SIGINT)
             status, printed = shared_fork_server().wait(pid)

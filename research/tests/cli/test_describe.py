@@ -30,7 +30,9 @@ def root(tmp_path_factory, images):
     folder = tmp_path_factory.mktemp("data")
     write_image_set(images, folder)
     own = Candidates.from_sets([{int(c), (int(c) + 1) % 6} for c in images.y_train], n_classes=6)
-    write_image_set(coloured_images(n_classes=6, per_class=40, name="voc2007", candidates=own), folder)
+    write_image_set(
+        coloured_images(n_classes=6, per_class=40, name="voc2007", candidates=own), folder
+    )
     return folder
 
 
@@ -41,7 +43,13 @@ def run(tmp_path_factory, images):
     made = experiment_run(tmp_path_factory.mktemp("runs"), experiment)
     made.start()
     counts = np.bincount(draw_problem(experiment, images).y).tolist()
-    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
+    judged = {
+        "balanced_accuracy": 0.5,
+        "per_class": [0.5] * 6,
+        "many": None,
+        "medium": None,
+        "few": None,
+    }
     last = {"test": judged, "prior_distance": 0.25}
     made.finish({"class_counts": counts, "last": last, "best": {"test": {"test": judged}}})
     return made.folder
@@ -68,9 +76,19 @@ def without_source(record):
 
 @pytest.mark.parametrize("superclass", [False, True])
 def test_an_image_sets_problem_is_the_one_that_training_draws(root, images, superclass):
-    options = ["--imbalance", "4", "--ambiguity", "0.1", "--seed", "5", "--superclass" if superclass else "--uniform"]
+    options = [
+        "--imbalance",
+        "4",
+        "--ambiguity",
+        "0.1",
+        "--seed",
+        "5",
+        "--superclass" if superclass else "--uniform",
+    ]
     found = as_json("cifar10", *options, "--data-root", root)
-    experiment = Experiment.from_mapping({"data": "cifar10", **DRAWN, "ambiguity": 0.1, "superclass": superclass})
+    experiment = Experiment.from_mapping(
+        {"data": "cifar10", **DRAWN, "ambiguity": 0.1, "superclass": superclass}
+    )
     problem = draw_problem(experiment, images)
     named = Candidates(problem.candidates.offsets, problem.candidates.labels, 6, images.classes)
     assert without_source(found) == plain(describe(named, problem.y.tolist()))
@@ -103,16 +121,38 @@ def test_a_run_is_described_by_its_problem_and_so_is_its_result_file(root, run):
 
 def test_the_bound_of_a_run_uses_the_same_problem(root, run, images):
     problem = draw_problem(Experiment.from_mapping({"data": "cifar10", **DRAWN}), images)
-    result = CliRunner().invoke(app, ["bound", "--natarajan", "1", "--from", str(run), "--data-root", str(root)])
+    result = CliRunner().invoke(
+        app, ["bound", "--natarajan", "1", "--from", str(run), "--data-root", str(root)]
+    )
     assert result.exit_code == 0, result.output
-    assert f"ambiguity degree {ambiguity_degree(problem.candidates, problem.y.tolist()):.4g}" in result.output
+    assert (
+        f"ambiguity degree {ambiguity_degree(problem.candidates, problem.y.tolist()):.4g}"
+        in result.output
+    )
     assert "0.25" in result.output
 
 
 def test_true_labels_bring_the_true_imbalance_and_the_errors(root):
-    result = research("data", "describe", "cifar10", "--imbalance", "4", "--ambiguity", "0.3", "--data-root", root, COLUMNS="80")
+    result = research(
+        "data",
+        "describe",
+        "cifar10",
+        "--imbalance",
+        "4",
+        "--ambiguity",
+        "0.3",
+        "--data-root",
+        root,
+        COLUMNS="80",
+    )
     assert result.returncode == 0, result.stderr
-    for text in ("true labels are known", "L1 error", "The ambiguity degree", "(true labels: 4.0)", "× true share"):
+    for text in (
+        "true labels are known",
+        "L1 error",
+        "The ambiguity degree",
+        "(true labels: 4.0)",
+        "× true share",
+    ):
         assert text in result.stdout, result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
 
@@ -135,12 +175,24 @@ STUDY = {"study": "toy", "method": "proden", "rebalancer": "none", "seed": 0}
 
 
 @pytest.mark.parametrize(
-    ("config", "kind"), [(STUDY, "a run of a study"), ({"data": {"name": "mine"}, "code": "x"}, "a run of another kind")]
+    ("config", "kind"),
+    [
+        (STUDY, "a run of a study"),
+        ({"data": {"name": "mine"}, "code": "x"}, "a run of another kind"),
+    ],
 )
-def test_a_run_whose_sets_cannot_be_drawn_again_is_refused_and_called_what_it_is(tmp_path, config, kind):
+def test_a_run_whose_sets_cannot_be_drawn_again_is_refused_and_called_what_it_is(
+    tmp_path, config, kind
+):
     made = Run(tmp_path, config)
     made.start()
-    judged = {"balanced_accuracy": 0.5, "per_class": [0.5] * 6, "many": None, "medium": None, "few": None}
+    judged = {
+        "balanced_accuracy": 0.5,
+        "per_class": [0.5] * 6,
+        "many": None,
+        "medium": None,
+        "few": None,
+    }
     made.finish({"last": {"test": judged}, "best": {"test": {"test": judged}}})
     result = call(made.folder)
     assert isinstance(result.exception, InputError)

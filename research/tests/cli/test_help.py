@@ -26,7 +26,11 @@ def lines_of(*command):
 
 def all_commands(group, path=()):
     for name, command in group.commands.items():
-        yield from all_commands(command, (*path, name)) if hasattr(command, "commands") else [((*path, name), command)]
+        yield from (
+            all_commands(command, (*path, name))
+            if hasattr(command, "commands")
+            else [((*path, name), command)]
+        )
 
 
 START = f"""
@@ -41,7 +45,9 @@ print({HEAVY} & sys.modules.keys())
 
 
 def test_help_imports_no_heavy_library():
-    result = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", START], capture_output=True, text=True, check=True
+    )
     assert "reproduce" in result.stdout
     assert result.stdout.strip().splitlines()[-1] == "set()"
 
@@ -49,14 +55,18 @@ def test_help_imports_no_heavy_library():
 COMMANDS = list(all_commands(get_command(app)))
 
 
-@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
+@pytest.mark.parametrize(
+    ("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS]
+)
 def test_every_option_has_a_help_text_and_every_command_a_summary(path, command):
     assert command.help
     for option in command.params:
         assert option.help or option.name == "help", option.name
 
 
-@pytest.mark.parametrize(("command", "names"), [("benchmark", IMAGES), ("data describe", "imbalance ambiguity seed")])
+@pytest.mark.parametrize(
+    ("command", "names"), [("benchmark", IMAGES), ("data describe", "imbalance ambiguity seed")]
+)
 def test_help_shows_the_defaults_of_the_library(command, names):
     lines = lines_of(*command.split())
     defaults = {one.name: one.default for one in fields(Experiment)}
@@ -70,7 +80,10 @@ def test_help_lists_every_recipe():
 
 
 def test_help_shows_the_default_of_a_pair_of_flags():
-    assert f"[default: {'superclass' if Experiment.superclass else 'uniform'}]" in lines_of("benchmark")["--superclass"]
+    assert (
+        f"[default: {'superclass' if Experiment.superclass else 'uniform'}]"
+        in lines_of("benchmark")["--superclass"]
+    )
 
 
 def test_benchmark_with_a_table_names_the_train_command_and_writes_nothing(tmp_path, monkeypatch):
@@ -81,4 +94,6 @@ def test_benchmark_with_a_table_names_the_train_command_and_writes_nothing(tmp_p
 
 
 def test_an_image_set_that_does_not_exist_is_named_with_what_was_meant():
-    assert research("benchmark", "cifar11", status=2).startswith("There is no image set 'cifar11'. Did you mean 'cifar10'?")
+    assert research("benchmark", "cifar11", status=2).startswith(
+        "There is no image set 'cifar11'. Did you mean 'cifar10'?"
+    )

@@ -37,7 +37,9 @@ def place(tmp_path_factory):
 @settings(max_examples=12)
 @given(drawn=some(BOTH | BENCHMARK), epochs=st.sampled_from(["1", "2", "0", "-1", "few"]))
 def test_training_a_benchmark_succeeds_or_fails_without_writing(place, drawn, epochs):
-    root = [] if any(name == "--data-root" for name, _ in drawn) else ["--data-root", place / "data"]
+    root = (
+        [] if any(name == "--data-root" for name, _ in drawn) else ["--data-root", place / "data"]
+    )
     width = [] if any(name == "--width" for name, _ in drawn) else ["--width", "2"]
     check(app, place, ["benchmark", "cifar10", "--epochs", epochs, *root, *width, *flat(drawn)])
 
@@ -48,11 +50,17 @@ def test_training_a_benchmark_succeeds_or_fails_without_writing(place, drawn, ep
         ("--milestones 7 80", "--milestones 7 --milestones 80"),
         ("--milestones 7,80", "--milestones 7 --milestones 80"),
         ("--milestones=7,80 --lr 1", "--milestones 7 --milestones 80 --lr 1"),
-        ("--milestones 7, 80, 9 cifar10 5", "--milestones 7 --milestones 80 --milestones 9 cifar10 5"),
+        (
+            "--milestones 7, 80, 9 cifar10 5",
+            "--milestones 7 --milestones 80 --milestones 9 cifar10 5",
+        ),
         ("--milestones=7 80 --milestones 9", "--milestones 7 --milestones 80 --milestones 9"),
         ("--epochs 9 --milestones", "--epochs 9 --milestones"),
         ("--milestones many 7", "--milestones many 7"),
-        ("--milestones=many --milestones , --milestones=", "--milestones=many --milestones , --milestones="),
+        (
+            "--milestones=many --milestones , --milestones=",
+            "--milestones=many --milestones , --milestones=",
+        ),
         ("--epochs 7 8", "--epochs 7 8"),
     ],
 )

@@ -37,5 +37,7 @@ def test_every_command_that_writes_files_checks_where():
         for each in commands(app)
         if set(inspect.signature(each).parameters) & set(OUTPUTS)
     }
-    assert [name for name, checks in checked.items() if not checks] == ["benchmark"]  # which writes to folders that it names
+    assert [name for name, checks in checked.items() if not checks] == [
+        "benchmark"
+    ]  # which writes to folders that it names
     assert len(checked) > 5

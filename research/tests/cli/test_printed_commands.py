@@ -15,6 +15,17 @@ def test_every_printed_command_can_be_pasted_into_a_shell(tmp_path, monkeypatch)
     folder.mkdir()
     table = f"{NAME}/a b.csv"
     (folder / "a b.csv").write_text("candidates")
-    assert shlex.split(research("benchmark", table, status=2).split("`")[-2]) == ["ltpll", "train", table]
+    assert shlex.split(research("benchmark", table, status=2).split("`")[-2]) == [
+        "ltpll",
+        "train",
+        table,
+    ]
     missing = refusal(lambda: load_image_set("cifar10", folder))
-    assert shlex.split(missing.split("`")[1]) == ["ltpll-research", "data", "prepare", "cifar10", "--data-root", str(folder)]
+    assert shlex.split(missing.split("`")[1]) == [
+        "ltpll-research",
+        "data",
+        "prepare",
+        "cifar10",
+        "--data-root",
+        str(folder),
+    ]

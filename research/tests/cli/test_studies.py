@@ -79,7 +79,11 @@ def test_a_damaged_result_is_named_and_trained_again(copied):
 
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(("toy", "--seeds", "0"), 2), (("toy", "--seeds", "many"), 2), (("demo", "--workers", "-1"), 2)],
+    [
+        (("toy", "--seeds", "0"), 2),
+        (("toy", "--seeds", "many"), 2),
+        (("demo", "--workers", "-1"), 2),
+    ],
 )
 def test_bad_arguments_exit_with_2_and_no_traceback(arguments, status, tmp_path):
     result = research(*arguments, cwd=tmp_path)
@@ -108,7 +112,9 @@ def test_an_output_folder_that_is_a_file_is_one_sentence_and_exit_2_and_the_file
 def test_an_interrupted_study_says_so_and_resumes(tmp_path):
     server, log = shared_fork_server(), tmp_path / "log"
     arguments = ["toy", "--seeds", "1", "--workers", "1", "--out", str(tmp_path)]
-    pid = server.start("interrupted_runs.short_study", 20, *arguments, log=log, environment={"COLUMNS": "100"})
+    pid = server.start(
+        "interrupted_runs.short_study", 20, *arguments, log=log, environment={"COLUMNS": "100"}
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("done")) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -119,6 +125,8 @@ def test_an_interrupted_study_says_so_and_resumes(tmp_path):
     assert "Traceback" not in printed
     kept = len(list(tmp_path.rglob("done")))
     assert 1 <= kept < 3
-    again = research("toy", "--seeds", "1", "--workers", "0", "--out", tmp_path, called=("short_study", 20))
+    again = research(
+        "toy", "--seeds", "1", "--workers", "0", "--out", tmp_path, called=("short_study", 20)
+    )
     assert f"{kept} of 3 runs {'was' if kept == 1 else 'were'} finished earlier" in again.stdout
     assert again.returncode == 0

@@ -18,7 +18,13 @@ import pytest
 
 from ltpll.errors import InputError
 from ltpll_research.image_sets import archives
-from ltpll_research.image_sets.archives import PublishedArchive, download, find_or_download, md5_of_file, read_members
+from ltpll_research.image_sets.archives import (
+    PublishedArchive,
+    download,
+    find_or_download,
+    md5_of_file,
+    read_members,
+)
 from support.image_archives import tar_bytes
 from support.refusals import refusal
 
@@ -64,7 +70,10 @@ def md5(content):
 def test_the_wanted_members_are_read_and_nothing_is_written(write, tmp_path, packed):
     files = {"d/one.bin": bytes(range(256)) * 9, "d/two.bin": b"x" * 1024, "d/other": b"no"}
     path = write(tar_bytes(files, packed=packed))
-    assert everything(path, "one.bin", "two.bin") == {"one.bin": files["d/one.bin"], "two.bin": files["d/two.bin"]}
+    assert everything(path, "one.bin", "two.bin") == {
+        "one.bin": files["d/one.bin"],
+        "two.bin": files["d/two.bin"],
+    }
     assert [p.name for p in tmp_path.iterdir()] == ["a.tar"]
 
 
@@ -81,14 +90,24 @@ def test_progress_ends_at_the_size_of_the_file(write):
     [
         ("/etc/x.bin", b"1", "a path outside the archive"),
         ("d/../../x.bin", b"1", "a path outside the archive"),
-        ("d/x.bin", special("d/x.bin", tarfile.SYMTYPE, "/etc/passwd"), "is a link, a folder or a device"),
-        ("d/x.bin", special("d/x.bin", tarfile.LNKTYPE, "d/y.bin"), "is a link, a folder or a device"),
+        (
+            "d/x.bin",
+            special("d/x.bin", tarfile.SYMTYPE, "/etc/passwd"),
+            "is a link, a folder or a device",
+        ),
+        (
+            "d/x.bin",
+            special("d/x.bin", tarfile.LNKTYPE, "d/y.bin"),
+            "is a link, a folder or a device",
+        ),
         ("d/x.bin", special("d/x.bin", tarfile.CHRTYPE), "is a link, a folder or a device"),
         ("d/x.bin", special("d/x.bin", tarfile.FIFOTYPE), "is a link, a folder or a device"),
         ("d/x.bin", special("d/x.bin", tarfile.DIRTYPE), "is a link, a folder or a device"),
     ],
 )
-def test_a_wanted_member_that_is_not_a_plain_file_inside_the_archive_is_refused_and_others_are_skipped(write, name, content, fragment):
+def test_a_wanted_member_that_is_not_a_plain_file_inside_the_archive_is_refused_and_others_are_skipped(
+    write, name, content, fragment
+):
     path = write(tar_bytes({name: content, "d/good": b"good"}))
     message = refusal(lambda: everything(path, "x.bin"))
     assert fragment in message
@@ -114,29 +133,43 @@ def test_a_header_that_claims_a_huge_size_is_refused_before_it_is_read(write, ki
     assert "has a header of" in refusal(lambda: everything(path, "x"))
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused_even_if_its_members_are_not_wanted(write, monkeypatch):
+def test_an_archive_that_unpacks_to_too_much_is_refused_even_if_its_members_are_not_wanted(
+    write, monkeypatch
+):
     monkeypatch.setattr(archives, "TOTAL_LIMIT", 1 << 20)
     path = write(tar_bytes({"zeros": b"\0" * (4 << 20), "x": b"1"}, packed=True))
     assert path.stat().st_size < 1 << 20
     assert "unpacks to more than" in refusal(lambda: everything(path, "x"))
-    path = write(gzip.compress(tar_bytes({"x": b"1"}) + b"\0" * (4 << 20)))  # after the end of the tar file
+    path = write(
+        gzip.compress(tar_bytes({"x": b"1"}) + b"\0" * (4 << 20))
+    )  # after the end of the tar file
     assert "unpacks to more than" in refusal(lambda: everything(path, "x"))
 
 
 def test_too_many_members_are_refused(write, monkeypatch):
     monkeypatch.setattr(archives, "COUNT_LIMIT", 3)
-    assert "more than 3 members" in refusal(lambda: everything(write(tar_bytes({str(i): b"" for i in range(4)})), "x"))
+    assert "more than 3 members" in refusal(
+        lambda: everything(write(tar_bytes({str(i): b"" for i in range(4)})), "x")
+    )
 
 
 def test_a_member_may_appear_twice_only_with_the_same_content(write):
     twice = tar_bytes({"d/x": b"1", "e/x": b"1"})
     assert everything(write(twice), "x") == {"x": b"1"}
-    assert "second time with other content" in refusal(lambda: everything(write(tar_bytes({"d/x": b"1", "e/x": b"2"})), "x"))
+    assert "second time with other content" in refusal(
+        lambda: everything(write(tar_bytes({"d/x": b"1", "e/x": b"2"})), "x")
+    )
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"<html>Not Found</html>", b"\x1f\x8b", b"\x1f\x8bnonsense", random.Random(0).randbytes(4096)],
+    [
+        b"",
+        b"<html>Not Found</html>",
+        b"\x1f\x8b",
+        b"\x1f\x8bnonsense",
+        random.Random(0).randbytes(4096),
+    ],
     ids=["empty", "a web page", "two bytes", "no gzip", "noise"],
 )
 def test_a_file_that_is_not_an_archive_is_refused(write, content):
@@ -159,7 +192,11 @@ def test_a_truncated_tar_file_is_refused(write):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_an_archive_with_wrong_bytes_is_read_or_refused_without_any_other_error(write, packed):
-    files = {"d/x": random.Random(1).randbytes(700), "d/link": special("d/link", tarfile.SYMTYPE, "x"), "n" * 150: b"long name"}
+    files = {
+        "d/x": random.Random(1).randbytes(700),
+        "d/link": special("d/link", tarfile.SYMTYPE, "x"),
+        "n" * 150: b"long name",
+    }
     whole = tar_bytes(files, packed=packed)
     rng = random.Random(2)
     for _ in range(300):
@@ -185,7 +222,11 @@ def test_a_path_without_a_file_is_named(tmp_path, there):
 BODY = tar_bytes({"d/x": random.Random(3).randbytes(3 << 20)})
 
 
-MOVED = {"moved": "/good/a.tar", "moved-open": "http://example.invalid/a.tar", "moved-here": "http://127.0.0.1:{port}/good/a.tar"}
+MOVED = {
+    "moved": "/good/a.tar",
+    "moved-open": "http://example.invalid/a.tar",
+    "moved-here": "http://127.0.0.1:{port}/good/a.tar",
+}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -234,9 +275,13 @@ def left(folder):
 
 
 @pytest.mark.parametrize("kind", ["good", "moved"])
-def test_a_download_arrives_whole_with_progress_and_without_a_transfer_encoding(server, tmp_path, kind, capfd):
+def test_a_download_arrives_whole_with_progress_and_without_a_transfer_encoding(
+    server, tmp_path, kind, capfd
+):
     calls = []
-    archive = download(source(server, kind), tmp_path / "downloads", lambda *call: calls.append(call))
+    archive = download(
+        source(server, kind), tmp_path / "downloads", lambda *call: calls.append(call)
+    )
     assert archive == (tmp_path / "downloads" / "a.tar", md5(BODY))
     assert archive.path.read_bytes() == BODY
     assert left(tmp_path / "downloads") == ["a.tar"]
@@ -264,11 +309,16 @@ def test_a_damaged_earlier_download_is_downloaded_again(server, tmp_path):
     [
         ("missing", "the server answers 404 Not Found"),
         ("cut", "the connection was interrupted"),
-        ("wrong", f"arrived with the md5 sum {md5(BODY[:-1] + b'?')} instead of {md5(BODY)} and was deleted"),
+        (
+            "wrong",
+            f"arrived with the md5 sum {md5(BODY[:-1] + b'?')} instead of {md5(BODY)} and was deleted",
+        ),
         ("moved-open", "http://example.invalid/a.tar is not https"),
     ],
 )
-def test_a_failed_download_names_the_address_and_the_alternative_and_leaves_no_file(server, tmp_path, kind, fragment):
+def test_a_failed_download_names_the_address_and_the_alternative_and_leaves_no_file(
+    server, tmp_path, kind, fragment
+):
     message = refusal(lambda: download(source(server, kind), tmp_path / "downloads"))
     assert fragment in message
     assert kind == "moved-open" or source(server, kind).url in message
@@ -328,7 +378,17 @@ def tls(server, tmp_path_factory):
         "/CN=test",
     ]
     subprocess.run(
-        [*made, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
+        [
+            *made,
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ],
+        check=True,
+        capture_output=True,
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -356,7 +416,13 @@ def test_https_does_not_redirect_to_http_even_on_this_machine(tls, tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    "url", ["http://www.cs.toronto.edu/a.tar", "ftp://127.0.0.1/a.tar", "file:///a.tar", "http://127.0.0.1.evil.org/a.tar"]
+    "url",
+    [
+        "http://www.cs.toronto.edu/a.tar",
+        "ftp://127.0.0.1/a.tar",
+        "file:///a.tar",
+        "http://127.0.0.1.evil.org/a.tar",
+    ],
 )
 def test_nothing_is_downloaded_without_https(tmp_path, url):
     assert "is not https" in refusal(lambda: download(PublishedArchive(url, "0" * 32), tmp_path))
@@ -364,7 +430,9 @@ def test_nothing_is_downloaded_without_https(tmp_path, url):
 
 def test_without_pooch_the_message_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    message = refusal(lambda: download(PublishedArchive("https://example.invalid/a.tar", "0" * 32), tmp_path))
+    message = refusal(
+        lambda: download(PublishedArchive("https://example.invalid/a.tar", "0" * 32), tmp_path)
+    )
     assert "needs pooch, which is not installed: pip install ltpll-research" in message
     assert "--archive PATH" in message
 
@@ -380,26 +448,51 @@ def test_the_published_addresses_are_all_https_with_an_md5_sum():
 # ---- given archives ---------------------------------------------------------------------------------------------------
 
 
-def test_given_archives_are_recognised_by_their_checksums_whatever_their_names_and_order(write, tmp_path):
+def test_given_archives_are_recognised_by_their_checksums_whatever_their_names_and_order(
+    write, tmp_path
+):
     first, second = tar_bytes({"a": b"1"}), tar_bytes({"b": b"2"})
-    sources = [PublishedArchive("https://x/first.tar", md5(first)), PublishedArchive("https://x/second.tar", md5(second))]
+    sources = [
+        PublishedArchive("https://x/first.tar", md5(first)),
+        PublishedArchive("https://x/second.tar", md5(second)),
+    ]
     given = [write(second, "renamed"), write(first, "first.tar")]
-    assert [archive.path for archive in find_or_download(sources, given, tmp_path / "downloads")] == given[::-1]
+    assert [
+        archive.path for archive in find_or_download(sources, given, tmp_path / "downloads")
+    ] == given[::-1]
 
 
 def test_an_archive_that_is_not_given_is_downloaded(server, write, tmp_path):
     mine = tar_bytes({"a": b"1"})
     found = find_or_download(
-        [PublishedArchive("https://x/mine.tar", md5(mine)), source(server, "good")], [write(mine)], tmp_path / "downloads"
+        [PublishedArchive("https://x/mine.tar", md5(mine)), source(server, "good")],
+        [write(mine)],
+        tmp_path / "downloads",
     )
-    assert [archive.path for archive in found] == [tmp_path / "a.tar", tmp_path / "downloads" / "a.tar"]
+    assert [archive.path for archive in found] == [
+        tmp_path / "a.tar",
+        tmp_path / "downloads" / "a.tar",
+    ]
 
 
-def test_a_given_archive_with_another_checksum_is_refused_with_both_checksums_unless_checking_is_off(write, tmp_path):
+def test_a_given_archive_with_another_checksum_is_refused_with_both_checksums_unless_checking_is_off(
+    write, tmp_path
+):
     path = write(tar_bytes({"a": b"1"}))
-    sources = [PublishedArchive("https://x/first.tar", "0" * 31 + "1"), PublishedArchive("https://x/second.tar", "0" * 31 + "2")]
+    sources = [
+        PublishedArchive("https://x/first.tar", "0" * 31 + "1"),
+        PublishedArchive("https://x/second.tar", "0" * 31 + "2"),
+    ]
     message = refusal(lambda: find_or_download(sources, [path], tmp_path / "downloads"))
-    for fragment in (str(path), md5(path.read_bytes()), "0" * 31 + "1 (first.tar) or ", "download it again", "--no-check"):
+    for fragment in (
+        str(path),
+        md5(path.read_bytes()),
+        "0" * 31 + "1 (first.tar) or ",
+        "download it again",
+        "--no-check",
+    ):
         assert fragment in message
-    assert find_or_download(sources, [path], tmp_path / "downloads", check=False) == [(path, md5(path.read_bytes()))]
+    assert find_or_download(sources, [path], tmp_path / "downloads", check=False) == [
+        (path, md5(path.read_bytes()))
+    ]
     assert not (tmp_path / "downloads").exists()

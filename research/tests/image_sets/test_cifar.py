@@ -43,7 +43,9 @@ def test_cifar10_is_pixel_for_pixel_what_was_published_in_the_order_of_its_batch
     assert image_set.candidates is None
 
 
-def test_the_first_pixel_of_a_record_is_the_top_left_one_and_the_second_is_its_right_neighbour(write):
+def test_the_first_pixel_of_a_record_is_the_top_left_one_and_the_second_is_its_right_neighbour(
+    write,
+):
     files, *_ = cifar10_files()
     pixels = np.zeros(3072, dtype=np.uint8)
     pixels[[0, 1, 32, 1024, 2048]] = [10, 20, 30, 40, 50]
@@ -77,7 +79,9 @@ def test_a_missing_member_is_named(write, member):
 
 
 def test_the_archive_of_the_other_cifar_set_is_refused(write):
-    assert "There is no data_batch_1.bin" in refusal(lambda: read_cifar10(write(cifar100_files()[0])))
+    assert "There is no data_batch_1.bin" in refusal(
+        lambda: read_cifar10(write(cifar100_files()[0]))
+    )
     assert "There is no train.bin" in refusal(lambda: read_cifar100(write(cifar10_files()[0])))
 
 
@@ -90,7 +94,11 @@ def test_the_archive_of_the_other_cifar_set_is_refused(write):
             "data_batch_2.bin in the archive has 18437 bytes, not a whole number of records of 3073",
         ),
         ("test_batch.bin", lambda old: b"", "test_batch.bin in the archive has 0 bytes"),
-        ("test_batch.bin", lambda old: old[:3073] + b"\x0a" + old[3074:], "Record 1 of test_batch.bin has the label 10, not one of 0 to 9"),
+        (
+            "test_batch.bin",
+            lambda old: old[:3073] + b"\x0a" + old[3074:],
+            "Record 1 of test_batch.bin has the label 10, not one of 0 to 9",
+        ),
         ("batches.meta.txt", lambda old: b"cat\ndog\n", "2 distinct names instead of 10"),
         ("batches.meta.txt", lambda old: old.replace(b"dog", b"cat"), "9 distinct names"),
         ("batches.meta.txt", lambda old: b"\xff\xfe", "is not text"),
@@ -106,8 +114,14 @@ def test_damage_to_cifar10_is_reported(write, member, change, fragment):
     ("change", "fragment"),
     [
         (lambda old: bytes([(old[0] + 1) % 20]) + old[1:], "has images of 2 superclasses"),
-        (lambda old: bytes([20]) + old[1:], "Record 0 of train.bin has the coarse label 20, not one of 0 to 19"),
-        (lambda old: old[:1] + bytes([100]) + old[2:], "Record 0 of train.bin has the fine label 100, not one of 0 to 99"),
+        (
+            lambda old: bytes([20]) + old[1:],
+            "Record 0 of train.bin has the coarse label 20, not one of 0 to 19",
+        ),
+        (
+            lambda old: old[:1] + bytes([100]) + old[2:],
+            "Record 0 of train.bin has the fine label 100, not one of 0 to 99",
+        ),
         (lambda old: old + b"\0", "not a whole number of records of 3074"),
     ],
 )
@@ -120,6 +134,8 @@ def test_damage_to_cifar100_is_reported(write, change, fragment):
 def test_a_class_of_cifar100_without_images_has_no_superclass_and_is_refused(write):
     files, *_ = cifar100_files()
     for split in ("train", "test"):
-        rows = np.frombuffer(files[f"cifar-100-binary/{split}.bin"], dtype=np.uint8).reshape(-1, 3074)
+        rows = np.frombuffer(files[f"cifar-100-binary/{split}.bin"], dtype=np.uint8).reshape(
+            -1, 3074
+        )
         files[f"cifar-100-binary/{split}.bin"] = rows[rows[:, 1] != 42].tobytes()
     assert "The class 'fine_42' has no images" in refusal(lambda: read_cifar100(write(files)))

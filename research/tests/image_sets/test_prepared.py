@@ -37,7 +37,11 @@ from support.refusals import refusal
 
 def tree(folder):
     """The content of every file in a folder and its subfolders, including hidden ones."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def names(folder):
@@ -55,7 +59,10 @@ def publish(tmp_path, monkeypatch):
             paths[-1].parent.mkdir(exist_ok=True)
             paths[-1].write_bytes(tar_bytes(files, packed=packed))
         sources = [
-            PublishedArchive(f"https://example.invalid/{p.name}", hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest())
+            PublishedArchive(
+                f"https://example.invalid/{p.name}",
+                hashlib.md5(p.read_bytes(), usedforsecurity=False).hexdigest(),
+            )
             for p in paths
         ]
         monkeypatch.setitem(archives.PUBLISHED_ARCHIVES, name, tuple(sources))
@@ -97,7 +104,10 @@ def test_a_loaded_cifar10_is_the_one_in_the_archive(good, root, mmap):
     loaded = load_image_set("cifar10", root, verify=True, mmap=mmap)
     assert_same(loaded, read_cifar10([archive]))
     assert isinstance(loaded.x_train, np.memmap) == mmap
-    assert sorted(tree(root)) == [f"cifar10/{file}" for file in ("meta.json", "x_test.npy", "x_train.npy", "y_test.npy", "y_train.npy")]
+    assert sorted(tree(root)) == [
+        f"cifar10/{file}"
+        for file in ("meta.json", "x_test.npy", "x_train.npy", "y_test.npy", "y_train.npy")
+    ]
 
 
 def test_cifar100_keeps_its_superclasses(publish, root):
@@ -115,10 +125,14 @@ def test_voc_keeps_its_candidates(publish, root):
     loaded = load_image_set("voc2007", root)
     assert len(loaded.y_test) == 20
     assert isinstance(loaded.candidates, Candidates)
-    assert [[loaded.classes[label] for label in loaded.candidates.row(i)] for i in (0, 4)] == [["bus", "car"], ["dog", "person"]]
+    assert [[loaded.classes[label] for label in loaded.candidates.row(i)] for i in (0, 4)] == [
+        ["bus", "car"],
+        ["dog", "person"],
+    ]
     assert loaded.candidates.classes == loaded.classes
     assert json.loads((root / "voc2007" / "meta.json").read_text())["sources"] == [
-        {"archive": path.name, "md5": source.md5} for path, source in zip(paths, archives.PUBLISHED_ARCHIVES["voc2007"], strict=True)
+        {"archive": path.name, "md5": source.md5}
+        for path, source in zip(paths, archives.PUBLISHED_ARCHIVES["voc2007"], strict=True)
     ]
 
 
@@ -126,11 +140,17 @@ def test_the_description_has_the_checksum_and_size_of_every_array(good):
     folder, archive = good
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["files"] == {
-        path.name: {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "bytes": path.stat().st_size} for path in folder.glob("*.npy")
+        path.name: {
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "bytes": path.stat().st_size,
+        }
+        for path in folder.glob("*.npy")
     }
     assert meta["n_train"] == 35
     assert meta["n_test"] == 10
-    assert meta["sources"] == [{"archive": archive.name, "md5": archives.PUBLISHED_ARCHIVES["cifar10"][0].md5}]
+    assert meta["sources"] == [
+        {"archive": archive.name, "md5": archives.PUBLISHED_ARCHIVES["cifar10"][0].md5}
+    ]
 
 
 def test_preparing_twice_gives_the_same_bytes(good, root):
@@ -141,7 +161,12 @@ def test_preparing_twice_gives_the_same_bytes(good, root):
 
 def test_progress_is_reported_for_each_stage(good, root):
     calls = {}
-    prepare_image_set("cifar10", root, [good[1]], lambda what, done, total: calls.update({what.split()[0]: (done, total)}))
+    prepare_image_set(
+        "cifar10",
+        root,
+        [good[1]],
+        lambda what, done, total: calls.update({what.split()[0]: (done, total)}),
+    )
     assert list(calls) == ["checking", "reading", "writing"]
     assert calls["checking"] == calls["reading"] == (good[1].stat().st_size,) * 2
     assert calls["writing"][0] == calls["writing"][1] > 35 * 3072
@@ -162,7 +187,9 @@ def test_loading_needs_neither_pooch_nor_a_reader(good, root):
 
 
 def break_record(files):
-    files["cifar-10-batches-bin/test_batch.bin"] = b"\xff" + files["cifar-10-batches-bin/test_batch.bin"][1:]
+    files["cifar-10-batches-bin/test_batch.bin"] = (
+        b"\xff" + files["cifar-10-batches-bin/test_batch.bin"][1:]
+    )
 
 
 def break_member(files):
@@ -170,7 +197,10 @@ def break_member(files):
 
 
 @pytest.mark.parametrize("existing", [False, True])
-@pytest.mark.parametrize(("damage", "fragment"), [(break_record, "has the label 255"), (break_member, "no data_batch_5.bin")])
+@pytest.mark.parametrize(
+    ("damage", "fragment"),
+    [(break_record, "has the label 255"), (break_member, "no data_batch_5.bin")],
+)
 def test_a_bad_archive_leaves_everything_as_it_was(publish, root, existing, damage, fragment):
     if existing:
         prepare_image_set("cifar10", root, publish("cifar10", cifar10_files()[0]))
@@ -277,7 +307,9 @@ def test_a_set_behind_a_link_is_replaced_at_its_target(good, root, tmp_path):
 
 def test_a_root_that_is_a_file_is_refused(good, tmp_path):
     (tmp_path / "taken").write_text("precious")
-    assert "cannot be written" in refusal(lambda: prepare_image_set("cifar10", tmp_path / "taken", [good[1]]))
+    assert "cannot be written" in refusal(
+        lambda: prepare_image_set("cifar10", tmp_path / "taken", [good[1]])
+    )
     assert (tmp_path / "taken").read_text() == "precious"
 
 
@@ -288,7 +320,9 @@ def test_a_missing_set_names_the_command_to_run(tmp_path, monkeypatch):
     message = refusal(lambda: load_image_set("cifar10", tmp_path))
     assert f"run `ltpll-research data prepare cifar10 --data-root {tmp_path}`" in message
     monkeypatch.setenv("LTPLL_DATA", str(tmp_path))
-    assert "run `ltpll-research data prepare cifar10`." in refusal(lambda: load_image_set("cifar10"))
+    assert "run `ltpll-research data prepare cifar10`." in refusal(
+        lambda: load_image_set("cifar10")
+    )
 
 
 @pytest.mark.parametrize("call", [load_image_set, prepare_image_set])
@@ -351,7 +385,9 @@ def open_header(folder):
 
 def test_a_set_without_entries_for_superclasses_is_read(good, root):
     meta = json.loads((good[0] / "meta.json").read_text())
-    (good[0] / "meta.json").write_text(json.dumps({key: value for key, value in meta.items() if not key.startswith("superclass")}))
+    (good[0] / "meta.json").write_text(
+        json.dumps({key: value for key, value in meta.items() if not key.startswith("superclass")})
+    )
     assert load_image_set("cifar10", root).superclass is None
 
 
@@ -359,7 +395,10 @@ def test_a_set_without_entries_for_superclasses_is_read(good, root):
     ("damage", "fragment"),
     [
         (lambda folder: (folder / "x_test.npy").unlink(), "x_test.npy is missing"),
-        (lambda folder: (folder / "x_test.npy").write_bytes(b"short"), "x_test.npy has 5 bytes instead of 30848"),
+        (
+            lambda folder: (folder / "x_test.npy").write_bytes(b"short"),
+            "x_test.npy has 5 bytes instead of 30848",
+        ),
         (lambda folder: (folder / "meta.json").write_text("{"), "meta.json: not JSON"),
         (lambda folder: (folder / "meta.json").write_text("[]"), "does not describe a set"),
         (edit(format="ltpll image set 2"), "does not describe a set of the format"),
@@ -369,7 +408,10 @@ def test_a_set_without_entries_for_superclasses_is_read(good, root):
         (edit(n_train=34), "x_train.npy has shape (35, 32, 32, 3)"),
         (edit(superclass=[1]), "no superclass for each of the 10 classes"),
         (edit(superclasses=1), "no list of superclasses"),
-        (edit(files={"../../etc/passwd": {"bytes": 1, "sha256": ""}}), "no list of the array files"),
+        (
+            edit(files={"../../etc/passwd": {"bytes": 1, "sha256": ""}}),
+            "no list of the array files",
+        ),
         (edit(classes=["a", "b"]), "labels from 0 to 9, but there are 2 classes"),
         (resave(np.zeros((35, 32, 32, 3), dtype=np.float32)), "type float32"),
         (resave(np.zeros((35, 32, 32, 1), dtype=np.uint8)), "shape (35, 32, 32, 1)"),
@@ -403,7 +445,9 @@ def test_a_damaged_set_is_refused_and_listed_as_damaged(good, root, damage, frag
 def test_damaged_candidates_are_refused(root, offsets, labels, fragment):
     x, y = np.zeros((3, 2, 2, 3), dtype=np.uint8), np.asarray([0, 1, 0])
     candidates = Candidates.from_sets([[0, 1], [1], [0]])
-    folder = write_image_set(ImageSet("voc2007", x, y, x, y, ("a", "b"), candidates=candidates), root)
+    folder = write_image_set(
+        ImageSet("voc2007", x, y, x, y, ("a", "b"), candidates=candidates), root
+    )
     assert load_image_set("voc2007", root).candidates.row(0) == [0, 1]
     np.savez(folder / "candidates.npz", offsets=offsets, labels=labels)
     meta = json.loads((folder / "meta.json").read_text())
@@ -428,10 +472,15 @@ def test_the_data_root_is_the_option_then_the_variable_then_the_cache_folder(mon
     for name in ("LTPLL_DATA", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
-    assert refusal(data_root) == "There is no home folder for the cache folder to be in: set LTPLL_DATA to a folder."
+    assert (
+        refusal(data_root)
+        == "There is no home folder for the cache folder to be in: set LTPLL_DATA to a folder."
+    )
 
 
-def test_sets_are_written_to_and_read_from_the_folder_in_the_environment_variable(good, monkeypatch, tmp_path):
+def test_sets_are_written_to_and_read_from_the_folder_in_the_environment_variable(
+    good, monkeypatch, tmp_path
+):
     monkeypatch.setenv("LTPLL_DATA", str(tmp_path / "variable"))
     assert prepare_image_set("cifar10", archives=[good[1]]) == tmp_path / "variable" / "cifar10"
     assert load_image_set("cifar10").y_test.shape == (10,)
@@ -441,7 +490,14 @@ def test_the_list_shows_what_is_prepared_and_what_is_damaged(good, root):
     listed = {one.name: one for one in list_image_sets(root)}
     assert tuple(listed) == IMAGE_SETS
     one = listed["cifar10"]
-    assert (one.prepared, one.n_train, one.n_test, one.n_classes, one.verified, one.problem) == (True, 35, 10, 10, False, None)
+    assert (one.prepared, one.n_train, one.n_test, one.n_classes, one.verified, one.problem) == (
+        True,
+        35,
+        10,
+        10,
+        False,
+        None,
+    )
     assert one.n_bytes == sum(path.stat().st_size for path in good[0].glob("*.npy"))
     assert not listed["cifar100"].prepared
     assert list_image_sets(root, verify=True)[0].verified
@@ -467,12 +523,25 @@ def test_benchmark_packs_become_image_sets(tmp_path, root, monkeypatch):
     x = rng.integers(0, 256, (7, 32, 32, 3), dtype=np.uint8)
     buffer, offsets = strips(x, 3, format="WEBP", lossless=True)
     y = np.arange(7, dtype=np.uint8)
-    common = {"train_buf": buffer, "train_off": offsets, "test_buf": buffer, "test_off": offsets, "y_train": y, "y_test": y}
-    coarse = {"names": [f"f{i}" for i in range(100)], "coarse_of_fine": np.arange(100) // 5, "coarse_names": [f"c{i}" for i in range(20)]}
+    common = {
+        "train_buf": buffer,
+        "train_off": offsets,
+        "test_buf": buffer,
+        "test_off": offsets,
+        "y_train": y,
+        "y_test": y,
+    }
+    coarse = {
+        "names": [f"f{i}" for i in range(100)],
+        "coarse_of_fine": np.arange(100) // 5,
+        "coarse_names": [f"c{i}" for i in range(20)],
+    }
     np.savez(tmp_path / "fine.npz", **common, **coarse)
     sets = rng.integers(0, 2, (7, 20), dtype=np.uint8)
     sets[np.arange(7), y] = 1
-    np.savez(tmp_path / "voc.npz", **common, names=[f"v{i}" for i in range(20)], candidates=sets, size=32)
+    np.savez(
+        tmp_path / "voc.npz", **common, names=[f"v{i}" for i in range(20)], candidates=sets, size=32
+    )
     script = Path(__file__).parents[3] / "benchmarks" / "unpack_packs.py"
     arguments = [script, tmp_path / "fine.npz", tmp_path / "voc.npz", "--data-root", root]
     monkeypatch.setattr(sys, "argv", [str(argument) for argument in arguments])

@@ -31,7 +31,9 @@ def write(tmp_path):
 def expected_crop(image, box):
     """The crop computed with numpy; only decoding and resizing use Pillow."""
     x1, y1, x2, y2 = box
-    pixels = np.asarray(Image.open(io.BytesIO(jpeg(120, 90, int(image)))).convert("RGB"))[y1 - 1 : y2, x1 - 1 : x2]
+    pixels = np.asarray(Image.open(io.BytesIO(jpeg(120, 90, int(image)))).convert("RGB"))[
+        y1 - 1 : y2, x1 - 1 : x2
+    ]
     height, width, _ = pixels.shape
     side = max(height, width)
     top, left = (side - height) // 2, (side - width) // 2
@@ -39,9 +41,13 @@ def expected_crop(image, box):
     return np.asarray(Image.fromarray(padded).resize((128, 128), Image.Resampling.BILINEAR))
 
 
-def test_training_crops_are_all_objects_of_images_with_two_classes_in_the_order_of_the_images(write):
+def test_training_crops_are_all_objects_of_images_with_two_classes_in_the_order_of_the_images(
+    write,
+):
     image_set = read_voc2007(write(voc_files()))
-    expected = [(image, name, box) for image in ("000007", "000012") for name, box, _ in TRAIN[image]]
+    expected = [
+        (image, name, box) for image in ("000007", "000012") for name, box, _ in TRAIN[image]
+    ]
     assert [image_set.classes[y] for y in image_set.y_train] == [name for _, name, _ in expected]
     assert image_set.x_train.shape == (5, 128, 128, 3)
     for crop, (image, _, box) in zip(image_set.x_train, expected, strict=True):
@@ -55,11 +61,20 @@ def test_candidates_are_the_classes_of_the_image(write):
     assert image_set.candidates.classes == CLASSES
 
 
-def test_the_test_set_is_balanced_by_its_smallest_class_and_made_of_objects_of_the_test_images(write):
+def test_the_test_set_is_balanced_by_its_smallest_class_and_made_of_objects_of_the_test_images(
+    write,
+):
     image_set = read_voc2007(write(voc_files()))
     assert np.bincount(image_set.y_test, minlength=20).tolist() == [2] * 20
-    possible = {(CLASSES.index(name), expected_crop(image, box).tobytes()) for image, things in TEST.items() for name, box, _ in things}
-    crops = [(y, crop.tobytes()) for y, crop in zip(image_set.y_test.tolist(), image_set.x_test, strict=True)]
+    possible = {
+        (CLASSES.index(name), expected_crop(image, box).tobytes())
+        for image, things in TEST.items()
+        for name, box, _ in things
+    }
+    crops = [
+        (y, crop.tobytes())
+        for y, crop in zip(image_set.y_test.tolist(), image_set.x_test, strict=True)
+    ]
     assert set(crops) <= possible
     assert len(set(crops)) == 40
 
@@ -73,11 +88,15 @@ def test_per_class_limits_the_test_set_and_must_be_positive(write):
 def test_the_draw_depends_on_the_seed_alone_and_not_on_the_order_of_members_and_archives(write):
     files = voc_files()
     first = read_voc2007(write(files))
-    shuffled = [dict(random.Random(1).sample(list(part.items()), len(part))) for part in reversed(files)]
+    shuffled = [
+        dict(random.Random(1).sample(list(part.items()), len(part))) for part in reversed(files)
+    ]
     second = read_voc2007(write(shuffled))
     for a, b in zip(first[1:5], second[1:5], strict=True):
         assert np.array_equal(a, b)
-    assert [first.candidates.row(i) for i in range(5)] == [second.candidates.row(i) for i in range(5)]
+    assert [first.candidates.row(i) for i in range(5)] == [
+        second.candidates.row(i) for i in range(5)
+    ]
     other = read_voc2007(write(files), seed=1)
     assert not np.array_equal(first.x_test, other.x_test)
 
@@ -126,12 +145,24 @@ def test_an_annotation_that_cannot_be_used_is_named(content, fragment):
         ("Annotations/000012.xml", None, "There is no Annotations/000012.xml"),
         ("JPEGImages/000012.jpg", None, "There is no JPEGImages/000012.jpg"),
         ("ImageSets/Main/trainval.txt", None, "There is no ImageSets/Main/trainval.txt"),
-        ("ImageSets/Main/trainval.txt", b"000003\n", "No training image in the archive shows two classes"),
+        (
+            "ImageSets/Main/trainval.txt",
+            b"000003\n",
+            "No training image in the archive shows two classes",
+        ),
         ("Annotations/000012.xml", b" " * (1 << 18) + b"<annotation/>", "claims 262157 bytes"),
         ("JPEGImages/000012.jpg", b"GIF89a", "JPEGImages/000012.jpg is not a complete JPEG image"),
-        ("JPEGImages/000012.jpg", jpeg(120, 90, 1)[:600], "JPEGImages/000012.jpg is not a complete JPEG image"),
+        (
+            "JPEGImages/000012.jpg",
+            jpeg(120, 90, 1)[:600],
+            "JPEGImages/000012.jpg is not a complete JPEG image",
+        ),
         ("JPEGImages/000012.jpg", jpeg(5000, 5000, 1, 1), "5000 × 5000 pixels"),
-        ("JPEGImages/000012.jpg", jpeg(10, 10, 1), "box in JPEGImages/000012.jpg lies outside the image"),
+        (
+            "JPEGImages/000012.jpg",
+            jpeg(10, 10, 1),
+            "box in JPEGImages/000012.jpg lies outside the image",
+        ),
     ],
 )
 def test_damage_to_the_archive_is_reported(write, member, content, fragment):
@@ -145,4 +176,6 @@ def test_damage_to_the_archive_is_reported(write, member, content, fragment):
 
 def test_a_test_set_without_one_of_the_classes_is_refused(write):
     test = {image: things for image, things in TEST.items() if image != "000200"}
-    assert "No test image in the archive shows the class 'sheep'" in refusal(lambda: read_voc2007(write(voc_files(TRAIN, test))))
+    assert "No test image in the archive shows the class 'sheep'" in refusal(
+        lambda: read_voc2007(write(voc_files(TRAIN, test)))
+    )

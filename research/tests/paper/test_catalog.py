@@ -40,7 +40,10 @@ def test_published_numbers_are_those_of_the_paper(table, column, row, value):
 
 def test_tables_that_repeat_each_other_agree():
     """The paper repeats the main table in others, which checks our copy."""
-    main = {(row["method"], row["rebalancer"], row["posthoc"]): row["values"] for row in published()["main"]["rows"]}
+    main = {
+        (row["method"], row["rebalancer"], row["posthoc"]): row["values"]
+        for row in published()["main"]["rows"]
+    }
     repeated = [("baselines", 13), ("dynamic", 12)]
     compared = 0
     for table, n in repeated:
@@ -76,7 +79,10 @@ def test_none_and_its_posthoc_adjustment_are_one_run():
     assert len(main.settings) == 12 * 13
 
 
-@pytest.mark.parametrize(("name", "found"), [("main", "main"), ("table1", "main"), ("table10", "fine-grained"), ("figure6b", "ablation-m")])
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("main", "main"), ("table1", "main"), ("table10", "fine-grained"), ("figure6b", "ablation-m")],
+)
 def test_an_item_is_found_by_name_or_place(name, found):
     assert find_item(name).name == found
 
@@ -86,18 +92,27 @@ def test_an_unknown_item_lists_the_known_ones():
 
 
 def test_parts_that_are_not_built_are_named():
-    assert missing_parts({"method": "deacon", "rebalancer": "none", "extras": ["cutmix"]}) == ["deacon", "cutmix"]
+    assert missing_parts({"method": "deacon", "rebalancer": "none", "extras": ["cutmix"]}) == [
+        "deacon",
+        "cutmix",
+    ]
     assert missing_parts({"method": "corr", "rebalancer": "records", "extras": ["mixup"]}) == []
 
 
 def test_every_row_of_the_paper_is_built():
-    assert not [setting for item in ITEMS.values() for setting in item.settings if missing_parts(setting)]
+    assert not [
+        setting for item in ITEMS.values() for setting in item.settings if missing_parts(setting)
+    ]
 
 
 def test_every_method_and_extra_is_in_some_table():
     settings = [setting for item in ITEMS.values() for setting in item.settings]
-    assert {setting["method"] for setting in settings} == set(METHODS) - {"cc"}  # the paper does not run it
-    assert {extra for setting in settings for extra in setting["extras"]} == set(EXTRAS) - {"balanced-head"}  # which is ours
+    assert {setting["method"] for setting in settings} == set(METHODS) - {
+        "cc"
+    }  # the paper does not run it
+    assert {extra for setting in settings for extra in setting["extras"]} == set(EXTRAS) - {
+        "balanced-head"
+    }  # which is ours
 
 
 def test_the_default_of_the_ablation_is_the_run_of_the_main_table():

@@ -5,7 +5,14 @@ import pytest
 from ltpll.methods import METHODS
 from ltpll_research.benchmark import Experiment
 from ltpll_research.paper.catalog import ITEMS
-from ltpll_research.paper.compare import Verdict, cell_text, compare, compare_other_lengths, departures, judge
+from ltpll_research.paper.compare import (
+    Verdict,
+    cell_text,
+    compare,
+    compare_other_lengths,
+    departures,
+    judge,
+)
 from ltpll_research.paper.grid import Finished, experiment_of
 from ltpll_research.summary import Figure
 from support.paper_runs import paper_record as record
@@ -40,7 +47,10 @@ def test_other_protocols_are_other_runs():
 
 
 def test_a_row_that_is_not_built_says_so(monkeypatch):
-    monkeypatch.setattr("ltpll_research.paper.grid.METHODS", {name: cls for name, cls in METHODS.items() if name != "solar"})
+    monkeypatch.setattr(
+        "ltpll_research.paper.grid.METHODS",
+        {name: cls for name, cls in METHODS.items() if name != "solar"},
+    )
     item = ITEMS["mixup"]
     table = compare(item, Finished([]), 1, {})
     solar = table[[line.name for line in item.lines].index("solar")][0]
@@ -49,9 +59,23 @@ def test_a_row_that_is_not_built_says_so(monkeypatch):
 
 
 def test_a_cell_says_in_what_its_runs_depart_from_the_protocol():
-    assert cell(compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}), "corr + records").departures == ()
+    assert (
+        cell(
+            compare(ITEMS["main"], Finished([record(0, 0.39, 0.41)]), 1, {}), "corr + records"
+        ).departures
+        == ()
+    )
     setting = {"data": "cifar100", "imbalance": 100, "method": "corr", "rebalancer": "records"}
-    made = Experiment.from_mapping({**setting, "seed": 3, "precision": "bfloat16", "epochs": 200, "lr": 0.05, "views": "flip-crop"})
+    made = Experiment.from_mapping(
+        {
+            **setting,
+            "seed": 3,
+            "precision": "bfloat16",
+            "epochs": 200,
+            "lr": 0.05,
+            "views": "flip-crop",
+        }
+    )
     assert departures(made, setting) == ("200 epochs", "views = flip-crop", "lr = 0.05")
 
 
@@ -59,25 +83,45 @@ def test_a_cell_says_in_what_its_runs_depart_from_the_protocol():
 def test_a_run_of_any_protocol_departs_from_it_only_in_what_was_changed(line):
     for cell in line.cells:
         assert departures(experiment_of(cell.setting, {}, 0), cell.setting) == ()
-        assert departures(experiment_of(cell.setting, {"epochs": 100, "lr": 0.1}, 0), cell.setting) == ("100 epochs", "lr = 0.1")
+        assert departures(
+            experiment_of(cell.setting, {"epochs": 100, "lr": 0.1}, 0), cell.setting
+        ) == ("100 epochs", "lr = 0.1")
 
 
 def test_runs_of_an_earlier_edition_count_where_no_other_is_finished_and_say_so():
     old = [record(seed, 0.30, 0.31, edition=1) for seed in (0, 1)]
     found = cell(compare(ITEMS["main"], Finished(old), 2, {}), "corr + records")
-    assert (found.last.mean, found.last.n, found.edition, found.manner) == (pytest.approx(30.0), 2, 1, ("edition 1",))
+    assert (found.last.mean, found.last.n, found.edition, found.manner) == (
+        pytest.approx(30.0),
+        2,
+        1,
+        ("edition 1",),
+    )
     assert cell_text(found) == "30.00 ± 0.00 (best 31.00), edition 1"
-    both = cell(compare(ITEMS["main"], Finished([*old, record(1, 0.40, 0.41)]), 2, {}), "corr + records")
-    assert (both.last.mean, both.last.n, both.manner) == (pytest.approx(40.0), 1, ())  # editions are never averaged
+    both = cell(
+        compare(ITEMS["main"], Finished([*old, record(1, 0.40, 0.41)]), 2, {}), "corr + records"
+    )
+    assert (both.last.mean, both.last.n, both.manner) == (
+        pytest.approx(40.0),
+        1,
+        (),
+    )  # editions are never averaged
 
 
 def test_runs_of_another_length_are_compared_by_themselves():
-    finished = Finished([record(0, 0.39, 0.41), record(0, 0.30, 0.31, "none", {"oracle-la-posthoc": (0.32, 0.33)}, epochs=200)])
+    finished = Finished(
+        [
+            record(0, 0.39, 0.41),
+            record(0, 0.30, 0.31, "none", {"oracle-la-posthoc": (0.32, 0.33)}, epochs=200),
+        ]
+    )
     by_length = compare_other_lengths(ITEMS["main"], finished, 1)
     assert list(by_length) == [200, 800]
     assert cell(by_length[200], "corr").last.mean == pytest.approx(30.0)
     assert cell(by_length[200], "corr").departures == ("200 epochs",)
-    assert all(cell.last is None for line in by_length[800] for cell in line)  # of the paper's length, so not of another one
+    assert all(
+        cell.last is None for line in by_length[800] for cell in line
+    )  # of the paper's length, so not of another one
 
 
 @pytest.mark.parametrize(
@@ -88,12 +132,26 @@ def test_runs_of_another_length_are_compared_by_themselves():
         ([49.08], [49.09], Verdict.ONLY_BEST),
         ([49.08], [49.08], Verdict.NOT_REPRODUCED),
         ([49.08], [51.10], Verdict.NOT_REPRODUCED),
-        ([46.0, 50.0], [46.0, 50.0], Verdict.NOT_REPRODUCED),  # a deviation of 2.8, but of two seeds
-        ([45.5, 48.0, 50.5], [45.0, 45.0, 45.0], Verdict.REPRODUCED),  # 2.09 below, a deviation of 2.5
-        ([47.0, 48.0, 49.0], [47.0, 48.0, 49.0], Verdict.NOT_REPRODUCED),  # 2.09 below, a deviation of 1
+        (
+            [46.0, 50.0],
+            [46.0, 50.0],
+            Verdict.NOT_REPRODUCED,
+        ),  # a deviation of 2.8, but of two seeds
+        (
+            [45.5, 48.0, 50.5],
+            [45.0, 45.0, 45.0],
+            Verdict.REPRODUCED,
+        ),  # 2.09 below, a deviation of 2.5
+        (
+            [47.0, 48.0, 49.0],
+            [47.0, 48.0, 49.0],
+            Verdict.NOT_REPRODUCED,
+        ),  # 2.09 below, a deviation of 1
         ([45.0, 45.0, 45.0], [45.5, 48.0, 50.5], Verdict.ONLY_BEST),
         ([], [], Verdict.NOT_RUN),
     ],
 )
-def test_a_number_is_reproduced_within_one_point_or_within_the_deviation_of_three_seeds(last, best, expected):
+def test_a_number_is_reproduced_within_one_point_or_within_the_deviation_of_three_seeds(
+    last, best, expected
+):
     assert judge(Figure.of(last), Figure.of(best), 50.09) is expected

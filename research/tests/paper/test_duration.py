@@ -14,9 +14,16 @@ def record(seconds, hardware="a card", **settings):
 
 
 def test_time_is_proportional_to_the_pixels_processed():
-    config = Experiment.from_mapping({"data": "cifar10", "imbalance": 50, "epochs": 7, "method": "corr"}).config()
+    config = Experiment.from_mapping(
+        {"data": "cifar10", "imbalance": 50, "epochs": 7, "method": "corr"}
+    ).config()
     assert pixels_processed(config) == class_sizes(5000, 10, 50).sum() * 2 * 1024 * 7
-    finished = Finished([record(seconds=10.0, epochs=100), record(seconds=1.0, epochs=100, seed=1, hardware="a faster card")])
+    finished = Finished(
+        [
+            record(seconds=10.0, epochs=100),
+            record(seconds=1.0, epochs=100, seed=1, hardware="a faster card"),
+        ]
+    )
     runs = [Experiment.from_mapping({"data": "cifar10", "epochs": 200})]
     assert Pace.of(finished, "a card").seconds(runs) == pytest.approx(20.0)
     elsewhere = Pace.of(finished, "no card")

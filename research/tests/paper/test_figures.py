@@ -30,7 +30,10 @@ def record(setting, n_classes=10):
         "last": {**{name: row() for name in rows}, "prior": RNG.random(n_classes).tolist()},
         "best": {name: {"epoch": 3, name: row()} for name in rows},
         "curves": {"epoch": [10, 20], "prior_distance": [0.5, 0.25]},
-        "snapshots": {"epoch": [10, 20], "mean_prediction": {name: RNG.random((2, n_classes)).tolist() for name in rows}},
+        "snapshots": {
+            "epoch": [10, 20],
+            "mean_prediction": {name: RNG.random((2, n_classes)).tolist() for name in rows},
+        },
     }
 
 
@@ -54,7 +57,10 @@ def everything():
 
 
 def found(name, finished):
-    return [[finished.get(Experiment.from_mapping(dict(cell.setting))) for cell in line.cells] for line in ITEMS[name].lines]
+    return [
+        [finished.get(Experiment.from_mapping(dict(cell.setting))) for cell in line.cells]
+        for line in ITEMS[name].lines
+    ]
 
 
 def test_accuracy_by_class_goes_from_frequent_to_rare(everything):
@@ -98,7 +104,9 @@ def test_momenta_that_have_no_run_are_left_out(everything):
     _, figure = drawn("ablation-m", records)
     panel = figure.axes[0]
     assert list(panel.lines[0].get_xdata()) == [0, 2, 3, 4, 5, 6, 7]
-    assert panel.lines[0].get_ydata()[0] == pytest.approx(100 * records[0][0]["last"]["test"]["balanced_accuracy"])
+    assert panel.lines[0].get_ydata()[0] == pytest.approx(
+        100 * records[0][0]["last"]["test"]["balanced_accuracy"]
+    )
 
 
 @pytest.mark.parametrize("name", list(PLOTTERS))

@@ -26,14 +26,27 @@ def test_every_setting_with_the_first_seed_comes_before_any_with_the_second():
 
 
 def test_a_choice_and_changes_reach_the_runs():
-    runs = experiments(ITEMS["main"], 1, {"epochs": 5}, parse_settings("dataset=cifar100 rho=50 q=0.05 method=corr"))
-    assert {(run.data, run.imbalance, run.ambiguity, run.method, run.epochs) for run in runs} == {("cifar100", 50.0, 0.05, "corr", 5)}
+    runs = experiments(
+        ITEMS["main"],
+        1,
+        {"epochs": 5},
+        parse_settings("dataset=cifar100 rho=50 q=0.05 method=corr"),
+    )
+    assert {(run.data, run.imbalance, run.ambiguity, run.method, run.epochs) for run in runs} == {
+        ("cifar100", 50.0, 0.05, "corr", 5)
+    }
     assert {run.rebalancer for run in runs} == {"none", "oracle-la", "records"}
 
 
 def test_rows_that_are_not_built_are_left_out(monkeypatch):
-    monkeypatch.setattr("ltpll_research.paper.grid.METHODS", {name: cls for name, cls in METHODS.items() if name != "solar"})
-    monkeypatch.setattr("ltpll_research.paper.grid.EXTRAS", {name: cls for name, cls in EXTRAS.items() if name != "bcl"})
+    monkeypatch.setattr(
+        "ltpll_research.paper.grid.METHODS",
+        {name: cls for name, cls in METHODS.items() if name != "solar"},
+    )
+    monkeypatch.setattr(
+        "ltpll_research.paper.grid.EXTRAS",
+        {name: cls for name, cls in EXTRAS.items() if name != "bcl"},
+    )
     assert ("bcl",) not in {run.extras for run in experiments(ITEMS["baselines"], 1, {}, {})}
     assert "solar" not in {run.method for run in experiments(ITEMS["mixup"], 1, {}, {})}
 
@@ -78,20 +91,37 @@ def test_a_run_of_an_earlier_edition_is_not_done_but_is_found_until_a_newer_one_
 
 
 def test_of_two_records_of_one_experiment_the_first_counts():
-    assert Finished([record(seconds=1.0), record(seconds=2.0)]).get(Experiment("cifar10"))["seconds"] == 1.0
+    assert (
+        Finished([record(seconds=1.0), record(seconds=2.0)]).get(Experiment("cifar10"))["seconds"]
+        == 1.0
+    )
 
 
 def test_finished_runs_are_found_in_folders_of_runs_and_of_results(tmp_path):
     def write(path, **settings):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"format": "ltpll-run-1", "key": path.parent.name, **record(**settings), **figures}))
+        path.write_text(
+            json.dumps(
+                {"format": "ltpll-run-1", "key": path.parent.name, **record(**settings), **figures}
+            )
+        )
 
-    judged = {"balanced_accuracy": 0.5, "per_class": [0.5], "many": 0.5, "medium": None, "few": None}
+    judged = {
+        "balanced_accuracy": 0.5,
+        "per_class": [0.5],
+        "many": 0.5,
+        "medium": None,
+        "few": None,
+    }
     figures = {"last": {"test": judged}, "best": {"test": {"test": judged}}}
 
     write(tmp_path / "runs" / "a" / "result.json", seed=0)
-    (tmp_path / "runs" / "a" / "done").write_bytes(marker_text(tmp_path / "runs" / "a", ["result.json"]))
+    (tmp_path / "runs" / "a" / "done").write_bytes(
+        marker_text(tmp_path / "runs" / "a", ["result.json"])
+    )
     write(tmp_path / "runs" / "b" / "result.json", seed=1)  # has no done marker
     write(tmp_path / "kept" / "c.json", seed=2)
     finished = Finished.under(tmp_path / "runs", tmp_path / "kept", tmp_path / "nothing")
-    assert [Experiment.from_mapping({"data": "cifar10", "seed": seed}) in finished for seed in range(3)] == [True, False, True]
+    assert [
+        Experiment.from_mapping({"data": "cifar10", "seed": seed}) in finished for seed in range(3)
+    ] == [True, False, True]

@@ -14,7 +14,16 @@ from support.fork_server import shared_fork_server
 from support.pictures import coloured_images
 from support.refusals import refusal
 
-TINY = ["--set", "width=2", "--set", "batch_size=32", "--only", "dataset=cifar10 rho=50 q=0.3 method=proden", "--device", "cpu"]
+TINY = [
+    "--set",
+    "width=2",
+    "--set",
+    "batch_size=32",
+    "--only",
+    "dataset=cifar10 rho=50 q=0.3 method=proden",
+    "--device",
+    "cpu",
+]
 
 
 def images():
@@ -41,18 +50,33 @@ def results(folder):
     found = {}
     for marker in sorted(folder.rglob("done")):
         record = json.loads((marker.parent / "result.json").read_text())
-        found[record["key"]] = {key: record[key] for key in ("config", "last", "best", "curves", "seeds")}
+        found[record["key"]] = {
+            key: record[key] for key in ("config", "last", "best", "curves", "seeds")
+        }
     return found
 
 
 def test_two_launchers_share_a_grid_and_run_nothing_twice(root, tmp_path):
     server, logs = shared_fork_server(), [tmp_path / "log 1", tmp_path / "log 2"]
-    launchers = [server.start("interrupted_runs.research_command", *command(root, "--epochs", "4"), log=log, cwd=tmp_path) for log in logs]
+    launchers = [
+        server.start(
+            "interrupted_runs.research_command",
+            *command(root, "--epochs", "4"),
+            log=log,
+            cwd=tmp_path,
+        )
+        for log in logs
+    ]
     ended = [server.wait(pid) for pid in launchers]
     assert [status for status, _ in ended] == [0, 0], ended
     assert len(results(tmp_path)) == 3
     for metrics in tmp_path.rglob("metrics.jsonl"):
-        assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == [1, 2, 3, 4]
+        assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == [
+            1,
+            2,
+            3,
+            4,
+        ]
 
 
 def test_parallel_runs_give_the_same_records(root, tmp_path):
@@ -60,14 +84,26 @@ def test_parallel_runs_give_the_same_records(root, tmp_path):
     one.mkdir()
     two.mkdir()
     assert call(root, "--epochs", "2", cwd=one).returncode == 0
-    both = call(root, "--epochs", "2", "--per-gpu", "2", cwd=two, called=("forking", "research_command"))
+    both = call(
+        root, "--epochs", "2", "--per-gpu", "2", cwd=two, called=("forking", "research_command")
+    )
     assert both.returncode == 0, both.stderr
     assert results(one) == results(two)
 
 
 def test_a_failed_run_writes_its_reason_and_the_others_are_trained(root, tmp_path):
-    settings = {"data": "cifar10", "imbalance": 50, "epochs": 3, "width": 2, "batch_size": 32, "method": "proden"}
-    good, explodes = Experiment.from_mapping(settings), Experiment.from_mapping({**settings, "lr": 1e30})
+    settings = {
+        "data": "cifar10",
+        "imbalance": 50,
+        "epochs": 3,
+        "width": 2,
+        "batch_size": 32,
+        "method": "proden",
+    }
+    good, explodes = (
+        Experiment.from_mapping(settings),
+        Experiment.from_mapping({**settings, "lr": 1e30}),
+    )
     outcomes = launch([explodes, good], tmp_path, data_root=root, device="cpu")
     assert "not finite" in outcomes[0].reason
     assert outcomes[1].reason == ""
@@ -77,7 +113,9 @@ def test_a_failed_run_writes_its_reason_and_the_others_are_trained(root, tmp_pat
 
 
 def test_a_run_that_another_process_trains_is_left_alone(root, tmp_path):
-    experiment = Experiment.from_mapping({"data": "cifar10", "imbalance": 50, "epochs": 1, "width": 2, "method": "proden"})
+    experiment = Experiment.from_mapping(
+        {"data": "cifar10", "imbalance": 50, "epochs": 1, "width": 2, "method": "proden"}
+    )
     run = experiment_run(tmp_path, experiment)
     tmp_path.mkdir(exist_ok=True)
     with FileLock(tmp_path / f".{run.key}.lock"):

@@ -15,11 +15,22 @@ from ltpll_research.paper.on_ray import launch_on_ray
 from support.pictures import coloured_images
 from support.refusals import refusal
 
-TINY = {"data": "cifar10", "imbalance": 50, "ambiguity": 0.3, "method": "proden", "width": 2, "batch_size": 32, "epochs": 12}
+TINY = {
+    "data": "cifar10",
+    "imbalance": 50,
+    "ambiguity": 0.3,
+    "method": "proden",
+    "width": 2,
+    "batch_size": 32,
+    "epochs": 12,
+}
 
 
 def grid(**more):
-    return [Experiment.from_mapping({**TINY, "rebalancer": rebalancer, **more}) for rebalancer in ("none", "records")]
+    return [
+        Experiment.from_mapping({**TINY, "rebalancer": rebalancer, **more})
+        for rebalancer in ("none", "records")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +42,19 @@ def data(tmp_path_factory):
 
 def results(root, wanted):
     records = [experiment_run(root, experiment).result() for experiment in wanted]
-    return [{key: record[key] for key in ("config", "last", "best", "curves", "seeds")} for record in records]
+    return [
+        {key: record[key] for key in ("config", "last", "best", "curves", "seeds")}
+        for record in records
+    ]
 
 
 def test_without_ray_the_launcher_says_what_to_install(tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'ltpll[ray]'" in refusal(lambda: launch_on_ray(grid(), tmp_path, data_root=None, device="cpu"))
+    assert "pip install 'ltpll[ray]'" in refusal(
+        lambda: launch_on_ray(grid(), tmp_path, data_root=None, device="cpu")
+    )
 
 
 def test_the_records_are_those_of_the_local_launcher_even_if_a_process_is_killed(data, tmp_path):
@@ -75,7 +91,10 @@ def test_the_records_are_those_of_the_local_launcher_even_if_a_process_is_killed
 
 def test_a_failed_run_is_reported_and_the_others_are_trained(data, tmp_path):
     pytest.importorskip("ray")
-    good, bad = grid(epochs=1)[0], Experiment.from_mapping({**TINY, "epochs": 1, "method": "proden", "superclass": True})
+    good, bad = (
+        grid(epochs=1)[0],
+        Experiment.from_mapping({**TINY, "epochs": 1, "method": "proden", "superclass": True}),
+    )
     outcomes = launch_on_ray([bad, good], tmp_path, data_root=data, device="cpu")
     reasons = {outcome.run.key: outcome.reason for outcome in outcomes}
     assert "no superclasses" in reasons[experiment_run(tmp_path, bad).key]

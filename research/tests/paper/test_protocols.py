@@ -11,7 +11,13 @@ from ltpll.training.schedule import STEP_FACTOR
 from ltpll_research.benchmark import Experiment, build_trainer, draw_problem
 from ltpll_research.paper.catalog import CIFAR10, CIFAR100, ITEMS, published, with_equal_lengths
 from ltpll_research.paper.duration import pixels_processed
-from ltpll_research.paper.grid import Finished, experiment_of, experiments, parse_settings, shortened
+from ltpll_research.paper.grid import (
+    Finished,
+    experiment_of,
+    experiments,
+    parse_settings,
+    shortened,
+)
 from ltpll_research.paper.protocols import PROTOCOLS, find_protocol
 from support.commands import research, research_here
 from support.pictures import coloured_images
@@ -33,15 +39,31 @@ def experiment(label, column=CIFAR10):
     [
         ("solar, prior estimation, then 800 epochs", CIFAR10, 900, 100, "paper", ()),
         ("solar, prior estimation, then 800 epochs", CIFAR100, 820, 20, "paper", ()),
-        ("solar + la, SoLar's protocol, prior estimation, then 1000 epochs", CIFAR10, 1100, 100, "flip-crop", (700, 800, 900)),
-        ("solar, SoLar's protocol, prior estimation, then 1000 epochs", CIFAR100, 1020, 20, "flip-crop", (700, 800, 900)),
+        (
+            "solar + la, SoLar's protocol, prior estimation, then 1000 epochs",
+            CIFAR10,
+            1100,
+            100,
+            "flip-crop",
+            (700, 800, 900),
+        ),
+        (
+            "solar, SoLar's protocol, prior estimation, then 1000 epochs",
+            CIFAR100,
+            1020,
+            20,
+            "flip-crop",
+            (700, 800, 900),
+        ),
         ("htc, HTC's protocol", CIFAR10, 800, 0, "flip-crop", (700,)),
         ("htc", CIFAR100, 800, 0, "paper", ()),
         ("pico", CIFAR10, 800, 0, "paper", ()),
         ("corr + records", CIFAR10, 800, 0, "paper", ()),
     ],
 )
-def test_every_system_is_trained_as_it_was_published(label, column, epochs, estimation, views, milestones):
+def test_every_system_is_trained_as_it_was_published(
+    label, column, epochs, estimation, views, milestones
+):
     made = experiment(label, column)
     method = METHODS[made.method](**made.options.get(made.method, {}))
     assert (made.epochs, made.views, made.milestones) == (epochs, views, milestones)
@@ -57,7 +79,9 @@ def test_the_published_numbers_are_those_of_each_protocol():
     table = published()["mixup"]
     (printed,) = [row["values"] for row in table["rows"] if row["method"] == "solar"]
     (solar,) = lines("solar, prior estimation, then 800 epochs")
-    assert [cell.published for cell in solar.cells] == [printed[table["columns"].index(column)] for column in (CIFAR10, CIFAR100)]
+    assert [cell.published for cell in solar.cells] == [
+        printed[table["columns"].index(column)] for column in (CIFAR10, CIFAR100)
+    ]
 
 
 def test_systems_share_their_runs_with_the_tables_of_the_paper():
@@ -86,10 +110,17 @@ def test_the_summary_of_a_protocol_has_the_numbers_and_views_of_its_settings(pro
     system = protocol.name.removeprefix("records-") if protocol.name != "records" else "corr"
     needed, possible = set(), {Experiment.lr, STEP_FACTOR, Experiment.lr * STEP_FACTOR}
     for column in (CIFAR10, CIFAR100):
-        setting = {**column, "method": system, "rebalancer": "none", **protocol.settings_for(column["data"])}
+        setting = {
+            **column,
+            "method": system,
+            "rebalancer": "none",
+            **protocol.settings_for(column["data"]),
+        }
         made = experiment_of(setting, {}, 0)
         estimation = METHODS[system](**made.options.get(system, {})).restart(made.epochs)
-        needed |= {made.epochs - estimation, *made.milestones} | ({estimation} if estimation else set())
+        needed |= {made.epochs - estimation, *made.milestones} | (
+            {estimation} if estimation else set()
+        )
         assert ("flip and crop" in protocol.summary) == (made.views == "flip-crop")
     words = protocol.summary.replace("CIFAR-100", "").replace(",0", "0")
     found = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)}
@@ -105,13 +136,35 @@ def test_an_unknown_protocol_is_refused_with_a_suggestion():
 
 def test_with_another_number_of_epochs_milestones_and_stated_stages_keep_their_shares_and_other_stages_are_the_methods():
     made = experiment_of(
-        {**CIFAR10, "method": "solar", "rebalancer": "none", "extras": [], **PROTOCOLS["solar"].settings}, {"epochs": 200}, 0
+        {
+            **CIFAR10,
+            "method": "solar",
+            "rebalancer": "none",
+            "extras": [],
+            **PROTOCOLS["solar"].settings,
+        },
+        {"epochs": 200},
+        0,
     )
-    assert (made.epochs, made.options, METHODS["solar"]().restart(200)) == (200, {}, 50)  # the method's own choice, a quarter
+    assert (made.epochs, made.options, METHODS["solar"]().restart(200)) == (
+        200,
+        {},
+        50,
+    )  # the method's own choice, a quarter
     assert made.milestones == (105, 120, 135)  # of the 150 that remain
-    hundred = {**CIFAR100, "method": "solar", "rebalancer": "none", "extras": [], **PROTOCOLS["solar"].settings_for("cifar100")}
+    hundred = {
+        **CIFAR100,
+        "method": "solar",
+        "rebalancer": "none",
+        "extras": [],
+        **PROTOCOLS["solar"].settings_for("cifar100"),
+    }
     fifth = shortened(hundred, 204)
-    assert fifth["options"]["solar"] == {"estimation_epochs": 4, "quota": [0.2, 0.5], "rates": [0.05, 0.01]}
+    assert fifth["options"]["solar"] == {
+        "estimation_epochs": 4,
+        "quota": [0.2, 0.5],
+        "rates": [0.05, 0.01],
+    }
     assert fifth["milestones"] == [140, 160, 180]
     assert hundred["options"]["solar"]["estimation_epochs"] == 20
     assert shortened(hundred, 1020) == hundred
@@ -121,16 +174,21 @@ def test_with_another_number_of_epochs_milestones_and_stated_stages_keep_their_s
 def test_every_row_can_be_trained_in_few_epochs(epochs):
     images = coloured_images()
     changes = {"epochs": epochs, "width": 2, "imbalance": 4}
-    for made in experiments(ITEMS["systems"], 1, changes, parse_settings("method=solar")) + experiments(
-        ITEMS["systems"], 1, changes, parse_settings("method=htc")
-    ):
+    for made in experiments(
+        ITEMS["systems"], 1, changes, parse_settings("method=solar")
+    ) + experiments(ITEMS["systems"], 1, changes, parse_settings("method=htc")):
         trainer = build_trainer(made, draw_problem(made, images), device="cpu")
         assert (trainer.epochs, trainer.milestones) == (epochs, made.milestones)
 
 
 def test_rows_that_are_all_trained_equally_long_do_not_state_a_length():
     labels = [line.label for line in with_equal_lengths(ITEMS["systems"]).lines]
-    assert labels[:4] == ["solar", "solar + la", "solar, SoLar's protocol", "solar + la, SoLar's protocol"]
+    assert labels[:4] == [
+        "solar",
+        "solar + la",
+        "solar, SoLar's protocol",
+        "solar + la, SoLar's protocol",
+    ]
     assert not any("epochs" in label for label in labels)
 
 
@@ -141,18 +199,34 @@ def test_a_change_of_the_schedule_replaces_that_of_every_protocol():
 
 
 def test_runs_of_two_protocols_are_not_mixed_up():
-    labels = ["solar, prior estimation, then 800 epochs", "solar, SoLar's protocol, prior estimation, then 1000 epochs"]
+    labels = [
+        "solar, prior estimation, then 800 epochs",
+        "solar, SoLar's protocol, prior estimation, then 1000 epochs",
+    ]
     ours, theirs = map(experiment, labels)
     finished = Finished([{"config": ours.config()}])
     assert ours in finished
     assert theirs not in finished
-    assert pixels_processed(theirs.config()) / pixels_processed(ours.config()) == pytest.approx(1100 / 900)
+    assert pixels_processed(theirs.config()) / pixels_processed(ours.config()) == pytest.approx(
+        1100 / 900
+    )
 
 
 def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
-    result = research("reproduce", "systems", "--dry-run", "--only", "schedule=step dataset=cifar10", "--device", "cpu", cwd=tmp_path)
+    result = research(
+        "reproduce",
+        "systems",
+        "--dry-run",
+        "--only",
+        "schedule=step dataset=cifar10",
+        "--device",
+        "cpu",
+        cwd=tmp_path,
+    )
     assert result.returncode == 0, result.stderr
-    listed = [line.split("missing: ")[1] for line in result.stdout.splitlines() if "missing: " in line]
+    listed = [
+        line.split("missing: ")[1] for line in result.stdout.splitlines() if "missing: " in line
+    ]
     assert listed == [
         "CIFAR-10-LT ρ=100 q=0.5, solar, epochs 1100, views flip-crop, schedule step, seed 0",
         "CIFAR-10-LT ρ=100 q=0.5, htc, views flip-crop, schedule step, seed 0",
@@ -161,22 +235,47 @@ def test_runs_are_chosen_and_listed_by_their_protocol(tmp_path):
 
 def test_runs_with_the_authors_draw_are_named_by_it(tmp_path):
     changes = ["--set", "draw=authors", "--only", "dataset=cifar10 method=htc schedule=step"]
-    result = research("reproduce", "systems", "--dry-run", *changes, "--device", "cpu", cwd=tmp_path)
+    result = research(
+        "reproduce", "systems", "--dry-run", *changes, "--device", "cpu", cwd=tmp_path
+    )
     assert "htc, views flip-crop, schedule step, draw authors, seed 0" in result.stdout
 
 
 def test_a_table_with_runs_of_another_protocol_explains_it_below(tmp_path, monkeypatch):
-    figures = {"balanced_accuracy": 0.7, "per_class": [0.7], "many": 0.7, "medium": None, "few": None}
+    figures = {
+        "balanced_accuracy": 0.7,
+        "per_class": [0.7],
+        "many": 0.7,
+        "medium": None,
+        "few": None,
+    }
     rows = dict.fromkeys(("test", "la"), figures)
     best = {row: {"epoch": 1, row: figures} for row in rows}
-    for key, label in (("a", "solar, SoLar's protocol, prior estimation, then 1000 epochs"), ("b", "corr + records")):
-        record = {"format": "ltpll-run-1", "key": key, "config": experiment(label).config(), "posthoc": ["la"], "last": rows, "best": best}
+    for key, label in (
+        ("a", "solar, SoLar's protocol, prior estimation, then 1000 epochs"),
+        ("b", "corr + records"),
+    ):
+        record = {
+            "format": "ltpll-run-1",
+            "key": key,
+            "config": experiment(label).config(),
+            "posthoc": ["la"],
+            "last": rows,
+            "best": best,
+        }
         (tmp_path / "kept").mkdir(exist_ok=True)
         (tmp_path / "kept" / f"{key}.json").write_text(json.dumps(record))
     (tmp_path / "kept" / "audit.json").write_text('{"format": "ltpll-audit-1"}')  # not a record
     monkeypatch.chdir(tmp_path)
-    message = research_here("reproduce", "systems", "--dry-run", "--results", ".", "--device", "cpu", status=2)
+    message = research_here(
+        "reproduce", "systems", "--dry-run", "--results", ".", "--device", "cpu", status=2
+    )
     assert message.startswith("There are no results directly in .: give the folder that holds them")
-    shown = research_here("reproduce", "systems", "--dry-run", "--results", "kept", "--device", "cpu")
-    assert f"SoLar's protocol, prior estimation, then 1000 epochs: {PROTOCOLS['solar'].summary}." in shown
+    shown = research_here(
+        "reproduce", "systems", "--dry-run", "--results", "kept", "--device", "cpu"
+    )
+    assert (
+        f"SoLar's protocol, prior estimation, then 1000 epochs: {PROTOCOLS['solar'].summary}."
+        in shown
+    )
     assert PROTOCOLS["htc"].summary not in shown

@@ -28,7 +28,12 @@ def judged(rng, n_classes):
     balanced = round(float(np.mean(per_class)), 6)
     prediction = rng.dirichlet(np.ones(n_classes)).round(6).tolist()
     groups = dict(zip(("many", "medium", "few"), rng.random(3).round(6).tolist(), strict=True))
-    return {"balanced_accuracy": balanced, "per_class": per_class, "mean_prediction": prediction, **groups}
+    return {
+        "balanced_accuracy": balanced,
+        "per_class": per_class,
+        "mean_prediction": prediction,
+        **groups,
+    }
 
 
 def record(method="proden", rebalancer="none", seed=0, *, posthoc=(), n_classes=3, epochs=4):
@@ -109,8 +114,15 @@ class Page(HTMLParser):
             self.rows[-1][-1] = (self.rows[-1][-1] + data).strip()
 
     def plots(self):
-        found = {attrs["id"].removeprefix("data-"): json.loads(text) for attrs, text in self.scripts if "id" in attrs}
-        return {name: plot | {"lines": {one["name"]: one for one in plot["series"]}} for name, plot in found.items()}
+        found = {
+            attrs["id"].removeprefix("data-"): json.loads(text)
+            for attrs, text in self.scripts
+            if "id" in attrs
+        }
+        return {
+            name: plot | {"lines": {one["name"]: one for one in plot["series"]}}
+            for name, plot in found.items()
+        }
 
     def labels(self):
         return [re.sub(r"\s*post-hoc$", "", row[0]) for row in self.summary()]
@@ -142,10 +154,16 @@ def test_the_policy_allows_exactly_the_two_scripts_of_the_page(whole):
     import base64
     import hashlib
 
-    policy = next(attrs["content"] for tag, attrs in Page(whole).tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attrs["content"]
+        for tag, attrs in Page(whole).tags
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
     hashes = re.findall(r"'sha256-([^']+)'", policy)
     scripts = [text for attrs, text in Page(whole).scripts if "type" not in attrs]
-    assert hashes == [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    assert hashes == [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts
+    ]
     assert "default-src 'none'" in policy
     assert "http" not in policy
     assert not re.search(r"script-src[^;]*unsafe", policy)
@@ -164,7 +182,9 @@ def test_hostile_text_is_shown_and_never_run():
     text = render(hostile_study(), title=HOSTILE, intro=[HOSTILE], classes=[HOSTILE, "bee", "cat"])
     plain = render(study(2))
     assert "<img" not in without_plotly(text)
-    assert [tag for tag, _ in Page(text).tags if tag != "bdi"] == [tag for tag, _ in Page(plain).tags if tag != "bdi"]
+    assert [tag for tag, _ in Page(text).tags if tag != "bdi"] == [
+        tag for tag, _ in Page(plain).tags if tag != "bdi"
+    ]
     assert HOSTILE in "".join(Page(text).text)
     plots = Page(text).plots()
     for plot in plots.values():
@@ -188,13 +208,24 @@ def test_names_in_another_direction_stay_by_themselves_in_plots_and_settings():
 
 def test_table_holds_the_means_and_standard_deviations_of_the_records(whole):
     row = next(row for row in Page(whole).summary() if row[0].startswith("corr + records"))
-    mine = [one for one in study() if one["config"]["method"] == "corr" and one["config"]["rebalancer"] == "records"]
-    base = [one for one in study() if one["config"]["method"] == "corr" and one["config"]["rebalancer"] == "none"]
+    mine = [
+        one
+        for one in study()
+        if one["config"]["method"] == "corr" and one["config"]["rebalancer"] == "records"
+    ]
+    base = [
+        one
+        for one in study()
+        if one["config"]["method"] == "corr" and one["config"]["rebalancer"] == "none"
+    ]
 
     def text(values):
         return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1):.1f}"
 
-    last = [[one["last"]["test"][name] for one in mine] for name in ("balanced_accuracy", "many", "medium", "few")]
+    last = [
+        [one["last"]["test"][name] for one in mine]
+        for name in ("balanced_accuracy", "many", "medium", "few")
+    ]
     best = [one["best"]["test"]["test"]["balanced_accuracy"] for one in mine]
     recovery = [one["last"]["target_recovery"] for one in mine]
     assert row[1:8] == ["3", text(last[0]), text(best), *map(text, last[1:]), text(recovery)]
@@ -205,9 +236,14 @@ def test_table_holds_the_means_and_standard_deviations_of_the_records(whole):
     assert row[8][0] in "▲▼" if abs(gains.mean()) > 2 * error else row[8] == expected
 
 
-@pytest.mark.parametrize(("gains", "mark"), [((0.1, 0.11, 0.12), "better"), ((-0.1, -0.11, -0.12), "worse"), ((-0.1, 0.1, 0.2), "")])
+@pytest.mark.parametrize(
+    ("gains", "mark"),
+    [((0.1, 0.11, 0.12), "better"), ((-0.1, -0.11, -0.12), "worse"), ((-0.1, 0.1, 0.2), "")],
+)
 def test_a_difference_is_marked_only_beyond_two_standard_errors(gains, mark):
-    records = [record("corr", rebalancer, seed) for seed in range(3) for rebalancer in ("none", "records")]
+    records = [
+        record("corr", rebalancer, seed) for seed in range(3) for rebalancer in ("none", "records")
+    ]
     for one in records:
         gain = gains[one["config"]["seed"]] if one["config"]["rebalancer"] == "records" else 0
         one["last"]["test"]["balanced_accuracy"] = 0.5 + gain
@@ -217,15 +253,24 @@ def test_a_difference_is_marked_only_beyond_two_standard_errors(gains, mark):
 def test_the_highest_mean_of_each_method_is_bold(whole):
     groups = re.findall(r"<tbody>(.*?)</tbody>", whole.partition("All runs")[0], flags=re.DOTALL)
     for group in groups:
-        cells = [re.findall(r"<td>(.*?)</td>", row)[1:7] for row in re.findall(r"<tr>(.*?)</tr>", group, flags=re.DOTALL)]
+        cells = [
+            re.findall(r"<td>(.*?)</td>", row)[1:7]
+            for row in re.findall(r"<tr>(.*?)</tr>", group, flags=re.DOTALL)
+        ]
         for column in list(zip(*cells, strict=True))[:5]:
             means = [float(re.match(r"(?:<b>)?([\d.]+)", cell)[1]) for cell in column]
-            assert [cell.startswith("<b>") for cell in column] == [mean == max(means) for mean in means]
+            assert [cell.startswith("<b>") for cell in column] == [
+                mean == max(means) for mean in means
+            ]
     assert len(groups) == 2
 
 
 def test_plots_hold_the_mean_and_spread_over_seeds(whole):
-    mine = [one for one in study() if one["config"]["method"] == "proden" and one["config"]["rebalancer"] == "none"]
+    mine = [
+        one
+        for one in study()
+        if one["config"]["method"] == "proden" and one["config"]["rebalancer"] == "none"
+    ]
     plots = Page(whole).plots()
     for name, key in (("proden", "test"), (f"proden + {POSTHOC}", POSTHOC)):
         curves = 100 * np.asarray([one["curves"]["accuracy"][key] for one in mine])
@@ -233,7 +278,9 @@ def test_plots_hold_the_mean_and_spread_over_seeds(whole):
         np.testing.assert_allclose(line["y"], curves.mean(0), atol=1e-4)
         np.testing.assert_allclose(line["spread"], curves.std(0, ddof=1), atol=1e-4)
         per_class = 100 * np.asarray([one["last"][key]["per_class"] for one in mine])
-        np.testing.assert_allclose(plots["per-class"]["lines"][name]["y"], per_class.mean(0)[[1, 0, 2]], atol=1e-4)
+        np.testing.assert_allclose(
+            plots["per-class"]["lines"][name]["y"], per_class.mean(0)[[1, 0, 2]], atol=1e-4
+        )
     truth = plots["prior"]["lines"]["true class frequencies"]
     np.testing.assert_allclose(truth["y"], 100 * np.asarray([90, 20, 5]) / 115, atol=1e-4)
 
@@ -256,7 +303,11 @@ def test_what_the_sets_say_is_shown_with_bounds_if_the_records_hold_it(whole):
     rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.ones(3), size=len(records))
     for one, estimate in zip(records, shares, strict=True):
-        one["prior"] = {"estimate": estimate.tolist(), "lower": (estimate / 2).tolist(), "upper": (2 * estimate).tolist()}
+        one["prior"] = {
+            "estimate": estimate.tolist(),
+            "lower": (estimate / 2).tolist(),
+            "upper": (2 * estimate).tolist(),
+        }
         one["prior"] |= {"regime": "independent", "because": "tests agree"}
     plot = Page(render(records)).plots()["prior"]
     line = plot["lines"]["estimated from the sets"]
@@ -264,9 +315,15 @@ def test_what_the_sets_say_is_shown_with_bounds_if_the_records_hold_it(whole):
     for name, expected in (("y", mean), ("lower", mean / 2), ("upper", 2 * mean)):
         np.testing.assert_allclose(line[name], expected, atol=1e-4)
     assert "true class frequencies" in plot["lines"]
-    assert all("lower" not in other for name, other in plot["lines"].items() if name != "estimated from the sets")
+    assert all(
+        "lower" not in other
+        for name, other in plot["lines"].items()
+        if name != "estimated from the sets"
+    )
     records[0]["prior"]["lower"] = [0.1]
-    with pytest.raises(InputError, match="no estimate and bounds of the prior for each of its 3 classes"):
+    with pytest.raises(
+        InputError, match="no estimate and bounds of the prior for each of its 3 classes"
+    ):
         render(records)
 
 
@@ -314,16 +371,27 @@ def settings_study():
             one["key"] += f"-{data}-{imbalance}"
             if n_classes == 4:
                 one["class_counts"], one["classes"] = [9, 8, 7, 6], ["p", "q", "r", "s"]
-                one["last"] |= {"mean_target": [0.25] * 4} | ({"prior": [0.25] * 4} if rebalancer == "records" else {})
+                one["last"] |= {"mean_target": [0.25] * 4} | (
+                    {"prior": [0.25] * 4} if rebalancer == "records" else {}
+                )
             records.append(one)
     return records
 
 
 def test_every_setting_has_its_own_part_and_filters_offer_their_values(whole):
     text = render(settings_study())
-    parts = [json.loads(html.unescape(found)) for found in re.findall(r'data-setting="(.*?)"', text)]
-    assert parts == [{"data": "b", "imbalance": "100"}, {"data": "b", "imbalance": "20"}, {"data": "a", "imbalance": "100"}]
-    filters = {name: re.findall(r"<option>(.*?)</option>", body) for name, body in re.findall(r'data-name="(.*?)">(.*?)</select>', text)}
+    parts = [
+        json.loads(html.unescape(found)) for found in re.findall(r'data-setting="(.*?)"', text)
+    ]
+    assert parts == [
+        {"data": "b", "imbalance": "100"},
+        {"data": "b", "imbalance": "20"},
+        {"data": "a", "imbalance": "100"},
+    ]
+    filters = {
+        name: re.findall(r"<option>(.*?)</option>", body)
+        for name, body in re.findall(r'data-name="(.*?)">(.*?)</select>', text)
+    }
     assert filters == {"data": ["b", "a"], "imbalance": ["20", "100"]}
     assert len(set(re.findall(r' id="(.*?)"', text))) == len(re.findall(r' id="(.*?)"', text))
     assert '<form class="filters"' not in whole
@@ -337,22 +405,45 @@ def test_runs_of_different_versions_are_called_so(whole):
 
 
 def test_comparisons_are_shown_escaped_and_marked():
-    far, near = ComparisonCell("1.00", "2.00", "10.00", "−9.00", "(n = 3)", marked=True), ComparisonCell("2.00", "", "1.90", "+0.10")
-    table = ComparisonTable(HOSTILE, [HOSTILE, "b"], [("corr", [far, near]), (HOSTILE, [ComparisonCell("", "", "3.00", ""), near])])
-    text = render_page(study(1), title="t", intro=[], comparisons=[Comparison(HOSTILE, [table], HOSTILE)])
+    far, near = (
+        ComparisonCell("1.00", "2.00", "10.00", "−9.00", "(n = 3)", marked=True),
+        ComparisonCell("2.00", "", "1.90", "+0.10"),
+    )
+    table = ComparisonTable(
+        HOSTILE,
+        [HOSTILE, "b"],
+        [("corr", [far, near]), (HOSTILE, [ComparisonCell("", "", "3.00", ""), near])],
+    )
+    text = render_page(
+        study(1), title="t", intro=[], comparisons=[Comparison(HOSTILE, [table], HOSTILE)]
+    )
     assert "<img" not in text.partition("<script")[0]
-    assert text.count(html.escape("<img src=x onerror=")) >= 6  # title, caption, its label, column, row, note
-    assert '<td><b>1.00</b> (2.00)<small>10.00, <span class="marked">−9.00</span> (n = 3)</small></td>' in text
+    assert (
+        text.count(html.escape("<img src=x onerror=")) >= 6
+    )  # title, caption, its label, column, row, note
+    assert (
+        '<td><b>1.00</b> (2.00)<small>10.00, <span class="marked">−9.00</span> (n = 3)</small></td>'
+        in text
+    )
     assert "<td><b>2.00</b><small>1.90, <span>+0.10</span></small></td>" in text
     assert "<td>–<small>3.00</small></td>" in text
 
 
 def test_missing_optional_data_still_renders():
     one = record("proden", "none", 0)
-    one["last"]["test"] |= {"many": None, "medium": None, "few": None, "per_class": [None, 0.5, 0.5]}
+    one["last"]["test"] |= {
+        "many": None,
+        "medium": None,
+        "few": None,
+        "per_class": [None, 0.5, 0.5],
+    }
     for name in ("environment", "class_counts", "classes", "shots", "seconds", "posthoc"):
         del one[name]
-    del one["last"]["target_recovery"], one["curves"]["target_recovery"], one["curves"]["mean_target_distance"]
+    del (
+        one["last"]["target_recovery"],
+        one["curves"]["target_recovery"],
+        one["curves"]["mean_target_distance"],
+    )
     found = Page(render([one]))
     balanced = f"{100 * one['last']['test']['balanced_accuracy']:.1f}"
     best = f"{100 * one['best']['test']['test']['balanced_accuracy']:.1f}"
@@ -366,7 +457,16 @@ def test_classes_of_one_name_keep_their_own_place():
     records = study(1)
     for one in records:
         one["class_counts"] = [7, 7, 7]
-    assert len(set(Page(render(records, classes=["a", "a", "b"])).plots()["per-class"]["series"][0]["x"])) == 3
+    assert (
+        len(
+            set(
+                Page(render(records, classes=["a", "a", "b"])).plots()["per-class"]["series"][0][
+                    "x"
+                ]
+            )
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -395,7 +495,10 @@ def test_a_failure_leaves_the_old_page_untouched(tmp_path, monkeypatch):
     old = path.read_bytes()
     with pytest.raises(InputError):
         write_page(path, [], title="new", intro=[])
-    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        "pathlib.Path.replace",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
+    )
     with pytest.raises(InputError, match="No space left"):
         write_page(path, study(1), title="new", intro=[])
     assert path.read_bytes() == old
@@ -421,14 +524,20 @@ def test_a_browser_hides_what_is_not_chosen_and_rows_that_are_clicked(tmp_path):
     choice.dispatchEvent(new Event("change"));
     document.querySelector(".setting .legend button").click();
     """
-    text = re.sub(r"<meta http-equiv=.*?>", "", render(settings_study()))  # it would refuse the script that clicks
+    text = re.sub(
+        r"<meta http-equiv=.*?>", "", render(settings_study())
+    )  # it would refuse the script that clicks
     path.write_text(text.replace("</body>", f"<script>{clicks}</script></body>"))
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
     shown = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
     assert ">2 of 3 settings<" in shown
     first, second, third = shown.split('<div class="setting"')[1:]
-    assert [part.partition(">")[0].endswith('hidden=""') for part in (first, second, third)] == [False, True, False]
+    assert [part.partition(">")[0].endswith('hidden=""') for part in (first, second, third)] == [
+        False,
+        True,
+        False,
+    ]
     assert 'aria-pressed="false"' in first
     assert 'aria-pressed="false"' not in third
     assert third.count('class="main-svg"') >= 5
@@ -441,18 +550,36 @@ def attacked_study(port):
     records = []
     for number, rebalancer in enumerate(("none", "records")):
         one = record("proden", rebalancer, 0, posthoc=(POSTHOC,) if rebalancer == "none" else ())
-        one["key"], one["classes"] = f"{number}{text}", [attacks[0], '<a href="//x">y</a>', text]  # short enough to be drawn whole
-        for part in ("last", "best"):  # a row's name stands in the table, in the legend and in the plots
-            one[part] = {text if name == POSTHOC else name: value for name, value in one[part].items()}
+        one["key"], one["classes"] = (
+            f"{number}{text}",
+            [attacks[0], '<a href="//x">y</a>', text],
+        )  # short enough to be drawn whole
+        for part in (
+            "last",
+            "best",
+        ):  # a row's name stands in the table, in the legend and in the plots
+            one[part] = {
+                text if name == POSTHOC else name: value for name, value in one[part].items()
+            }
         for best in one["best"].values():
             if POSTHOC in best:
                 best[text] = best.pop(POSTHOC)
         if one["posthoc"]:
-            one["posthoc"], one["curves"]["accuracy"][text] = [text], one["curves"]["accuracy"].pop(POSTHOC)
+            one["posthoc"], one["curves"]["accuracy"][text] = (
+                [text],
+                one["curves"]["accuracy"].pop(POSTHOC),
+            )
         one["environment"] = {"hardware": text, "commit": text, text: text}
-        one["config"] |= {"method": text, "rebalancer": text if rebalancer == "records" else "none", "extras": attacks[:3]}
+        one["config"] |= {
+            "method": text,
+            "rebalancer": text if rebalancer == "records" else "none",
+            "extras": attacks[:3],
+        }
         records += [one, json.loads(json.dumps(one)) | {"key": f"{number}b"}]
-        records[-1]["config"] |= {"path": text, text: attacks}  # a second setting, so that there are filters
+        records[-1]["config"] |= {
+            "path": text,
+            text: attacks,
+        }  # a second setting, so that there are filters
     return records, attacks
 
 
@@ -461,7 +588,11 @@ def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tm
     """Without its policy, so that it is the escaping that is tested; the policy has the next test to itself."""
     records, attacks = attacked_study(listener.server_port)
     cells = [ComparisonCell(*attacks[at : at + 5], marked=True) for at in (0, 5, 10)]
-    compared = Comparison(attacks[0], [ComparisonTable(attacks[1], attacks[:3], [(attack, cells) for attack in attacks])], "".join(attacks))
+    compared = Comparison(
+        attacks[0],
+        [ComparisonTable(attacks[1], attacks[:3], [(attack, cells) for attack in attacks])],
+        "".join(attacks),
+    )
     path = tmp_path / "page.html"
     write_page(path, records, title="".join(attacks), intro=attacks, comparisons=[compared])
     moves = """
@@ -472,16 +603,25 @@ def test_a_browser_runs_no_payload_even_without_the_policy_and_asks_no_server(tm
     }
     document.documentElement.dataset.moved = document.querySelectorAll(".hoverlayer text").length;
     """
-    text = re.sub(r"<meta http-equiv=\"Content-Security-Policy\".*?>", "", path.read_text(encoding="utf-8"), count=1)
+    text = re.sub(
+        r"<meta http-equiv=\"Content-Security-Policy\".*?>",
+        "",
+        path.read_text(encoding="utf-8"),
+        count=1,
+    )
     path.write_text(text.replace("</body>", f"<script>{moves}</script></body>"), encoding="utf-8")
     shown, _ = in_browser(path, tmp_path)
     drawn = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)
-    assert re.search(r'<html[^>]* data-moved="[1-9]', shown)  # plots were drawn, and the mouse over them shows names
+    assert re.search(
+        r'<html[^>]* data-moved="[1-9]', shown
+    )  # plots were drawn, and the mouse over them shows names
     assert not is_owned(shown)
     assert listener.asked == []
     for tag in ("<img", "<iframe", "<base", "<link rel=stylesheet", "<svg onload", "<a href"):
         assert tag not in drawn
-    assert not re.search(r"<a [^>]*href=|y</a>", drawn)  # plotly would make links of names that hold one
+    assert not re.search(
+        r"<a [^>]*href=|y</a>", drawn
+    )  # plotly would make links of names that hold one
     assert not re.search(r"<[a-z]+ [^<>]*\bon[a-z]+=", re.sub(r'"[^"]*"', '""', drawn))
     assert "{{ 7 * 7 }}" in "".join(Page(text).text)
 
@@ -508,7 +648,9 @@ def test_a_script_that_got_into_the_page_would_be_refused_by_its_policy(tmp_path
 @needs_browser
 def test_a_browser_draws_every_plot_and_runs_no_hostile_text(tmp_path):
     path = tmp_path / "page.html"
-    write_page(path, hostile_study(), title="unchanged", intro=[HOSTILE], classes=[HOSTILE, "bee", "cat"])
+    write_page(
+        path, hostile_study(), title="unchanged", intro=[HOSTILE], classes=[HOSTILE, "bee", "cat"]
+    )
     shown, errors = in_browser(path, tmp_path)
     assert "CONSOLE" not in errors
     drawn = re.sub(r"<script.*?</script>", "", shown, flags=re.DOTALL)

@@ -11,7 +11,14 @@ from ltpll_research.summary import rows
 from support.commands import research
 from support.interrupted_runs import shortened
 
-ADDED = ("", " + mean-target", " + oracle-la-posthoc", " + records", " + records + mean-target", " + anchor")
+ADDED = (
+    "",
+    " + mean-target",
+    " + oracle-la-posthoc",
+    " + records",
+    " + records + mean-target",
+    " + anchor",
+)
 
 
 def trained(configs, root):
@@ -24,12 +31,17 @@ def trained(configs, root):
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     """Records of one seed, after half of the epochs."""
-    return [run.result() for run in trained(shortened(digits.configs, 20)(1), tmp_path_factory.mktemp("digits"))]
+    return [
+        run.result()
+        for run in trained(shortened(digits.configs, 20)(1), tmp_path_factory.mktemp("digits"))
+    ]
 
 
 def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of_its_page(tmp_path):
     trained(shortened(digits.configs, 2)(1), tmp_path / "ltpll-runs" / "digits")
-    result = research("demo", "--seeds", "1", "--workers", "0", cwd=tmp_path, called=("short_study", 2))
+    result = research(
+        "demo", "--seeds", "1", "--workers", "0", cwd=tmp_path, called=("short_study", 2)
+    )
     assert result.returncode == 0, result.stderr
     assert "3 of 6 runs were finished earlier" in result.stdout
     for row in (f"{method}{added}" for method in ("proden", "corr") for added in ADDED):
@@ -41,7 +53,9 @@ def test_the_demo_trains_missing_runs_prints_its_table_and_ends_with_the_path_of
 
 
 def test_the_study_combines_two_methods_with_three_rebalancers_for_every_seed():
-    cells = [(config["method"], config["rebalancer"], config["seed"]) for config in digits.configs(3)]
+    cells = [
+        (config["method"], config["rebalancer"], config["seed"]) for config in digits.configs(3)
+    ]
     assert len(set(cells)) == len(cells) == 2 * 3 * 3
 
 
@@ -65,10 +79,14 @@ def test_the_anchor_has_its_options_and_is_more_accurate_than_no_rebalancing(rec
     plain, _, anchored = records
     assert anchored["config"]["options"] == digits.OPTIONS
     assert anchored["config"]["rebalancer"] == "anchor"
-    assert anchored["last"]["test"]["balanced_accuracy"] > plain["last"]["test"]["balanced_accuracy"]
+    assert (
+        anchored["last"]["test"]["balanced_accuracy"] > plain["last"]["test"]["balanced_accuracy"]
+    )
 
 
-def test_only_the_anchors_record_has_the_prior_of_the_sets_and_all_rows_are_compared_in_one_setting(records):
+def test_only_the_anchors_record_has_the_prior_of_the_sets_and_all_rows_are_compared_in_one_setting(
+    records,
+):
     assert ["prior" in record for record in records] == [False, False, True]
     lower, upper = (np.asarray(records[2]["prior"][name]) for name in ("lower", "upper"))
     assert np.all(lower <= upper)

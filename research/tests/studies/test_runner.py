@@ -38,12 +38,18 @@ def test_only_missing_runs_are_trained(tmp_path, workers):
     assert seen == sorted(seen)
 
 
-def test_workers_are_separate_processes_with_one_thread_each_and_the_environment_is_restored(tmp_path, monkeypatch):
+def test_workers_are_separate_processes_with_one_thread_each_and_the_environment_is_restored(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     cells = runs(tmp_path, [0, 1])
     runner.run_missing(cells, train, workers=2)
-    lines = [json.loads(line) for run in cells for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for run in cells
+        for line in (run.folder / "metrics.jsonl").read_text().splitlines()
+    ]
     assert os.getpid() not in {line["pid"] for line in lines}
     assert {line["threads"] for line in lines} == {"1"}
     assert os.environ["OMP_NUM_THREADS"] == "7"

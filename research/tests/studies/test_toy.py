@@ -18,13 +18,20 @@ def trained(tmp_path_factory):
 
 def test_the_settings_are_the_papers():
     for config in toy.configs(2):
-        assert (config["sizes"], config["ambiguity"], config["batch_size"]) == ([30, 100, 500, 1000], 0.6, 512)
+        assert (config["sizes"], config["ambiguity"], config["batch_size"]) == (
+            [30, 100, 500, 1000],
+            0.6,
+            512,
+        )
         assert (config["lr"], config["epochs"], config["method"]) == (2.0, 50, "proden")
     assert {config["rebalancer"] for config in toy.configs(1)} == {"none", "oracle-la", "records"}
 
 
 def test_the_constant_prior_predicts_the_tail_and_records_finds_all_four_squares(trained):
-    accuracy = {row.rebalancer: row.last("balanced_accuracy") for row in rows([run.result() for run in trained])}
+    accuracy = {
+        row.rebalancer: row.last("balanced_accuracy")
+        for row in rows([run.result() for run in trained])
+    }
     assert accuracy["oracle-la"].mean <= 0.35
     assert accuracy["records"].mean >= 0.90
     assert accuracy["records"].mean > accuracy["none"].mean

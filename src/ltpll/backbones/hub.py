@@ -23,7 +23,15 @@ SAFE, PICKLE = "model.safetensors", "pytorch_model.bin"
 WEIGHTS = (SAFE, f"{SAFE}.index.json", PICKLE, f"{PICKLE}.index.json")
 CONNECT_SECONDS = 5.0
 # Values of a config that name code to run or files to download, or that say nothing about the encoder.
-LEFT_OUT = {"auto_map", "quantization_config", "use_pretrained_backbone", "custom_pipelines", "dtype", "torch_dtype", "_name_or_path"}
+LEFT_OUT = {
+    "auto_map",
+    "quantization_config",
+    "use_pretrained_backbone",
+    "custom_pipelines",
+    "dtype",
+    "torch_dtype",
+    "_name_or_path",
+}
 LEFT_OUT |= {"architectures", "transformers_version", "id2label", "label2id", "problem_type"}
 # Tables that old files store and that new versions compute.
 COMPUTED = ("position_ids", "relative_position_index", "num_batches_tracked", "attn_mask")
@@ -42,7 +50,9 @@ class TransformersEncoder(nn.Module):
         reverse: Whether the model expects blue, green, red.
     """
 
-    def __init__(self, model: nn.Module, pooling: Pooling = "pooler", *, reverse: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, pooling: Pooling = "pooler", *, reverse: bool = False
+    ) -> None:
         super().__init__()
         self.model, self.pooling, self.reverse = model, pooling, reverse
 
@@ -72,12 +82,16 @@ def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, 
     folder = Path(source)
     if not folder.is_dir():
         if folder.exists():
-            raise InputError(f"The backbone {source} is a file: give the folder with its config.json and weights, or an .onnx file.")
+            raise InputError(
+                f"The backbone {source} is a file: give the folder with its config.json and weights, or an .onnx file."
+            )
         folder = downloaded(str(source))
     values, weights = _config_values(folder), _weight_files(folder)
     with _imported(f"The backbone {source}") as transformers:
         config = _config(values, folder.name)
-        config = getattr(config, "vision_config", None) or config  # of a model for pictures and text, such as CLIP
+        config = (
+            getattr(config, "vision_config", None) or config
+        )  # of a model for pictures and text, such as CLIP
         _check_reads_pictures(config, folder.name)
         preprocessing, reverse = read_processor(folder)
         try:
@@ -92,12 +106,21 @@ def pretrained(source: str | Path) -> tuple[TransformersEncoder, Preprocessing, 
                 output_loading_info=True,
             )
         except Exception as error:  # transformers raises many kinds of errors
-            raise InputError(f"The weights in {folder} do not fit its config.json ({first_line(error)}): download both again.") from None
+            raise InputError(
+                f"The weights in {folder} do not fit its config.json ({first_line(error)}): download both again."
+            ) from None
         without_pooler = _check_complete(model, report, folder)
         with torch.no_grad():
-            pooling = "first" if without_pooler else _pooling(model, preprocessing.side, folder.name)
+            pooling = (
+                "first" if without_pooler else _pooling(model, preprocessing.side, folder.name)
+            )
     encoder = _encoder(model, pooling, reverse)
-    architecture = {"kind": KIND, "config": _plain(config.to_dict()), "pooling": pooling, "reverse": reverse}
+    architecture = {
+        "kind": KIND,
+        "config": _plain(config.to_dict()),
+        "pooling": pooling,
+        "reverse": reverse,
+    }
     return encoder.eval(), preprocessing, architecture
 
 
@@ -109,21 +132,37 @@ def from_architecture(architecture: Mapping[str, Any]) -> TransformersEncoder:
     """
     values, reverse = architecture.get("config"), architecture.get("reverse")
     pooling: Any = architecture.get("pooling")
-    if not isinstance(values, Mapping) or pooling not in get_args(Pooling) or not isinstance(reverse, bool):
-        raise InputError(f"The architecture {shown(dict(architecture))} of a saved backbone is damaged: save it again.")
+    if (
+        not isinstance(values, Mapping)
+        or pooling not in get_args(Pooling)
+        or not isinstance(reverse, bool)
+    ):
+        raise InputError(
+            f"The architecture {shown(dict(architecture))} of a saved backbone is damaged: save it again."
+        )
     with _imported("A saved backbone") as transformers:
         config = _config(values, "a saved backbone")
         _check_reads_pictures(config, "a saved backbone")
         try:
-            with suppress(NotImplementedError, RuntimeError), torch.device("meta"):  # a few networks cannot be built without memory
-                n_parameters = sum(weight.numel() for weight in transformers.AutoModel.from_config(config).parameters())
+            with (
+                suppress(NotImplementedError, RuntimeError),
+                torch.device("meta"),
+            ):  # a few networks cannot be built without memory
+                n_parameters = sum(
+                    weight.numel()
+                    for weight in transformers.AutoModel.from_config(config).parameters()
+                )
                 if n_parameters > MOST_PARAMETERS:
-                    raise InputError(f"A saved backbone has {n_parameters:.3g} weights, more than {MOST_PARAMETERS:.3g}: it is damaged.")
+                    raise InputError(
+                        f"A saved backbone has {n_parameters:.3g} weights, more than {MOST_PARAMETERS:.3g}: it is damaged."
+                    )
             model = transformers.AutoModel.from_config(config, dtype=torch.float32)
         except InputError:
             raise
         except Exception as error:  # whatever a config from a file makes a network raise
-            raise InputError(f"The network of a saved backbone cannot be built ({first_line(error)}): save it again.") from None
+            raise InputError(
+                f"The network of a saved backbone cannot be built ({first_line(error)}): save it again."
+            ) from None
     return _encoder(model, pooling, reverse)
 
 
@@ -138,15 +177,23 @@ def downloaded(name: str) -> Path:
         from huggingface_hub.errors import HFValidationError
     try:
         folder = Path(snapshot_download(name, local_files_only=True))
-        if all(any((folder / name).is_file() for name in names) for names in (["config.json"], PROCESSOR_FILES, WEIGHTS)):
+        if all(
+            any((folder / name).is_file() for name in names)
+            for names in (["config.json"], PROCESSOR_FILES, WEIGHTS)
+        ):
             return folder
     except HFValidationError:
-        raise InputError(f"There is no folder {name}: give an existing folder, an .onnx file or the name of a model on the hub.") from None
+        raise InputError(
+            f"There is no folder {name}: give an existing folder, an .onnx file or the name of a model on the hub."
+        ) from None
     except OSError:
         pass  # it is not in the cache
     try:
         with _quiet_downloads():
-            files = {file.rfilename for file in HfApi().model_info(name, timeout=CONNECT_SECONDS).siblings or []}
+            files = {
+                file.rfilename
+                for file in HfApi().model_info(name, timeout=CONNECT_SECONDS).siblings or []
+            }
             safe = bool(files & set(WEIGHTS[:2]))
             wanted = [
                 "config.json",
@@ -154,7 +201,9 @@ def downloaded(name: str) -> Path:
                 *(WEIGHTS[:2] if safe else WEIGHTS[2:]),
                 "model-*.safetensors" if safe else "pytorch_model-*.bin",
             ]
-            return Path(snapshot_download(name, allow_patterns=wanted, etag_timeout=CONNECT_SECONDS))
+            return Path(
+                snapshot_download(name, allow_patterns=wanted, etag_timeout=CONNECT_SECONDS)
+            )
     except Exception as error:  # of the hub's client, the network or the disk
         raise InputError(
             f"The backbone {name} is neither a folder here nor in the cache of the hub, and cannot be downloaded ({first_line(error)}): "
@@ -164,7 +213,11 @@ def downloaded(name: str) -> Path:
 
 @contextmanager
 def _quiet_downloads() -> Iterator[None]:
-    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
     shown_before = not are_progress_bars_disabled()
     disable_progress_bars()
@@ -200,11 +253,15 @@ def _imported(what: str) -> Iterator[Any]:
 def _config_values(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
-        raise InputError(f"The folder {folder} has no config.json: give a folder that `hf download` or `save_pretrained` made.")
+        raise InputError(
+            f"The folder {folder} has no config.json: give a folder that `hf download` or `save_pretrained` made."
+        )
     try:
         values = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({first_line(error)}): download it again.") from None
+        raise InputError(
+            f"{path} cannot be read ({first_line(error)}): download it again."
+        ) from None
     if not isinstance(values, dict):
         raise InputError(f"{path} does not describe a model: download it again.")
     return values
@@ -212,8 +269,14 @@ def _config_values(folder: Path) -> dict[str, Any]:
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     """A config without what names code or files, or says nothing about the encoder, in all of its parts."""
-    kept = {name: value for name, value in values.items() if name not in LEFT_OUT and not str(name).endswith("implementation")}
-    return {name: _plain(value) if isinstance(value, Mapping) else value for name, value in kept.items()}
+    kept = {
+        name: value
+        for name, value in values.items()
+        if name not in LEFT_OUT and not str(name).endswith("implementation")
+    }
+    return {
+        name: _plain(value) if isinstance(value, Mapping) else value for name, value in kept.items()
+    }
 
 
 def _config(values: Mapping[str, Any], name: str) -> Any:
@@ -230,7 +293,9 @@ def _config(values: Mapping[str, Any], name: str) -> Any:
     try:
         config = CONFIG_MAPPING[kind].from_dict(_plain(values))
     except Exception as error:  # transformers raises many kinds of errors
-        raise InputError(f"The config of {name} is not that of a {kind} model ({first_line(error)}): download it again.") from None
+        raise InputError(
+            f"The config of {name} is not that of a {kind} model ({first_line(error)}): download it again."
+        ) from None
     if hasattr(config, "mask_ratio"):
         config.mask_ratio = 0.0  # masked autoencoders hide most of a picture at random
     return config
@@ -240,13 +305,17 @@ def _check_numbers(values: Any, name: str, key: str = "", depth: int = 0) -> Non
     """Refuse numbers that would build a network for hours."""
     most = MOST_LAYERS if "layer" in key or "depth" in key else LARGEST_NUMBER
     if isinstance(values, Mapping | list):
-        inside = values.items() if isinstance(values, Mapping) else ((key, value) for value in values)
+        inside = (
+            values.items() if isinstance(values, Mapping) else ((key, value) for value in values)
+        )
         if len(values) > 100 * MOST_LAYERS or depth > 20:
             raise InputError(f"The config of {name} is too long: download it again.")
         for part, value in inside:
             _check_numbers(value, name, str(part), depth + 1)
     elif isinstance(values, int | float) and not abs(values) <= most:  # also NaN
-        raise InputError(f"The config of {name} has {shown(key)}: {shown(values)}, which is too large: download it again.")
+        raise InputError(
+            f"The config of {name} has {shown(key)}: {shown(values)}, which is too large: download it again."
+        )
 
 
 def _check_reads_pictures(config: Any, name: str) -> None:
@@ -267,7 +336,9 @@ def _weight_files(folder: Path) -> list[Path]:
     """The files of weights, checked to be readable without unpickling."""
     first = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if first is None:
-        raise InputError(f"The folder {folder} has no weights: it needs one of {', '.join(WEIGHTS)}.")
+        raise InputError(
+            f"The folder {folder} has no weights: it needs one of {', '.join(WEIGHTS)}."
+        )
     files = _shards(first) if first.suffix == ".json" else [first]
     for file in files:
         try:
@@ -280,9 +351,13 @@ def _weight_files(folder: Path) -> list[Path]:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # about pickles
                     torch.load(file, map_location="meta", weights_only=True)
-        except Exception as error:  # torch and safetensors raise many kinds of errors for damaged files
+        except (
+            Exception
+        ) as error:  # torch and safetensors raise many kinds of errors for damaged files
             if file.suffix == ".safetensors":
-                raise InputError(f"{file} is damaged ({first_line(error)}): download it again.") from None
+                raise InputError(
+                    f"{file} is damaged ({first_line(error)}): download it again."
+                ) from None
             raise InputError(
                 f"{file} is damaged, or a pickle that could run code when it is read: give {SAFE} instead, "
                 "which model.save_pretrained(DIR) writes where the file is trusted."
@@ -295,12 +370,20 @@ def _shards(index: Path) -> list[Path]:
     try:
         names = sorted(set(parse_json(index.read_bytes())["weight_map"].values()))
         suffix = ".safetensors" if index.name.startswith(SAFE) else ".bin"
-        files = [index.parent / name for name in names if Path(name).name == name and name.endswith(suffix)]
+        files = [
+            index.parent / name
+            for name in names
+            if Path(name).name == name and name.endswith(suffix)
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{index} cannot be read ({first_line(error)}): download it again.") from None
+        raise InputError(
+            f"{index} cannot be read ({first_line(error)}): download it again."
+        ) from None
     missing = sorted(set(names) - {file.name for file in files if file.is_file()})
     if missing or not files:
-        raise InputError(f"{index} names files of weights that are not in its folder, such as {shown((missing or [''])[0])}: add them.")
+        raise InputError(
+            f"{index} names files of weights that are not in its folder, such as {shown((missing or [''])[0])}: add them."
+        )
     return files
 
 
@@ -314,7 +397,9 @@ def _check_complete(model: nn.Module, report: Mapping[str, Any], folder: Path) -
         )
     own = {name for name, _ in model.named_children()}
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
-    left_out = [name for name in sorted(map(str, report["unexpected_keys"])) if not name.endswith(COMPUTED)]
+    left_out = [
+        name for name in sorted(map(str, report["unexpected_keys"])) if not name.endswith(COMPUTED)
+    ]
     left_out = [name for name in left_out if name.removeprefix(prefix).partition(".")[0] in own]
     if left_out:
         raise InputError(
@@ -335,9 +420,13 @@ def _pooling(model: nn.Module, side: int, name: str) -> Pooling:
     try:
         outputs = model.eval()(pixel_values=torch.zeros(1, 3, side, side))
     except Exception as error:  # whatever a network raises
-        raise InputError(f"The model {name} fails on a picture of {side} × {side} pixels ({first_line(error)}): choose another.") from None
+        raise InputError(
+            f"The model {name} fails on a picture of {side} × {side} pixels ({first_line(error)}): choose another."
+        ) from None
     if getattr(outputs, "pooler_output", None) is not None:
         return "pooler"
     if isinstance(getattr(outputs, "last_hidden_state", None), Tensor):
         return "mean"
-    raise InputError(f"The model {name} returns no features: choose an image model, such as facebook/dinov2-small.")
+    raise InputError(
+        f"The model {name} returns no features: choose an image model, such as facebook/dinov2-small."
+    )

@@ -15,7 +15,11 @@ from ltpll.errors import InputError, first_line
 
 FILES = ("preprocessor_config.json", "processor_config.json")
 RESAMPLES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's numbers
-HEIGHT, WIDTH, SQUARE = 400, 600, 100  # of the example: a white square in the middle of a black picture
+HEIGHT, WIDTH, SQUARE = (
+    400,
+    600,
+    100,
+)  # of the example: a white square in the middle of a black picture
 
 Array = np.ndarray[Any, Any]
 
@@ -29,22 +33,38 @@ def read_processor(folder: Path) -> tuple[Preprocessing, bool]:
     from transformers import AutoImageProcessor
 
     if not any((folder / name).is_file() for name in FILES):
-        raise InputError(f"The folder {folder} has no {FILES[0]}, which says how pictures are scaled and normalised: add it.")
+        raise InputError(
+            f"The folder {folder} has no {FILES[0]}, which says how pictures are scaled and normalised: add it."
+        )
     try:
-        processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False, backend="pil")
+        processor = AutoImageProcessor.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, backend="pil"
+        )
         settings = processor.to_dict()
-        sizes = [value for name in ("size", "crop_size", "pad_size") for value in dict(settings.get(name) or {}).values() if value]
+        sizes = [
+            value
+            for name in ("size", "crop_size", "pad_size")
+            for value in dict(settings.get(name) or {}).values()
+            if value
+        ]
         if any(not 1 <= value <= LARGEST_SIDE for value in sizes):
             raise InputError(f"it makes pictures of {max(sizes)} pixels, more than {LARGEST_SIDE}")
         resample = RESAMPLES[int(settings.get("resample", 2))]
         return _measured(processor, cast(Resample, resample))
     except Exception as error:  # whatever a description from a file makes a processor raise
-        raise InputError(f"The image processor of {folder} cannot be used ({first_line(error)}): choose another model.") from None
+        raise InputError(
+            f"The image processor of {folder} cannot be used ({first_line(error)}): choose another model."
+        ) from None
 
 
 def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
     def processed(picture: Array) -> Array:
-        result = np.asarray(processor(images=picture, return_tensors="np", input_data_format="channels_last")["pixel_values"], np.float64)
+        result = np.asarray(
+            processor(images=picture, return_tensors="np", input_data_format="channels_last")[
+                "pixel_values"
+            ],
+            np.float64,
+        )
         if result.ndim != 4 or result.shape[:2] != (1, 3):
             raise InputError(f"it makes an array of shape {result.shape} of one picture")
         return cast(Array, result[0])
@@ -77,8 +97,13 @@ def _measured(processor: Any, resample: Resample) -> tuple[Preprocessing, bool]:
         raise InputError("it changes the aspect ratio of pictures")
     if shorter < side - 1:
         raise InputError("it adds a border to pictures")
-    means, stds = (tuple(round(float(value), 6) for value in (values[::-1] if reverse else values)) for values in (mean, std))
+    means, stds = (
+        tuple(round(float(value), 6) for value in (values[::-1] if reverse else values))
+        for values in (mean, std)
+    )
     if stretched and height == width and abs(shorter - side) <= 1:
         return Preprocessing(side, means, stds, fit="stretch", resample=resample), reverse
     # Some processors stretch a picture to a square and then crop it; the networks were trained on crops that keep the aspect ratio.
-    return Preprocessing(side, means, stds, fit="crop", resize=max(shorter, side), resample=resample), reverse
+    return Preprocessing(
+        side, means, stds, fit="crop", resize=max(shorter, side), resample=resample
+    ), reverse

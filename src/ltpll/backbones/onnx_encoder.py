@@ -42,7 +42,12 @@ class OnnxEncoder(nn.Module):
     def __init__(self, content: bytes, n_features: int, name: str = "a saved backbone") -> None:
         super().__init__()
         self.n_features, self.name = n_features, name
-        self.register_buffer("content", torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0).byte())
+        self.register_buffer(
+            "content",
+            torch.frombuffer(bytearray(content), dtype=torch.uint8)
+            if content
+            else torch.empty(0).byte(),
+        )
         self._session: Any = None
 
     @property
@@ -52,9 +57,13 @@ class OnnxEncoder(nn.Module):
     @classmethod
     def from_architecture(cls, architecture: Mapping[str, Any]) -> OnnxEncoder:
         """The encoder of a record; `load_state_dict` sets the model itself."""
-        n_features = whole_number(architecture.get("n_features"), 1, "n_features of a saved backbone")
+        n_features = whole_number(
+            architecture.get("n_features"), 1, "n_features of a saved backbone"
+        )
         if n_features > MOST_FEATURES:
-            raise InputError(f"A saved backbone has {shown(n_features)} features, more than {MOST_FEATURES}: it is damaged.")
+            raise InputError(
+                f"A saved backbone has {shown(n_features)} features, more than {MOST_FEATURES}: it is damaged."
+            )
         return cls(b"", n_features)
 
     def open(self, threads: int | None = None) -> None:
@@ -81,7 +90,10 @@ class OnnxEncoder(nn.Module):
             return np.asarray(self._session.run([wanted], {given.name: rows})[0], np.float32)
         # A model for a fixed number of pictures: the last rows are filled up.
         padded = np.concatenate([rows, np.zeros((-len(rows) % fixed, *rows.shape[1:]), rows.dtype)])
-        parts = [self._session.run([wanted], {given.name: part})[0] for part in np.split(padded, len(padded) // fixed)]
+        parts = [
+            self._session.run([wanted], {given.name: part})[0]
+            for part in np.split(padded, len(padded) // fixed)
+        ]
         return np.concatenate(parts).astype(np.float32)[: len(rows)]
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
@@ -107,19 +119,27 @@ def read(path: Path) -> tuple[OnnxEncoder, Preprocessing]:
         raise InputError(f"There is no file {path}: give the path of an ONNX model.")
     try:
         model = onnx.load(path, load_external_data=False)
-        onnx.load_external_data_for_model(model, str(path.parent))  # refuses paths that lead out of the folder
+        onnx.load_external_data_for_model(
+            model, str(path.parent)
+        )  # refuses paths that lead out of the folder
         content = model.SerializeToString()
     except Exception as error:  # onnx and protobuf raise many kinds of errors
-        raise InputError(f"{path} is not an ONNX model that can be read ({first_line(error)}): export it again.") from None
+        raise InputError(
+            f"{path} is not an ONNX model that can be read ({first_line(error)}): export it again."
+        ) from None
     session = opened(content, str(path))
     given = picture_input(session, str(path))
     names = [output.name for output in session.get_outputs()]
     if names == ["logits", "probabilities"]:
-        raise InputError(f"{path} is a classifier, not an encoder: give the backbone that it was trained with.")
+        raise InputError(
+            f"{path} is a classifier, not an encoder: give the backbone that it was trained with."
+        )
     preprocessing = _preprocessing(path, session, given)
     encoder = OnnxEncoder(content, 1, str(path))
     try:
-        features = encoder._run(np.zeros((1, 3, preprocessing.side, preprocessing.side), np.float32))
+        features = encoder._run(
+            np.zeros((1, 3, preprocessing.side, preprocessing.side), np.float32)
+        )
     except Exception as error:  # onnxruntime raises many kinds of errors
         side = preprocessing.side
         raise InputError(
@@ -148,7 +168,9 @@ def opened(content: bytes, name: str, threads: int | None = None) -> Any:
     except InputError:
         raise
     except Exception as error:  # onnx and onnxruntime raise many kinds of errors
-        raise InputError(f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it again.") from None
+        raise InputError(
+            f"The network {name} cannot be run by onnxruntime ({first_line(error)}): export it again."
+        ) from None
 
 
 def open_session(content: bytes, threads: int | None = None) -> Any:
@@ -170,17 +192,27 @@ def picture_input(session: Any, name: str) -> Any:
     """The only input of a session, checked to be a batch of pictures."""
     inputs = session.get_inputs()
     if len(inputs) != 1:
-        raise InputError(f"The network {name} has {len(inputs)} inputs: it must have one, for pictures.")
+        raise InputError(
+            f"The network {name} has {len(inputs)} inputs: it must have one, for pictures."
+        )
     given = inputs[0]
     if given.type not in FLOATS:
-        raise InputError(f"The network {name} reads {given.type}: it must read normalised pictures as floats.")
+        raise InputError(
+            f"The network {name} reads {given.type}: it must read normalised pictures as floats."
+        )
     if len(given.shape) != 4 or (isinstance(given.shape[1], int) and given.shape[1] != 3):
-        raise InputError(f"The network {name} reads arrays of shape {shown(given.shape)}: it must read (batch, 3, height, width).")
+        raise InputError(
+            f"The network {name} reads arrays of shape {shown(given.shape)}: it must read (batch, 3, height, width)."
+        )
     height, width = given.shape[2:]
     if isinstance(height, int) and isinstance(width, int) and height != width:
-        raise InputError(f"The network {name} reads pictures of {width} × {height} pixels: they must be square.")
+        raise InputError(
+            f"The network {name} reads pictures of {width} × {height} pixels: they must be square."
+        )
     if isinstance(given.shape[0], int) and not 1 <= given.shape[0] <= 1024:
-        raise InputError(f"The network {name} reads {shown(given.shape[0])} pictures at a time: export it with a dynamic batch size.")
+        raise InputError(
+            f"The network {name} reads {shown(given.shape[0])} pictures at a time: export it with a dynamic batch size."
+        )
     return given
 
 
@@ -203,12 +235,20 @@ def _preprocessing(path: Path, session: Any, given: Any) -> Preprocessing:
         try:
             values = parse_json(beside.read_bytes())
         except (OSError, ValueError) as error:
-            raise InputError(f"{beside} cannot be read ({first_line(error)}): correct or remove it.") from None
+            raise InputError(
+                f"{beside} cannot be read ({first_line(error)}): correct or remove it."
+            ) from None
     fixed = next((length for length in given.shape[2:] if isinstance(length, int)), None)
     try:
-        preprocessing = Preprocessing.from_record({"side": fixed or SIDE} | values if isinstance(values, dict) else values)
+        preprocessing = Preprocessing.from_record(
+            {"side": fixed or SIDE} | values if isinstance(values, dict) else values
+        )
     except InputError as error:
-        raise InputError(f"The preprocessing of {path} cannot be used: {first_line(error)}.") from None
+        raise InputError(
+            f"The preprocessing of {path} cannot be used: {first_line(error)}."
+        ) from None
     if fixed not in (None, preprocessing.side):
-        raise InputError(f"The network {path} reads pictures of {fixed} pixels, but its description says {preprocessing.side}: correct it.")
+        raise InputError(
+            f"The network {path} reads pictures of {fixed} pixels, but its description says {preprocessing.side}: correct it."
+        )
     return preprocessing

@@ -47,27 +47,44 @@ class Preprocessing:
     resample: Resample = "bilinear"
 
     def __post_init__(self) -> None:
-        if max(whole_number(self.side, 1, "side"), whole_number(self.resize or 1, 1, "resize")) > LARGEST_SIDE:
-            raise InputError(f"Pictures of {shown(self.resize or self.side)} pixels are too large: choose at most {LARGEST_SIDE}.")
+        if (
+            max(whole_number(self.side, 1, "side"), whole_number(self.resize or 1, 1, "resize"))
+            > LARGEST_SIDE
+        ):
+            raise InputError(
+                f"Pictures of {shown(self.resize or self.side)} pixels are too large: choose at most {LARGEST_SIDE}."
+            )
         if not _are_three(self.mean, -math.inf) or not _are_three(self.std, 0):
-            raise InputError(f"Pictures need three means and three positive deviations, not {shown(self.mean)} and {shown(self.std)}.")
+            raise InputError(
+                f"Pictures need three means and three positive deviations, not {shown(self.mean)} and {shown(self.std)}."
+            )
         if self.fit not in get_args(Fit):
             *others, last = get_args(Fit)
             choices = f"{', '.join(others)} or {last}"
             raise InputError(f"Unknown fit mode {shown(self.fit)}: choose {choices}.")
         if self.resample not in get_args(Resample):
-            raise InputError(f"There is no interpolation {shown(self.resample)}: choose {', '.join(get_args(Resample))}.")
+            raise InputError(
+                f"There is no interpolation {shown(self.resample)}: choose {', '.join(get_args(Resample))}."
+            )
         if self.resize is not None and whole_number(self.resize, 1, "resize") < self.side:
-            raise InputError(f"Pictures of {self.resize} pixels are too small to cut out {self.side}: give a larger resize.")
+            raise InputError(
+                f"Pictures of {self.resize} pixels are too small to cut out {self.side}: give a larger resize."
+            )
 
     def normalise(self, pictures: Tensor) -> Tensor:
         """8-bit pictures, (batch, 3, side, side), as the float input of the network."""
-        mean, std = (pictures.new_tensor(values, dtype=pictures.float().dtype).view(-1, 1, 1) for values in (self.mean, self.std))
+        mean, std = (
+            pictures.new_tensor(values, dtype=pictures.float().dtype).view(-1, 1, 1)
+            for values in (self.mean, self.std)
+        )
         return (pictures.float() / 255 - mean) / std
 
     def record(self) -> dict[str, Any]:
         """As JSON values; `from_record` restores it."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Preprocessing:
@@ -76,14 +93,29 @@ class Preprocessing:
         Raises:
             InputError: If the record, which may come from any file, is damaged.
         """
-        if not isinstance(record, Mapping) or not set(record) <= {field.name for field in fields(cls)}:
-            raise InputError(f"The preprocessing of a backbone is {shown(record)}: give {', '.join(field.name for field in fields(cls))}.")
-        values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-        values |= {name: whole_number(values[name], 1, name) for name in ("side", "resize") if values.get(name) is not None}
+        if not isinstance(record, Mapping) or not set(record) <= {
+            field.name for field in fields(cls)
+        }:
+            raise InputError(
+                f"The preprocessing of a backbone is {shown(record)}: give {', '.join(field.name for field in fields(cls))}."
+            )
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in record.items()
+        }
+        values |= {
+            name: whole_number(values[name], 1, name)
+            for name in ("side", "resize")
+            if values.get(name) is not None
+        }
         return cls(**values)
 
 
 def _are_three(values: Any, above: float) -> bool:
     """Whether these are three finite numbers above a bound."""
-    numbers = isinstance(values, tuple | list) and len(values) == 3 and all(isinstance(value, Real) for value in values)
+    numbers = (
+        isinstance(values, tuple | list)
+        and len(values) == 3
+        and all(isinstance(value, Real) for value in values)
+    )
     return numbers and all(value > above and abs(value) < math.inf for value in values)

@@ -22,7 +22,9 @@ def save_backbone(backbone: Backbone, path: Path) -> None:
     Raises:
         InputError: If the network is the user's own, which cannot be built again from text.
     """
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.state_dict().items()}
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in backbone.state_dict().items()
+    }
     write_atomically(path, save(tensors, {KEY: json.dumps(backbone.record())}))
 
 
@@ -41,6 +43,17 @@ def load_backbone(path: Path) -> Backbone:
         backbone.load_state_dict(tensors)
     except InputError:
         raise
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, torch.OutOfMemoryError) as error:
-        raise InputError(f"{path} does not hold a backbone, or is damaged ({first_line(error)}): write it again.") from None
+    except (
+        OSError,
+        SafetensorError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        torch.OutOfMemoryError,
+    ) as error:
+        raise InputError(
+            f"{path} does not hold a backbone, or is damaged ({first_line(error)}): write it again."
+        ) from None
     return backbone.eval()

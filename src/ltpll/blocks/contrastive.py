@@ -15,7 +15,9 @@ class Projector(nn.Sequential):
     """Two linear layers that map features to vectors of unit length."""
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
-        super().__init__(nn.Linear(n_features, n_features), nn.ReLU(), nn.Linear(n_features, n_outputs))
+        super().__init__(
+            nn.Linear(n_features, n_features), nn.ReLU(), nn.Linear(n_features, n_outputs)
+        )
 
     def forward(self, features: Tensor) -> Tensor:
         return normalize(super().forward(features), dim=1)
@@ -72,7 +74,9 @@ class MomentumEncoder(nn.Module):
 
     @torch.no_grad()
     def update(self, network: nn.Module) -> None:
-        torch._foreach_lerp_(list(self.network.parameters()), list(network.parameters()), 1 - self.momentum)
+        torch._foreach_lerp_(
+            list(self.network.parameters()), list(network.parameters()), 1 - self.momentum
+        )
 
 
 class Memory(nn.Module):
@@ -98,7 +102,9 @@ class Memory(nn.Module):
         projected: Tensor = self.projector_follower.network(features)
         return projected
 
-    def compare(self, query: Tensor, key: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    def compare(
+        self, query: Tensor, key: Tensor, labels: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Compare a batch with itself, its second views and the queue, and add the second views to the queue.
 
         Returns:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-LEAST = -1e5  # stands for −inf as a log-score: small enough that no potential compensates for it, but finite
+LEAST = (
+    -1e5
+)  # stands for −inf as a log-score: small enough that no potential compensates for it, but finite
 
 
-def sinkhorn(log_scores: Tensor, prior: Tensor, weights: Tensor | None = None, *, iterations: int = 50, tolerance: float = 1e-6) -> Tensor:
+def sinkhorn(
+    log_scores: Tensor,
+    prior: Tensor,
+    weights: Tensor | None = None,
+    *,
+    iterations: int = 50,
+    tolerance: float = 1e-6,
+) -> Tensor:
     """Distributions over classes, one per row, that are closest to the scores and whose mean is `prior`.
 
     The last update normalises the rows, which therefore sum to one exactly. The class shares are right within `tolerance`, unless they
@@ -26,7 +35,9 @@ def sinkhorn(log_scores: Tensor, prior: Tensor, weights: Tensor | None = None, *
     """
     log_scores = log_scores.to(torch.promote_types(log_scores.dtype, torch.float32))
     allowed = log_scores > -torch.inf
-    log_scores = torch.where(allowed, log_scores - log_scores.max(1, keepdim=True).values, -torch.inf)
+    log_scores = torch.where(
+        allowed, log_scores - log_scores.max(1, keepdim=True).values, -torch.inf
+    )
     log_scores = torch.where(allowed, log_scores.clamp_min(LEAST), -torch.inf)
     if weights is None:
         weights = torch.ones(len(log_scores), device=log_scores.device)

@@ -36,9 +36,13 @@ def arrow_table(frame: Any) -> Any:
     try:
         convert = pa.Table.from_pandas if _is_pandas(frame) else pa.table
         table = frame if isinstance(frame, pa.Table) else convert(frame)
-        return pa.Table.from_arrays([_plain_column(column) for column in table.columns], names=table.column_names)
+        return pa.Table.from_arrays(
+            [_plain_column(column) for column in table.columns], names=table.column_names
+        )
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"The table cannot be read ({first_line(error)}): give every column values of one type.") from None
+        raise InputError(
+            f"The table cannot be read ({first_line(error)}): give every column values of one type."
+        ) from None
 
 
 def arrow_list(column: Any) -> list[Any]:
@@ -60,11 +64,21 @@ def arrow_matrix(frame: Any) -> tuple[npt.NDArray[Any], list[str]]:
     table = arrow_table(frame)
     for field in table.schema:
         kind = field.type
-        if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-            raise InputError(f"The column {field.name!r} holds {kind}, not numbers: turn text and categories into numbers first.")
+        if not (
+            pa.types.is_boolean(kind)
+            or pa.types.is_integer(kind)
+            or pa.types.is_floating(kind)
+            or pa.types.is_decimal(kind)
+        ):
+            raise InputError(
+                f"The column {field.name!r} holds {kind}, not numbers: turn text and categories into numbers first."
+            )
     if not table.num_columns:
         return np.zeros((table.num_rows, 0)), []
-    columns = [column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column for column in table.columns]
+    columns = [
+        column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+        for column in table.columns
+    ]
     return np.column_stack([column.to_numpy() for column in columns]), list(table.column_names)
 
 
@@ -73,7 +87,10 @@ def _plain_column(column: Any) -> Any:
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type) and column.type.value_type == pa.string_view():
-        chunks = [pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string())) for chunk in column.chunks]
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+            for chunk in column.chunks
+        ]
         return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
     plain = _plain(column.type)
     return column if plain == column.type else column.cast(plain)
@@ -87,8 +104,16 @@ def _plain(kind: Any) -> Any:
         return pa.large_string()
     if kind == pa.binary_view():
         return pa.large_binary()
-    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind) or pa.types.is_large_list(kind):
+    if (
+        pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+        or pa.types.is_large_list(kind)
+    ):
         return pa.large_list(_plain(kind.value_type))
     if pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
-    return pa.list_(_plain(kind.value_type), kind.list_size) if pa.types.is_fixed_size_list(kind) else kind
+    return (
+        pa.list_(_plain(kind.value_type), kind.list_size)
+        if pa.types.is_fixed_size_list(kind)
+        else kind
+    )

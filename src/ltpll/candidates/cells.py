@@ -42,7 +42,9 @@ class Entries(NamedTuple):
     codes: npt.NDArray[Any]
     names: Sequence[str]
     n_marked: int = 0  # so many of the names are from text, where `!` and `*` have a meaning; the others are literal
-    scores: npt.NDArray[np.float64] | None = None  # of each entry, NaN where it has none; None if the column has no scores
+    scores: npt.NDArray[np.float64] | None = (
+        None  # of each entry, NaN where it has none; None if the column has no scores
+    )
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -56,7 +58,11 @@ def row_at(position: int, indptr: npt.NDArray[Any]) -> int:
 
 
 def names_to_numbers(
-    indptr: npt.NDArray[Any], codes: npt.NDArray[Any], names: Sequence[Any], classes: Sequence[Hashable], row: RowName
+    indptr: npt.NDArray[Any],
+    codes: npt.NDArray[Any],
+    names: Sequence[Any],
+    classes: Sequence[Hashable],
+    row: RowName,
 ) -> FlatSets:
     """Turn positions in `names` into positions in `classes`."""
     number = {name: i for i, name in enumerate(classes)}
@@ -64,7 +70,9 @@ def names_to_numbers(
     unknown = np.flatnonzero(numbers < 0)
     if len(unknown):
         first = int(unknown[0])
-        raise InputError(f"{row(row_at(first, indptr))} has the candidate {unknown_class_error(names[codes[first]], classes)}.")
+        raise InputError(
+            f"{row(row_at(first, indptr))} has the candidate {unknown_class_error(names[codes[first]], classes)}."
+        )
     return FlatSets(indptr, numbers, len(classes), tuple(classes))
 
 
@@ -100,25 +108,45 @@ def parse_cell(cell: str, separator: str, i: int, row: RowName = PLAIN_ROW) -> C
         return scored_cell(labels, i, row)
     if labels is None:
         if cell.startswith("[") and cell.endswith("]"):
-            raise InputError(f'{row(i)} holds {shown(cell)}, which is not a list: write it like ["cat", "dog"] or cat|dog.')
+            raise InputError(
+                f'{row(i)} holds {shown(cell)}, which is not a list: write it like ["cat", "dog"] or cat|dog.'
+            )
         return Cell([name for part in cell.split(separator) if (name := part.strip())], False)
     for label in labels:
         if not isinstance(label, (str, int, float)) or isinstance(label, bool):
-            raise InputError(f"{row(i)} has the candidate {shown(str(label))}, which is not a name: give a flat list of names.")
-    return Cell([label.strip() if isinstance(label, str) else str(int(label) if label == label // 1 else label) for label in labels], True)
+            raise InputError(
+                f"{row(i)} has the candidate {shown(str(label))}, which is not a name: give a flat list of names."
+            )
+    return Cell(
+        [
+            label.strip()
+            if isinstance(label, str)
+            else str(int(label) if label == label // 1 else label)
+            for label in labels
+        ],
+        True,
+    )
 
 
 def scored_cell(scores: Mapping[Any, Any], i: int, row: RowName = PLAIN_ROW) -> Cell:
     """The names and scores of row i."""
     for name, score in scores.items():
         if not isinstance(name, str):
-            raise InputError(f"{row(i)} gives {shown(name)} a score, which is not a name: write names as text.")
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= LARGEST_SCORE:
+            raise InputError(
+                f"{row(i)} gives {shown(name)} a score, which is not a name: write names as text."
+            )
+        if (
+            isinstance(score, bool)
+            or not isinstance(score, (int, float))
+            or not 0 <= score <= LARGEST_SCORE
+        ):
             raise InputError(
                 f"{row(i)} gives {shown(name)} the score {shown(score)}: scores are finite numbers that are not negative, as in "
                 '{"cat": 0.7, "dog": 0.3}.'
             )
-    return Cell([name.strip() for name in scores], True, [float(score) for score in scores.values()])
+    return Cell(
+        [name.strip() for name in scores], True, [float(score) for score in scores.values()]
+    )
 
 
 def cell_holds_set(cell: str) -> bool:
@@ -186,7 +214,13 @@ class CollectedSets:
         self._codes: list[npt.NDArray[Any]] = []
         self._scores: list[npt.NDArray[np.float64] | None] = []
 
-    def add_codes(self, rows: npt.NDArray[Any], codes: npt.NDArray[Any], n_rows: int, scores: npt.NDArray[Any] | None = None) -> None:
+    def add_codes(
+        self,
+        rows: npt.NDArray[Any],
+        codes: npt.NDArray[Any],
+        n_rows: int,
+        scores: npt.NDArray[Any] | None = None,
+    ) -> None:
         self._sizes.append(np.bincount(rows, minlength=n_rows).astype(np.int32))
         self._codes.append(codes.astype(np.int32, copy=False))
         self._scores.append(scores)
@@ -197,14 +231,18 @@ class CollectedSets:
 
     def joined(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """All batches as `indptr` and codes."""
-        return np.concatenate([[0], np.cumsum(np.concatenate(self._sizes), dtype=np.int64)]), np.concatenate(self._codes)
+        return np.concatenate(
+            [[0], np.cumsum(np.concatenate(self._sizes), dtype=np.int64)]
+        ), np.concatenate(self._codes)
 
     def joined_scores(self) -> npt.NDArray[np.float64] | None:
         """The scores of all batches; None if there are none."""
         if all(scores is None for scores in self._scores):
             return None
         parts = zip(self._codes, self._scores, strict=True)
-        return np.concatenate([np.full(len(codes), np.nan) if scores is None else scores for codes, scores in parts])
+        return np.concatenate(
+            [np.full(len(codes), np.nan) if scores is None else scores for codes, scores in parts]
+        )
 
 
 class TextSets(CollectedSets):
@@ -219,16 +257,22 @@ class TextSets(CollectedSets):
         classes: The classes, if known; if one of them looks like a name with a score, no text is read as a score.
     """
 
-    def __init__(self, separator: str, row: RowName = PLAIN_ROW, classes: Iterable[Any] | None = None) -> None:
+    def __init__(
+        self, separator: str, row: RowName = PLAIN_ROW, classes: Iterable[Any] | None = None
+    ) -> None:
         super().__init__(row)
         if not separator:
-            raise InputError("The separator between candidate names is empty: give the character that separates them, such as '|'.")
+            raise InputError(
+                "The separator between candidate names is empty: give the character that separates them, such as '|'."
+            )
         self.separator = separator
         self.names = NameCodes()
         self.literal = NameCodes()  # names in lists; their codes are stored as −1, −2, …
         self._has_lists = False
         self._scored: bool | None = None  # not decided
-        self._names_with_scores = not any(re.match(SCORED, name) for name in classes or () if isinstance(name, str))
+        self._names_with_scores = not any(
+            re.match(SCORED, name) for name in classes or () if isinstance(name, str)
+        )
 
     def add_cells(self, cells: Any, first: int) -> None:
         """Parse a pyarrow array of strings; `first` is the number of its first row."""
@@ -247,12 +291,20 @@ class TextSets(CollectedSets):
         rows = cells.to_pylist()
         lists = _json_lists(rows)
         if lists is None:
-            self.add_parsed([parse_cell(cell, self.separator, first + i, self.row) for i, cell in enumerate(rows)], first)
+            self.add_parsed(
+                [
+                    parse_cell(cell, self.separator, first + i, self.row)
+                    for i, cell in enumerate(rows)
+                ],
+                first,
+            )
             return
         self._has_lists = True
         sizes = np.asarray([len(names) for names in lists])
         flat = [name for names in lists for name in names]
-        self.add_lists(as_texts(flat, np.repeat(np.arange(len(sizes)), sizes) + first, self.row), sizes, first)
+        self.add_lists(
+            as_texts(flat, np.repeat(np.arange(len(sizes)), sizes) + first, self.row), sizes, first
+        )
 
     def add_parsed(self, cells: Sequence[Cell], first: int) -> None:
         """Add rows whose cells are already parsed."""
@@ -267,14 +319,24 @@ class TextSets(CollectedSets):
     def add_lists(self, names: Any, sizes: npt.NDArray[Any], first: int) -> None:
         """Add rows whose names are already separate: all of them in a pyarrow array of strings, and how many each row has."""
         if self._scored:
-            self._add_scored(names, np.ones(len(names), dtype=bool), np.full(len(names), np.nan), sizes, first)
+            self._add_scored(
+                names, np.ones(len(names), dtype=bool), np.full(len(names), np.nan), sizes, first
+            )
         else:
             self._scored = False if len(names) else self._scored
             self._add_names(-1 - self.literal.encode(names), sizes)
 
-    def _add_names(self, codes: npt.NDArray[Any], sizes: npt.NDArray[Any], scores: npt.NDArray[Any] | None = None) -> None:
+    def _add_names(
+        self,
+        codes: npt.NDArray[Any],
+        sizes: npt.NDArray[Any],
+        scores: npt.NDArray[Any] | None = None,
+    ) -> None:
         rows = np.repeat(np.arange(len(sizes)), sizes)
-        blanks = [self.names.number.get(""), -1 - self.literal.number[""] if "" in self.literal.number else None]
+        blanks = [
+            self.names.number.get(""),
+            -1 - self.literal.number[""] if "" in self.literal.number else None,
+        ]
         for blank in (blank for blank in blanks if blank is not None):
             kept = codes != blank
             rows, codes, scores = rows[kept], codes[kept], None if scores is None else scores[kept]
@@ -290,7 +352,12 @@ class TextSets(CollectedSets):
         return False
 
     def _add_scored(
-        self, names: Any, literal: npt.NDArray[Any] | None, given: npt.NDArray[Any] | None, sizes: npt.NDArray[Any], first: int
+        self,
+        names: Any,
+        literal: npt.NDArray[Any] | None,
+        given: npt.NDArray[Any] | None,
+        sizes: npt.NDArray[Any],
+        first: int,
     ) -> None:
         """Add entries some of which are literal or may have scores, `given` by objects or written behind the names."""
         import pyarrow as pa
@@ -304,21 +371,30 @@ class TextSets(CollectedSets):
         plain = literal & np.isnan(scores)
         if self._scored is not False and self._names_with_scores:
             split = pc.extract_regex(texts, SCORED)
-            names_class, has_score = (mask.to_numpy(zero_copy_only=False) for mask in (_names_class(texts), pc.is_valid(split)))
+            names_class, has_score = (
+                mask.to_numpy(zero_copy_only=False)
+                for mask in (_names_class(texts), pc.is_valid(split))
+            )
             has_score = has_score & names_class
             plain[~literal] = names_class & ~has_score
             if not plain.any() and has_score.any():
                 written = pc.if_else(pa.array(has_score), pc.struct_field(split, "score"), None)
-                scores[~literal] = pc.fill_null(written.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+                scores[~literal] = pc.fill_null(written.cast(pa.float64()), np.nan).to_numpy(
+                    zero_copy_only=False
+                )
                 texts = pc.if_else(pa.array(has_score), pc.struct_field(split, "name"), texts)
         else:
             plain[~literal] = _names_class(texts).to_numpy(zero_copy_only=False)
         rows = np.repeat(np.arange(len(sizes)), sizes)
         too_large = np.flatnonzero(scores > LARGEST_SCORE)
         if len(too_large):
-            raise InputError(f"{self.row(first + int(rows[too_large[0]]))} has a score that is too large: give finite numbers.")
+            raise InputError(
+                f"{self.row(first + int(rows[too_large[0]]))} has a score that is too large: give finite numbers."
+            )
         if plain.any() and (self._scored or by_objects):
-            raise self._mixed(first + int(rows[np.argmax(plain)]), names[int(np.argmax(plain))].as_py())
+            raise self._mixed(
+                first + int(rows[np.argmax(plain)]), names[int(np.argmax(plain))].as_py()
+            )
         if by_objects and self._scored is False:
             position = int(np.flatnonzero(np.isfinite(scores))[0])
             raise InputError(
@@ -354,21 +430,37 @@ class TextSets(CollectedSets):
             check_separator(found, self.separator, known, self.row)
         return found
 
-    def _check_mixed(self, indptr: npt.NDArray[Any], codes: npt.NDArray[Any], names: Sequence[str]) -> None:
+    def _check_mixed(
+        self, indptr: npt.NDArray[Any], codes: npt.NDArray[Any], names: Sequence[str]
+    ) -> None:
         """Refuse a column in which most candidates, but not all, have a score."""
-        looks = np.asarray([":" in name and name[:1] != EXCLUDES and re.match(SCORED, name) is not None for name in names], dtype=bool)
+        looks = np.asarray(
+            [
+                ":" in name and name[:1] != EXCLUDES and re.match(SCORED, name) is not None
+                for name in names
+            ],
+            dtype=bool,
+        )
         if not looks.any():
             return
         times = np.bincount(codes, minlength=len(names))[: len(names)]
-        class_names = np.asarray([name != EVERY and name[:1] not in ("", EXCLUDES) for name in names], dtype=bool)
+        class_names = np.asarray(
+            [name != EVERY and name[:1] not in ("", EXCLUDES) for name in names], dtype=bool
+        )
         if 2 * times[looks].sum() > times[class_names].sum():
             plain = np.flatnonzero(np.isin(codes, np.flatnonzero(class_names & ~looks)))
-            if len(plain):  # otherwise only names in lists, which are taken as they are, have no score
+            if len(
+                plain
+            ):  # otherwise only names in lists, which are taken as they are, have no score
                 raise self._mixed(row_at(int(plain[0]), indptr), names[codes[plain[0]]])
 
 
 def check_separator(
-    found: Entries, separator: str, known: Iterable[str], row: RowName = PLAIN_ROW, advice: Callable[[str], str] | None = None
+    found: Entries,
+    separator: str,
+    known: Iterable[str],
+    row: RowName = PLAIN_ROW,
+    advice: Callable[[str], str] | None = None,
 ) -> None:
     """Refuse entries such as `cat;dog` that were probably meant to be split, and warn about entries that may have been.
 
@@ -390,21 +482,33 @@ def check_separator(
         if other == separator:
             continue
         pieces = {
-            code: [piece.strip() for piece in name.split(other)] for code, name in enumerate(names) if other in name and name not in classes
+            code: [piece.strip() for piece in name.split(other)]
+            for code, name in enumerate(names)
+            if other in name and name not in classes
         }
         pieces = {code: split for code, split in pieces.items() if all(split)}
         meant = [code for code, split in pieces.items() if labels.issuperset(split)]
         if found.scores is not None:  # fox:0.6;dog is what remains of fox:0.6;dog:0.4
-            meant += [code for code, split in pieces.items() if all(re.match(SCORED, piece) for piece in split[:-1])]
+            meant += [
+                code
+                for code, split in pieces.items()
+                if all(re.match(SCORED, piece) for piece in split[:-1])
+            ]
         recurring = [False]
         if not meant and unsplit and pieces:
-            times = Counter([*labels, *(piece for split in pieces.values() for piece in set(split))])
+            times = Counter(
+                [*labels, *(piece for split in pieces.values() for piece in set(split))]
+            )
             recurring = [times[piece] > 1 for split in pieces.values() for piece in split]
-            meant = list(pieces) if (len(pieces) > 1 and all(recurring)) or other == SEPARATOR else []
+            meant = (
+                list(pieces) if (len(pieces) > 1 and all(recurring)) or other == SEPARATOR else []
+            )
         if not meant and not (unsplit and len(pieces) > 1 and (separator or any(recurring))):
             continue
         # The first row at fault is one that shares a label with others, if there are such rows.
-        alike = [code for code, split in pieces.items() if code in meant or not labels.isdisjoint(split)]
+        alike = [
+            code for code, split in pieces.items() if code in meant or not labels.isdisjoint(split)
+        ]
         position = int(np.flatnonzero(np.isin(codes, alike if meant else list(pieces)))[0])
         name = names[codes[position]]
         do = f"pass {option('separator', other)}" if advice is None else advice(other)
@@ -428,7 +532,10 @@ def structured_cells(cells: Any) -> Any:
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(cells)
-    return pc.or_(pc.and_(pc.starts_with(trimmed, "["), pc.ends_with(trimmed, "]")), pc.starts_with(trimmed, "{"))
+    return pc.or_(
+        pc.and_(pc.starts_with(trimmed, "["), pc.ends_with(trimmed, "]")),
+        pc.starts_with(trimmed, "{"),
+    )
 
 
 def _names_class(entries: Any) -> Any:
@@ -440,15 +547,23 @@ def _names_class(entries: Any) -> Any:
     return pc.invert(pc.or_(marked, pc.equal(trimmed, "")))
 
 
-def as_texts(texts: Sequence[str], rows: Sequence[int] | npt.NDArray[Any], row: RowName = PLAIN_ROW) -> Any:
+def as_texts(
+    texts: Sequence[str], rows: Sequence[int] | npt.NDArray[Any], row: RowName = PLAIN_ROW
+) -> Any:
     """Strings of the given rows as a pyarrow array, which cannot hold lone surrogates."""
     import pyarrow as pa
 
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
-        i = next(i for i, text in enumerate(texts) if any("\ud800" <= letter <= "\udfff" for letter in text))
-        raise InputError(f"{row(rows[i])} holds {shown(texts[i])}, which is not valid Unicode text: correct the row.") from None
+        i = next(
+            i
+            for i, text in enumerate(texts)
+            if any("\ud800" <= letter <= "\udfff" for letter in text)
+        )
+        raise InputError(
+            f"{row(rows[i])} holds {shown(texts[i])}, which is not valid Unicode text: correct the row."
+        ) from None
 
 
 def _json_lists(cells: list[str]) -> list[list[str]] | None:

@@ -127,11 +127,19 @@ def class_sets(
     if rules.excluded is not None:
         empty &= np.diff(rules.excluded.indptr) == 0
     if empty.any() and rules.empty == "stop":
-        raise InputError(no_candidates_error(row(int(np.argmax(empty))), int(empty.sum()), advice=empty_advice()))
-    marked = any(name[:1] == EXCLUDES or name == EVERY for name in entries.names[: entries.n_marked])
+        raise InputError(
+            no_candidates_error(row(int(np.argmax(empty))), int(empty.sum()), advice=empty_advice())
+        )
+    marked = any(
+        name[:1] == EXCLUDES or name == EVERY for name in entries.names[: entries.n_marked]
+    )
     extras = (rules.taxonomy, rules.excluded, rules.possible, entries.scores)
     if not marked and not empty.any() and all(extra is None for extra in extras):
-        chosen = order(list(dict.fromkeys(name for name in entries.names if name))) if classes is None else classes
+        chosen = (
+            order(list(dict.fromkeys(name for name in entries.names if name)))
+            if classes is None
+            else classes
+        )
         found = names_to_numbers(*entries[:3], chosen, row)
         if classes is None:
             warn_of_similar_names(chosen, found.numbers)
@@ -143,17 +151,25 @@ def class_sets(
     possible = rules.possible
     if possible is not None:
         used = np.unique(possible.of_row[possible.of_row >= 0])
-        columns["possible"] = _Column(possible.lists, "possible class", possible.row, rules.taxonomy, known, used)
-    names: list[Any] = _class_names(columns.values(), rules.taxonomy, order) if classes is None else list(classes)
+        columns["possible"] = _Column(
+            possible.lists, "possible class", possible.row, rules.taxonomy, known, used
+        )
+    names: list[Any] = (
+        _class_names(columns.values(), rules.taxonomy, order) if classes is None else list(classes)
+    )
     if not names:
-        raise InputError(f"No cell names a class, so it is not known what {row(0)} stands for: name the classes in some cells.")
+        raise InputError(
+            f"No cell names a class, so it is not known what {row(0)} stands for: name the classes in some cells."
+        )
     problem = _Problem(names, rules.check_size)
     for what, column in columns.items():
         column.expand(names, lenient=what == "possible")
     lists = None
     if possible is not None:
         lists = _Lists(problem.keys(columns["possible"], None, None, None, "stop")[0], possible)
-    keys, weights = problem.keys(columns["candidate"], columns.get("excluded"), lists, entries.scores, rules.empty)
+    keys, weights = problem.keys(
+        columns["candidate"], columns.get("excluded"), lists, entries.scores, rules.empty
+    )
     rows, numbers = np.divmod(keys, len(names))
     if classes is None and (rules.taxonomy is not None or possible is not None):
         remaining, numbers = np.unique(numbers, return_inverse=True)
@@ -168,7 +184,13 @@ class _Column:
     """The distinct entries of a column, each with the names of the classes and then the numbers of the classes that it stands for."""
 
     def __init__(
-        self, entries: Entries, what: str, row: RowName, taxonomy: Taxonomy | None, known: set[Hashable], rows: Numbers | None = None
+        self,
+        entries: Entries,
+        what: str,
+        row: RowName,
+        taxonomy: Taxonomy | None,
+        known: set[Hashable],
+        rows: Numbers | None = None,
     ) -> None:
         self.entries, self.what, self.row = entries, what, row
         used = np.zeros(len(entries.names), dtype=bool)
@@ -181,11 +203,15 @@ class _Column:
             literal = code >= entries.n_marked or name in known
             mark = _Mark(False, name) if literal else _mark(name)
             if mark.name == "":
-                raise InputError(f"{self._where(code)} has {shown(name)} without a name: write !dog for every class but dog.")
+                raise InputError(
+                    f"{self._where(code)} has {shown(name)} without a name: write !dog for every class but dog."
+                )
             self.marks[code] = mark
             try:
                 if mark.name is not None:
-                    self.members[code] = (mark.name,) if taxonomy is None else taxonomy.members(mark.name)
+                    self.members[code] = (
+                        (mark.name,) if taxonomy is None else taxonomy.members(mark.name)
+                    )
             except InputError as error:
                 raise InputError(f"{self._where(code)} has the {what} {error}.") from None
 
@@ -203,7 +229,9 @@ class _Column:
                 continue
             numbers = [number[name] for name in self.members[code] if name in number]
             if not numbers and not lenient:
-                raise InputError(f"{self._where(code)} has the {self.what} {unknown_class_error(self.marks[code].name, names)}.")
+                raise InputError(
+                    f"{self._where(code)} has the {self.what} {unknown_class_error(self.marks[code].name, names)}."
+                )
             found.append(np.asarray(numbers, dtype=np.int64))
         sizes = np.zeros(len(self.entries.names), dtype=np.int64)
         sizes[self.used] = [len(numbers) for numbers in found]
@@ -224,15 +252,32 @@ def _mark(entry: str) -> _Mark:
 
 def names_in(entries: Entries) -> list[str]:
     """The distinct names in the entries, without marks."""
-    marks = [_mark(name) if code < entries.n_marked else _Mark(False, name) for code, name in enumerate(entries.names)]
+    marks = [
+        _mark(name) if code < entries.n_marked else _Mark(False, name)
+        for code, name in enumerate(entries.names)
+    ]
     return list(dict.fromkeys(mark.name for mark in marks if mark.name))
 
 
-def _class_names(columns: Iterable[_Column], taxonomy: Taxonomy | None, order: Callable[[Sequence[str]], list[str]]) -> list[str]:
+def _class_names(
+    columns: Iterable[_Column],
+    taxonomy: Taxonomy | None,
+    order: Callable[[Sequence[str]], list[str]],
+) -> list[str]:
     """All leaves of the taxonomy, or else all names that occur."""
     if taxonomy is not None:
         return order(taxonomy.leaves)
-    return order(list(dict.fromkeys(name for column in columns for names in column.members.values() for name in names if name)))
+    return order(
+        list(
+            dict.fromkeys(
+                name
+                for column in columns
+                for names in column.members.values()
+                for name in names
+                if name
+            )
+        )
+    )
 
 
 class _Lists(NamedTuple):
@@ -249,7 +294,12 @@ class _Problem:
         self.names, self.n_classes, self.check_size = names, len(names), check_size
 
     def keys(
-        self, column: _Column, excluded: _Column | None, lists: _Lists | None, scores: npt.NDArray[np.float64] | None, empty: str
+        self,
+        column: _Column,
+        excluded: _Column | None,
+        lists: _Lists | None,
+        scores: npt.NDArray[np.float64] | None,
+        empty: str,
     ) -> tuple[Numbers, npt.NDArray[np.float64] | None]:
         """The sets of all rows of a column, and their weights."""
         entries, row = column.entries, column.row
@@ -257,14 +307,20 @@ class _Problem:
         out, every = column.excludes[codes], column.every[codes]
         named = ~out & ~every
         has = [np.bincount(rows[mask], minlength=n_rows) > 0 for mask in (named, ~out & every, out)]
-        has_excluded = has[2] if excluded is None else has[2] | (np.diff(excluded.entries.indptr) > 0)
+        has_excluded = (
+            has[2] if excluded is None else has[2] | (np.diff(excluded.entries.indptr) > 0)
+        )
         full = has[1] | (~has[0] & (has_excluded | (empty == "all")))
         if scores is not None:
             mixed = np.flatnonzero(has[0] & has[1])
             if len(mixed):
-                raise InputError(f"{row(int(mixed[0]))} has both * and candidates with scores: give one of the two.")
+                raise InputError(
+                    f"{row(int(mixed[0]))} has both * and candidates with scores: give one of the two."
+                )
             zero = named & (scores == 0)
-            dropped = np.flatnonzero(has[0] & (np.bincount(rows[named & ~zero], minlength=n_rows) == 0))
+            dropped = np.flatnonzero(
+                has[0] & (np.bincount(rows[named & ~zero], minlength=n_rows) == 0)
+            )
             if len(dropped):
                 raise InputError(
                     f"{row(int(dropped[0]))} has only candidates with the score 0: give one of them a higher score, or drop the row."
@@ -275,7 +331,13 @@ class _Problem:
         removed = [(rows[out], codes[out], column)]
         if excluded is not None:
             removed.append((excluded.entries.rows, excluded.entries.codes, excluded))
-        self._check(column.sizes[codes[named]].sum() + sum(of.sizes[which].sum() for _, which, of in removed), full, of_row, lists)
+        self._check(
+            column.sizes[codes[named]].sum()
+            + sum(of.sizes[which].sum() for _, which, of in removed),
+            full,
+            of_row,
+            lists,
+        )
 
         keys = self._expanded(rows[named], codes[named], column)
         weights = None
@@ -287,7 +349,9 @@ class _Problem:
         minus = np.concatenate([self._expanded(*part) for part in removed])
         if len(minus):
             minus.sort()
-            keys, weights = self._kept(keys, weights, ~_contains(minus, keys), n_rows, row, _excluded_error)
+            keys, weights = self._kept(
+                keys, weights, ~_contains(minus, keys), n_rows, row, _excluded_error
+            )
         if lists is not None and len(keys):
             at = of_row[keys // self.n_classes]
             allowed = (at < 0) | _contains(lists.keys, at * self.n_classes + keys % self.n_classes)
@@ -299,7 +363,9 @@ class _Problem:
             keys, weights = self._kept(keys, weights, allowed, n_rows, row, not_possible)
         return keys, weights
 
-    def _check(self, n_named: Any, full: npt.NDArray[np.bool_], of_row: Numbers, lists: _Lists | None) -> None:
+    def _check(
+        self, n_named: Any, full: npt.NDArray[np.bool_], of_row: Numbers, lists: _Lists | None
+    ) -> None:
         n_full = int((full & (of_row < 0)).sum()) * self.n_classes
         if lists is not None:
             n_full += int(self._list_sizes(lists)[of_row[full & (of_row >= 0)]].sum())
@@ -307,14 +373,20 @@ class _Problem:
             self.check_size(int(n_named) + n_full)
 
     def _list_sizes(self, lists: _Lists) -> Numbers:
-        sizes: Numbers = np.bincount(lists.keys // self.n_classes, minlength=len(lists.possible.lists.indptr) - 1)
+        sizes: Numbers = np.bincount(
+            lists.keys // self.n_classes, minlength=len(lists.possible.lists.indptr) - 1
+        )
         return sizes
 
     def _expanded(self, rows: Numbers, codes: npt.NDArray[Any], column: _Column) -> Numbers:
         """The keys of some entries, in the order of the entries."""
-        return rows.repeat(column.sizes[codes]) * self.n_classes + _gathered(column.numbers, column.starts[codes], column.sizes[codes])
+        return rows.repeat(column.sizes[codes]) * self.n_classes + _gathered(
+            column.numbers, column.starts[codes], column.sizes[codes]
+        )
 
-    def _whole_sets(self, full: npt.NDArray[np.bool_], of_row: Numbers, lists: _Lists | None) -> Numbers:
+    def _whole_sets(
+        self, full: npt.NDArray[np.bool_], of_row: Numbers, lists: _Lists | None
+    ) -> Numbers:
         """The keys of rows that start from every class, or from every class that is possible there."""
         open_rows = np.flatnonzero(full & (of_row < 0))
         keys = (open_rows[:, None] * self.n_classes + np.arange(self.n_classes)).ravel()
@@ -342,7 +414,9 @@ class _Problem:
         lost = np.unique(rows[left[rows] == 0])
         if len(lost):
             i = int(lost[0])
-            names = format_names([str(self.names[key % self.n_classes]) for key in keys[rows == i]], MOST_NAMES)
+            names = format_names(
+                [str(self.names[key % self.n_classes]) for key in keys[rows == i]], MOST_NAMES
+            )
             more = f" ({len(lost)} such rows)" if len(lost) > 1 else ""
             raise InputError(f"{row(i)}{more} {problem(i, names)}.")
         return keys[kept], None if weights is None else weights[kept]
@@ -364,16 +438,24 @@ def _contains(values: Numbers, wanted: Numbers) -> npt.NDArray[np.bool_]:
     """Whether each wanted key is one of the sorted values."""
     if not len(values):
         return np.zeros(len(wanted), dtype=bool)
-    found: npt.NDArray[np.bool_] = values[np.minimum(np.searchsorted(values, wanted), len(values) - 1)] == wanted
+    found: npt.NDArray[np.bool_] = (
+        values[np.minimum(np.searchsorted(values, wanted), len(values) - 1)] == wanted
+    )
     return found
 
 
-def _merged(keys: Numbers, weights: npt.NDArray[np.float64] | None, whole: Numbers) -> tuple[Numbers, npt.NDArray[np.float64] | None]:
+def _merged(
+    keys: Numbers, weights: npt.NDArray[np.float64] | None, whole: Numbers
+) -> tuple[Numbers, npt.NDArray[np.float64] | None]:
     """Sorted and distinct keys of rows that name their candidates and of those that start from all classes, which weigh the same."""
     joined = np.concatenate([keys, whole])
     if weights is not None:
         distinct, where = np.unique(joined, return_inverse=True)
-        summed: npt.NDArray[np.float64] = np.bincount(where, np.concatenate([weights, np.ones(len(whole))])).astype(np.float64)
+        summed: npt.NDArray[np.float64] = np.bincount(
+            where, np.concatenate([weights, np.ones(len(whole))])
+        ).astype(np.float64)
         return distinct, summed
     joined.sort(kind="stable")
-    return joined[np.concatenate([[True], joined[1:] != joined[:-1]])] if len(joined) else joined, None
+    return joined[np.concatenate([[True], joined[1:] != joined[:-1]])] if len(
+        joined
+    ) else joined, None

@@ -12,7 +12,14 @@ import numpy.typing as npt
 from ltpll.candidates import Candidates
 from ltpll.candidates.arrow import arrow_list, arrow_table, is_arrow
 from ltpll.candidates.arrow import is_frame as is_arrow_frame
-from ltpll.candidates.cells import SEPARATOR, Entries, TextSets, cell_holds_set, check_separator, parse_cell
+from ltpll.candidates.cells import (
+    SEPARATOR,
+    Entries,
+    TextSets,
+    cell_holds_set,
+    check_separator,
+    parse_cell,
+)
 from ltpll.candidates.expressions import names_in
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.errors import InputError, shown
@@ -56,12 +63,22 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning
 
-        warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=3)
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected.",
+            DataConversionWarning,
+            stacklevel=3,
+        )
         y = y.ravel()
     is_text = isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype.kind in "OU"
-    rows = y.tolist() if module == "pandas" or is_text else y if isinstance(y, (list, tuple)) else ()
+    rows = (
+        y.tolist() if module == "pandas" or is_text else y if isinstance(y, (list, tuple)) else ()
+    )
     known = set(classes or ())
-    if any(isinstance(row, COLLECTIONS) or (isinstance(row, str) and row not in known and cell_holds_set(row)) for row in rows):
+    if any(
+        isinstance(row, COLLECTIONS)
+        or (isinstance(row, str) and row not in known and cell_holds_set(row))
+        for row in rows
+    ):
         if more and classes is not None:
             classes = [*classes, *_other_names(rows, known)]
         return _with_names(y if module == "pandas" else rows, classes)
@@ -69,7 +86,9 @@ def read_labels(y: Any, classes: Sequence[Hashable] | None = None, *, more: bool
     if array.ndim == 2:
         return _with_names(array, classes)
     if array.ndim != 1:
-        raise InputError(f"Labels have one dimension and candidate matrices two; these have shape {array.shape}.")
+        raise InputError(
+            f"Labels have one dimension and candidate matrices two; these have shape {array.shape}."
+        )
     return _plain_labels(array, classes, more)
 
 
@@ -85,21 +104,36 @@ def _other_names(rows: Sequence[Any], known: set[Hashable]) -> list[Hashable]:
     """The names in sets that are not known; what is not a set is refused later."""
     found: dict[Hashable, None] = {}
     texts = TextSets(SEPARATOR, classes=known)
-    texts.add_parsed([parse_cell(row, SEPARATOR, i) for i, row in enumerate(rows) if isinstance(row, str)], 0)
+    texts.add_parsed(
+        [parse_cell(row, SEPARATOR, i) for i, row in enumerate(rows) if isinstance(row, str)], 0
+    )
     for row in (row for row in rows if isinstance(row, COLLECTIONS)):
         labels = row.ravel().tolist() if isinstance(row, np.ndarray) else row
-        found |= dict.fromkeys(label for label in labels if isinstance(label, Hashable) and label not in known)
-    return [*(name for name in names_in(texts.entries()) if name not in known and name not in found), *found]
+        found |= dict.fromkeys(
+            label for label in labels if isinstance(label, Hashable) and label not in known
+        )
+    return [
+        *(name for name in names_in(texts.entries()) if name not in known and name not in found),
+        *found,
+    ]
 
 
 def _with_names(y: Any, classes: Sequence[Hashable] | None) -> Labels:
     candidates = Candidates.of(y, classes=classes)
     if classes is not None and len(classes) != candidates.n_classes:
-        raise InputError(f"The candidates have {candidates.n_classes} classes, but {len(classes)} were trained.")
-    return Labels(candidates, np.asarray(list(candidates.classes if classes is None else classes)), certain=False)
+        raise InputError(
+            f"The candidates have {candidates.n_classes} classes, but {len(classes)} were trained."
+        )
+    return Labels(
+        candidates,
+        np.asarray(list(candidates.classes if classes is None else classes)),
+        certain=False,
+    )
 
 
-def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None, more: bool) -> Labels:
+def _plain_labels(
+    array: npt.NDArray[Any], classes: Sequence[Hashable] | None, more: bool
+) -> Labels:
     from sklearn.utils.multiclass import check_classification_targets
 
     try:
@@ -112,8 +146,15 @@ def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None, m
     except ValueError as error:
         raise InputError(str(error)) from None
     if array.dtype.kind in "OU" and all(isinstance(name, str) for name in names.tolist()):
-        found = Entries(np.arange(len(array) + 1), numbers, [name.strip() for name in names.tolist()])
-        check_separator(found, "", [str(name) for name in classes or ()], advice=lambda one: f"pass Candidates.of(y, separator={one!r})")
+        found = Entries(
+            np.arange(len(array) + 1), numbers, [name.strip() for name in names.tolist()]
+        )
+        check_separator(
+            found,
+            "",
+            [str(name) for name in classes or ()],
+            advice=lambda one: f"pass Candidates.of(y, separator={one!r})",
+        )
     if classes is None:
         warn_of_similar_names(names.tolist(), numbers)
     else:
@@ -123,8 +164,14 @@ def _plain_labels(array: npt.NDArray[Any], classes: Sequence[Hashable] | None, m
             classes = [*classes, *unknown]
             number |= {name: len(number) + i for i, name in enumerate(unknown)}
         elif unknown:
-            raise InputError(f"There is no class {shown(unknown[0])}; the classes are {', '.join(map(str, list(classes)[:10]))}.")
+            raise InputError(
+                f"There is no class {shown(unknown[0])}; the classes are {', '.join(map(str, list(classes)[:10]))}."
+            )
         numbers = np.asarray([number[name] for name in names.tolist()])[numbers]
         names = np.asarray(list(classes))
     indptr = np.arange(len(array) + 1)
-    return Labels(Candidates.from_flat(indptr, numbers, len(names), tuple(names.tolist())), names, certain=True)
+    return Labels(
+        Candidates.from_flat(indptr, numbers, len(names), tuple(names.tolist())),
+        names,
+        certain=True,
+    )

@@ -30,7 +30,9 @@ LEAST_ODDS = 1e-12  # of a label from outside a set
 RESTRAINT = 2.0  # the odds of a class that is predicted r times as often as the sets allow are divided by r to this power
 
 
-def outside_odds(shares: float | Sequence[float], sizes: npt.NDArray[Any], n_classes: int) -> npt.NDArray[np.float64]:
+def outside_odds(
+    shares: float | Sequence[float], sizes: npt.NDArray[Any], n_classes: int
+) -> npt.NDArray[np.float64]:
     """λ of sets of these sizes: how probable a class outside a set is compared with a candidate that has the same logit.
 
     Args:
@@ -70,10 +72,20 @@ class OpenSets(Candidates):
     """
 
     def __init__(self, sets: Candidates, shares: float | Sequence[float]) -> None:
-        super().__init__(sets.offsets, sets.labels, sets.n_classes, sets.classes, sets.groups, sets.weights, sets.observed)
+        super().__init__(
+            sets.offsets,
+            sets.labels,
+            sets.n_classes,
+            sets.classes,
+            sets.groups,
+            sets.weights,
+            sets.observed,
+        )
         self.sets = sets
         self.max_size, self._even = sets.max_size + 1, False
-        odds = torch.from_numpy(outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)).to(sets.device)
+        odds = torch.from_numpy(outside_odds(shares, sets.sizes.cpu().numpy(), sets.n_classes)).to(
+            sets.device
+        )
         self._log_odds = odds.float().clamp_min(LEAST_ODDS).log()  # finite for a share of zero, too
         self.strength = torch.ones((), device=sets.device)
         self._log_most = torch.zeros(sets.n_classes, device=sets.device)  # no limit
@@ -82,7 +94,11 @@ class OpenSets(Candidates):
         self.guests = torch.full((len(sets),), -1, device=sets.device)
         parts, observed = self.parts(sets.n_classes), sets.observed
         # A person's answer stays as it is.
-        self._answered = None if observed is None else torch.cat([(sets[part] != observed[part]).any(1) for part in parts])
+        self._answered = (
+            None
+            if observed is None
+            else torch.cat([(sets[part] != observed[part]).any(1) for part in parts])
+        )
 
     @property
     def n_slots(self) -> int:
@@ -93,7 +109,9 @@ class OpenSets(Candidates):
 
     def limit(self, most: npt.ArrayLike) -> None:
         """Set the largest share that each class can have, above which it is added to fewer sets."""
-        self._log_most.copy_(torch.as_tensor(np.asarray(most), dtype=torch.float32).clamp_min(LEAST_ODDS).log())
+        self._log_most.copy_(
+            torch.as_tensor(np.asarray(most), dtype=torch.float32).clamp_min(LEAST_ODDS).log()
+        )
 
     def invite(self, index: Tensor, logits: Tensor) -> Tensor:
         """Add the likeliest class outside the set to each row; damp classes predicted too often.
@@ -134,5 +152,7 @@ class OpenSets(Candidates):
         known, guests = self.sets.log_weights(index), self.guests[index].long()
         dense = self._log_odds.new_zeros(len(index), self.n_classes) if known is None else known
         place = guests.clamp_min(0)
-        odds = torch.where(guests >= 0, self._log_odds[index] + self.strength.log() + self._held_back[place], 0.0)
+        odds = torch.where(
+            guests >= 0, self._log_odds[index] + self.strength.log() + self._held_back[place], 0.0
+        )
         return dense.scatter_add(1, place[:, None], odds[:, None].to(dense.dtype))

@@ -22,7 +22,13 @@ from ltpll.candidates.cells import (
     row_at,
     scored_cell,
 )
-from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets, empty_advice
+from ltpll.candidates.expressions import (
+    PLAIN_RULES,
+    SetRules,
+    WeightedSets,
+    class_sets,
+    empty_advice,
+)
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.errors import InputError, shown
 from ltpll.formatting import are, counted
@@ -48,16 +54,22 @@ def read_matrix(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
         return FlatSets(csr.indptr, csr.indices, n_columns, names)
     if matrix.dtype.kind not in "biuf":
         content = "Python objects" if matrix.dtype == object else f"numpy's {matrix.dtype.name}"
-        raise InputError(f"A candidate matrix holds zeros and ones; this one holds {content}: convert it to int first.")
+        raise InputError(
+            f"A candidate matrix holds zeros and ones; this one holds {content}: convert it to int first."
+        )
     _check_binary(matrix.ravel(), lambda k: k // n_columns)
     rows, numbers = np.nonzero(matrix)
     return FlatSets(np.searchsorted(rows, np.arange(n_rows + 1)), numbers, n_columns, names)
 
 
-def check_shape(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None) -> tuple[Hashable, ...] | None:
+def check_shape(
+    matrix: Any, classes: Sequence[Hashable] | None, n_classes: int | None
+) -> tuple[Hashable, ...] | None:
     """The class names of a matrix, which must have one column for each."""
     if matrix.ndim != 2:
-        raise InputError(f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}.")
+        raise InputError(
+            f"A candidate matrix has two dimensions (rows × classes); this one has shape {matrix.shape}."
+        )
     n_columns = matrix.shape[1]
     if n_classes is not None and n_classes != n_columns:
         raise InputError(
@@ -72,7 +84,9 @@ def check_shape(matrix: Any, classes: Sequence[Hashable] | None, n_classes: int 
     return names
 
 
-def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | None, n_classes: int | None) -> FlatSets:
+def read_sets(
+    sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | None, n_classes: int | None
+) -> FlatSets:
     """Read one collection of names or numbers per row."""
     rows: list[Sequence[Any] | Set[Any]] = [_as_collection(row, i) for i, row in enumerate(sets)]
     sizes = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
@@ -86,10 +100,19 @@ def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | 
             n_classes = int(numbers.max()) + 1 if len(numbers) else 0
         return FlatSets(indptr, numbers, int(n_classes), None)
 
-    nested = next((k for k, label in enumerate(labels) if isinstance(label, (list, dict, set, np.ndarray))), None)
+    nested = next(
+        (k for k, label in enumerate(labels) if isinstance(label, (list, dict, set, np.ndarray))),
+        None,
+    )
     if nested is not None:
-        raise InputError(f"Row {row_at(nested, indptr)} has the candidate {shown(labels[nested])}, which is not a name: give flat lists.")
-    other = None if classes is not None else next((k for k, label in enumerate(labels) if not isinstance(label, str)), None)
+        raise InputError(
+            f"Row {row_at(nested, indptr)} has the candidate {shown(labels[nested])}, which is not a name: give flat lists."
+        )
+    other = (
+        None
+        if classes is not None
+        else next((k for k, label in enumerate(labels) if not isinstance(label, str)), None)
+    )
     if other is not None:
         raise InputError(
             f"Row {row_at(other, indptr)} has the candidate {shown(labels[other])}, which is not a string, while others are names: "
@@ -105,7 +128,11 @@ def read_sets(sets: Iterable[Iterable[Hashable]], classes: Sequence[Hashable] | 
 
 
 def read_cells(
-    cells: Sequence[Any], separator: str, classes: Sequence[Hashable] | None, n_classes: int | None, rules: SetRules = PLAIN_RULES
+    cells: Sequence[Any],
+    separator: str,
+    classes: Sequence[Hashable] | None,
+    n_classes: int | None,
+    rules: SetRules = PLAIN_RULES,
 ) -> WeightedSets:
     """Read one string such as `cat|dog` per row; a row may also be a collection of names, which are literal."""
     rules.check()
@@ -118,13 +145,19 @@ def read_cells(
     sets = TextSets(separator, classes=names)
     if cells and all(isinstance(cell, str) for cell in cells):
         for first in range(0, len(cells), CELLS_AT_ONCE):
-            sets.add_cells(as_texts(cells[first : first + CELLS_AT_ONCE], range(first, len(cells))), first)
+            sets.add_cells(
+                as_texts(cells[first : first + CELLS_AT_ONCE], range(first, len(cells))), first
+            )
     else:
         parsed = [_parsed(cell, separator, i) for i, cell in enumerate(cells)]
         if not parsed or not all(isinstance(name, str) for cell in parsed for name in cell.entries):
             if rules != PLAIN_RULES:
-                raise InputError("taxonomy and empty are for candidates that are all names: write them as text, or omit the two.")
-            return WeightedSets(read_sets([cell.entries for cell in parsed], classes, n_classes), None)
+                raise InputError(
+                    "taxonomy and empty are for candidates that are all names: write them as text, or omit the two."
+                )
+            return WeightedSets(
+                read_sets([cell.entries for cell in parsed], classes, n_classes), None
+            )
         sets.add_parsed(parsed, 0)
     known = (*(names or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
     found = class_sets(sets.entries(known), names, rules)
@@ -134,7 +167,11 @@ def read_cells(
 def _parsed(cell: Any, separator: str, i: int) -> Cell:
     if isinstance(cell, Mapping):
         return scored_cell(cell, i)
-    return parse_cell(cell, separator, i) if isinstance(cell, str) else Cell(list(_as_collection(cell, i)), literal=True)
+    return (
+        parse_cell(cell, separator, i)
+        if isinstance(cell, str)
+        else Cell(list(_as_collection(cell, i)), literal=True)
+    )
 
 
 def is_missing_value(cell: Any) -> bool:
@@ -143,7 +180,9 @@ def is_missing_value(cell: Any) -> bool:
 
 def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
     if isinstance(row, (str, bytes)):
-        raise InputError(f"Row {i} is the string {shown(row)}, not a set of labels: pass lists of names everywhere, or strings everywhere.")
+        raise InputError(
+            f"Row {i} is the string {shown(row)}, not a set of labels: pass lists of names everywhere, or strings everywhere."
+        )
     if isinstance(row, (Tensor, np.ndarray)):
         return row.ravel().tolist()
     if isinstance(row, (list, tuple, set, frozenset)):
@@ -151,7 +190,9 @@ def _as_collection(row: Any, i: int) -> Sequence[Any] | Set[Any]:
     try:
         return list(row)
     except TypeError:
-        raise InputError(f"Row {i} is {shown(row)}, not a set or list of labels: a known label is a list of one.") from None
+        raise InputError(
+            f"Row {i} is {shown(row)}, not a set or list of labels: a known label is a list of one."
+        ) from None
 
 
 def _check_binary(values: npt.NDArray[Any], row_of: Callable[[int], int]) -> None:
@@ -169,7 +210,9 @@ def check_class_names(classes: Sequence[Any]) -> tuple[Any, ...]:
     names = tuple(classes)
     if len(set(names)) != len(names):
         repeated = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InputError(f"The class name {shown(repeated)} occurs twice in the list of classes: names must be distinct.")
+        raise InputError(
+            f"The class name {shown(repeated)} occurs twice in the list of classes: names must be distinct."
+        )
     return names
 
 
@@ -192,7 +235,15 @@ def _whole_numbers(labels: list[Any], indptr: npt.NDArray[Any]) -> npt.NDArray[A
             raise ValueError("labels are lists")
         wrong = np.flatnonzero(numbers != values) if values.dtype.kind in "fiu" else np.arange(1)
     except (TypeError, ValueError, OverflowError):
-        wrong = np.asarray([next(i for i, v in enumerate(labels) if not isinstance(v, (int, np.integer)) or abs(int(v)) >= 2**63)])
+        wrong = np.asarray(
+            [
+                next(
+                    i
+                    for i, v in enumerate(labels)
+                    if not isinstance(v, (int, np.integer)) or abs(int(v)) >= 2**63
+                )
+            ]
+        )
     if len(wrong):
         first = int(wrong[0])
         raise InputError(

@@ -33,12 +33,16 @@ def check_selection(top_k: int | None, mass: float | None, n_classes: int | None
     if top_k is not None:
         whole_number(top_k, 1, "top_k")
         if n_classes is not None and top_k > n_classes:
-            raise InputError(f"top_k is {top_k}, but there are scores of only {n_classes} classes: lower it.")
+            raise InputError(
+                f"top_k is {top_k}, but there are scores of only {n_classes} classes: lower it."
+            )
     if mass is not None and not 0 < mass <= 1:
         raise InputError(f"mass is {mass}: it must be above 0 and at most 1.")
 
 
-def chosen_by_scores(scores: npt.NDArray[Any], top_k: int | None, mass: float | None) -> npt.NDArray[np.bool_]:
+def chosen_by_scores(
+    scores: npt.NDArray[Any], top_k: int | None, mass: float | None
+) -> npt.NDArray[np.bool_]:
     """Which classes become candidates: the `top_k` highest scores, or the fewest that reach the share `mass` of all.
 
     Args:
@@ -68,10 +72,14 @@ def tempered(scores: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return weights
 
 
-def read_scores(matrix: Any, top_k: int | None, mass: float | None, classes: Sequence[Hashable] | None) -> ScoredSets:
+def read_scores(
+    matrix: Any, top_k: int | None, mass: float | None, classes: Sequence[Hashable] | None
+) -> ScoredSets:
     """Read an N × C matrix of scores, which may be sparse."""
     if (top_k is None) == (mass is None):
-        raise InputError("Scores become sets by top_k (the k highest) or by mass (the fewest that reach it): give one of the two.")
+        raise InputError(
+            "Scores become sets by top_k (the k highest) or by mass (the fewest that reach it): give one of the two."
+        )
     if isinstance(matrix, Tensor):
         matrix = matrix.detach().cpu().to_dense().double().numpy()
     elif hasattr(matrix, "tocsr"):
@@ -98,8 +106,12 @@ def read_scores(matrix: Any, top_k: int | None, mass: float | None, classes: Seq
         scores.append(block[chosen].astype(np.float64))
     indptr = np.cumsum(np.concatenate(sizes))
     if not numbers:  # `Candidates.from_flat` refuses what has no rows
-        return ScoredSets(FlatSets(indptr, np.zeros(0, dtype=np.int64), matrix.shape[1], names), np.zeros(0))
-    return ScoredSets(FlatSets(indptr, np.concatenate(numbers), matrix.shape[1], names), np.concatenate(scores))
+        return ScoredSets(
+            FlatSets(indptr, np.zeros(0, dtype=np.int64), matrix.shape[1], names), np.zeros(0)
+        )
+    return ScoredSets(
+        FlatSets(indptr, np.concatenate(numbers), matrix.shape[1], names), np.concatenate(scores)
+    )
 
 
 def _dense_blocks(matrix: Any) -> Iterator[tuple[int, npt.NDArray[Any]]]:

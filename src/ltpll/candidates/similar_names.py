@@ -16,7 +16,9 @@ from ltpll.formatting import counted
 
 RARE = 2  # rows, at most, of a class that may be misspelled
 RARE_SHARE = 0.1  # at most, of the rows of the class that it resembles
-SHORTEST = 5  # letters, without digits, of a name; in shorter ones, another letter makes another name
+SHORTEST = (
+    5  # letters, without digits, of a name; in shorter ones, another letter makes another name
+)
 SHORTEST_FOLDED = 3  # the same for names that differ only in capitals, blanks or punctuation
 LONGEST = 200
 MOST_CLASSES = 50_000
@@ -34,7 +36,9 @@ class Resemblance(NamedTuple):
     frequent_rows: int
 
 
-def similar_names(names: Sequence[Any], rows: Sequence[int] | npt.NDArray[Any]) -> list[Resemblance]:
+def similar_names(
+    names: Sequence[Any], rows: Sequence[int] | npt.NDArray[Any]
+) -> list[Resemblance]:
     """Find names that are probably misspelled.
 
     These are names that look like a more frequent one, differ from it only in capitals, or are much
@@ -78,8 +82,17 @@ def similar_names(names: Sequence[Any], rows: Sequence[int] | npt.NDArray[Any]) 
             if rare or looks[i].casefold() == looks[same].casefold():
                 found.append((i, same))
         elif counts[i] <= RARE and letters >= SHORTEST:
-            near = {by_deletion[text] for text in _with_one_letter_less(folded[i]) if text in by_deletion}
-            near = {j for j in near if counts[i] <= RARE_SHARE * counts[j] and _unnumbered(folded[i]) != _unnumbered(folded[j])}
+            near = {
+                by_deletion[text]
+                for text in _with_one_letter_less(folded[i])
+                if text in by_deletion
+            }
+            near = {
+                j
+                for j in near
+                if counts[i] <= RARE_SHARE * counts[j]
+                and _unnumbered(folded[i]) != _unnumbered(folded[j])
+            }
             if near:
                 found.append((i, max(near, key=lambda j: counts[j])))
     return [Resemblance(names[i], int(counts[i]), names[j], int(counts[j])) for i, j in found]
@@ -88,7 +101,11 @@ def similar_names(names: Sequence[Any], rows: Sequence[int] | npt.NDArray[Any]) 
 def _look(name: str) -> str:
     """The name without invisible letters, such as zero-width spaces, and with accents written in one way."""
     composed = unicodedata.normalize("NFC", name)
-    return composed if composed.isascii() else "".join(x for x in composed if unicodedata.category(x) != "Cf")
+    return (
+        composed
+        if composed.isascii()
+        else "".join(x for x in composed if unicodedata.category(x) != "Cf")
+    )
 
 
 def _with_one_letter_less(text: str) -> Iterator[str]:
@@ -110,9 +127,17 @@ def warn_of_similar_names(names: Sequence[Any], labels: npt.NDArray[Any]) -> Non
     sentences = []
     for one in found[:MOST_NAMED]:
         alike = _look(one.name) == _look(one.frequent)
-        name, frequent = (ascii(name[:LONGEST]) if alike else shown(name) for name in (one.name, one.frequent))
-        sentences.append(f"{name} is in {counted(one.rows, 'row')} and resembles {frequent} ({counted(one.frequent_rows, 'row')})")
-    more = f"; and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}" if len(found) > MOST_NAMED else ""
+        name, frequent = (
+            ascii(name[:LONGEST]) if alike else shown(name) for name in (one.name, one.frequent)
+        )
+        sentences.append(
+            f"{name} is in {counted(one.rows, 'row')} and resembles {frequent} ({counted(one.frequent_rows, 'row')})"
+        )
+    more = (
+        f"; and {counted(len(found) - MOST_NAMED, 'more class', 'more classes')}"
+        if len(found) > MOST_NAMED
+        else ""
+    )
     warnings.warn(
         f"The class {'; '.join(sentences)}{more}: correct {'it if it is' if len(found) == 1 else 'those that are'} misspelled.",
         InputWarning,

@@ -15,7 +15,13 @@ from torch import Tensor
 from ltpll.candidates.arrow import arrow_list, arrow_matrix, is_arrow, is_frame
 from ltpll.candidates.cells import PLAIN_ROW, SEPARATOR, RowName, no_candidates_error, row_at
 from ltpll.candidates.expressions import SetRules
-from ltpll.candidates.parsing import CLASS_LIMIT, is_missing_value, read_cells, read_matrix, read_sets
+from ltpll.candidates.parsing import (
+    CLASS_LIMIT,
+    is_missing_value,
+    read_cells,
+    read_matrix,
+    read_sets,
+)
 from ltpll.candidates.scores import read_scores, tempered
 from ltpll.candidates.taxonomy import Taxonomy
 from ltpll.errors import InputError, InputWarning, shown
@@ -75,14 +81,20 @@ class Candidates:
         self.n_classes = n_classes
         self.groups = groups
         self.weights = weights
-        self.classes: tuple[Hashable, ...] = tuple(range(n_classes)) if classes is None else tuple(classes)
+        self.classes: tuple[Hashable, ...] = (
+            tuple(range(n_classes)) if classes is None else tuple(classes)
+        )
         self.max_size = int(self.sizes.max()) if len(self) else 0
         self._even = self.max_size > 0 and len(self) * self.max_size == len(labels)
-        self._slots = torch.arange(max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device)
+        self._slots = torch.arange(
+            max(self.max_size, 1), dtype=offsets.dtype, device=offsets.device
+        )
         self._last: tuple[Tensor, Rows] | None = None
         # Relative to equal weights, so that equal weights change nothing. Computed here, because a CUDA graph must not allocate it.
         sizes = self.sizes.long()
-        self._log_weights = None if weights is None else (weights * sizes.repeat_interleave(sizes)).log()
+        self._log_weights = (
+            None if weights is None else (weights * sizes.repeat_interleave(sizes)).log()
+        )
 
     # ---- building -------------------------------------------------------------------------------------------------
 
@@ -130,18 +142,32 @@ class Candidates:
             return source
         module = type(source).__module__.split(".")[0]
         has_rules = taxonomy is not None or empty != "stop"
-        is_matrix = (module == "pandas" and hasattr(source, "columns")) or module == "scipy" or isinstance(source, Tensor)
+        is_matrix = (
+            (module == "pandas" and hasattr(source, "columns"))
+            or module == "scipy"
+            or isinstance(source, Tensor)
+        )
         if has_rules and (is_matrix or (isinstance(source, np.ndarray) and source.ndim != 1)):
-            raise InputError("taxonomy and empty are for names, but the candidates are a matrix: omit them.")
+            raise InputError(
+                "taxonomy and empty are for names, but the candidates are a matrix: omit them."
+            )
         if module == "pandas" and hasattr(source, "columns"):
             names = list(source.columns) if classes is None else classes
             return cls.from_matrix(source.to_numpy(), classes=names, n_classes=n_classes)
         if is_arrow(source) and is_frame(source):
             matrix, columns = arrow_matrix(source)
-            return cls.from_matrix(matrix, classes=columns if classes is None else classes, n_classes=n_classes)
+            return cls.from_matrix(
+                matrix, classes=columns if classes is None else classes, n_classes=n_classes
+            )
         if is_arrow(source):
-            return cls.from_series(arrow_list(source), classes=classes, n_classes=n_classes, separator=separator)
-        if module == "scipy" or isinstance(source, Tensor) or (isinstance(source, np.ndarray) and source.ndim != 1):
+            return cls.from_series(
+                arrow_list(source), classes=classes, n_classes=n_classes, separator=separator
+            )
+        if (
+            module == "scipy"
+            or isinstance(source, Tensor)
+            or (isinstance(source, np.ndarray) and source.ndim != 1)
+        ):
             return cls.from_matrix(source, classes=classes, n_classes=n_classes)
         if isinstance(source, np.ndarray):
             source = source.tolist()
@@ -150,11 +176,15 @@ class Candidates:
         if module == "pandas" or has_scores or (is_listed and (has_rules or _all_strings(source))):
             return cls.from_series(source, classes=classes, n_classes=n_classes, **how)
         if not isinstance(source, Iterable) or isinstance(source, (str, bytes)):
-            raise InputError(f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings.")
+            raise InputError(
+                f"Candidates cannot be read from {shown(source)}: give a 0/1 matrix, a list of sets or a list of strings."
+            )
         return cls.from_sets(source, classes=classes, n_classes=n_classes)
 
     @classmethod
-    def from_matrix(cls, matrix: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None) -> Candidates:
+    def from_matrix(
+        cls, matrix: Any, *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None
+    ) -> Candidates:
         """Build candidates from an N × C matrix of zeros and ones.
 
         Args:
@@ -173,7 +203,12 @@ class Candidates:
 
     @classmethod
     def from_scores(
-        cls, matrix: Any, *, top_k: int | None = None, mass: float | None = None, classes: Sequence[Hashable] | None = None
+        cls,
+        matrix: Any,
+        *,
+        top_k: int | None = None,
+        mass: float | None = None,
+        classes: Sequence[Hashable] | None = None,
     ) -> Candidates:
         """Build weighted candidates from an N × C matrix of a model's probabilities.
 
@@ -200,7 +235,11 @@ class Candidates:
 
     @classmethod
     def from_sets(
-        cls, sets: Iterable[Iterable[Hashable]], *, classes: Sequence[Hashable] | None = None, n_classes: int | None = None
+        cls,
+        sets: Iterable[Iterable[Hashable]],
+        *,
+        classes: Sequence[Hashable] | None = None,
+        n_classes: int | None = None,
     ) -> Candidates:
         """Build candidates from one set or list of labels per row.
 
@@ -304,7 +343,9 @@ class Candidates:
                 "give labels that are not class numbers as text, or with the list of classes."
             )
         if n_classes < 2:
-            raise InputError(f"There is only {n_classes} class: learning to tell classes apart needs at least two.")
+            raise InputError(
+                f"There is only {n_classes} class: learning to tell classes apart needs at least two."
+            )
         # In place, since these are the largest arrays of all.
         keys = np.repeat(np.arange(n_rows, dtype=np.int64) * n_classes, np.diff(indptr))
         keys += numbers.astype(np.int64, copy=False)
@@ -314,7 +355,9 @@ class Candidates:
         indptr = np.searchsorted(keys, np.arange(n_rows + 1, dtype=np.int64) * n_classes)
         numbers = np.remainder(keys, n_classes, out=keys)
         # `slots` computes positions of up to n_classes beyond the end before it clamps them.
-        offsets = torch.from_numpy(indptr.astype(np.int32 if len(numbers) + n_classes < 2**31 else np.int64))
+        offsets = torch.from_numpy(
+            indptr.astype(np.int32 if len(numbers) + n_classes < 2**31 else np.int64)
+        )
         labels = torch.from_numpy(numbers.astype(np.int16 if n_classes <= 2**15 else np.int32))
         return cls(offsets, labels, n_classes, names)
 
@@ -371,7 +414,9 @@ class Candidates:
         own = index.to(torch.int64, copy=True)  # the caller may modify its tensor
         try:
             rows = self._look_up(own)
-        except IndexError:  # negative numbers are rare, and checking for them would slow down every batch
+        except (
+            IndexError
+        ):  # negative numbers are rare, and checking for them would slow down every batch
             rows = self._look_up(torch.where(own < 0, own + len(self), own))
         self._last = (own, rows) if rows.labels.numel() <= REMEMBERED else None
         return rows
@@ -431,9 +476,19 @@ class Candidates:
         return dense.scatter_(1, labels, self.read(flat, where))
 
     def to(self, device: torch.device | str) -> Candidates:
-        groups, weights = (None if part is None else part.to(device) for part in (self.groups, self.weights))
+        groups, weights = (
+            None if part is None else part.to(device) for part in (self.groups, self.weights)
+        )
         observed = None if self.observed is None else self.observed.to(device)
-        return Candidates(self.offsets.to(device), self.labels.to(device), self.n_classes, self.classes, groups, weights, observed)
+        return Candidates(
+            self.offsets.to(device),
+            self.labels.to(device),
+            self.n_classes,
+            self.classes,
+            groups,
+            weights,
+            observed,
+        )
 
     def with_groups(self, groups: Iterable[Hashable] | None) -> Candidates:
         """Say which rows belong to the same picture or scene.
@@ -451,9 +506,15 @@ class Candidates:
             >>> Candidates.of(["cat|dog", "cat|dog", "fox"]).with_groups(["a.png", "a.png", "b.png"]).groups
             tensor([0, 0, 1])
         """
-        numbers = None if groups is None else torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
+        numbers = (
+            None
+            if groups is None
+            else torch.from_numpy(_group_numbers(groups, len(self))).to(self.device)
+        )
         observed = None if self.observed is None else self.observed.with_groups(groups)
-        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, numbers, self.weights, observed)
+        return Candidates(
+            self.offsets, self.labels, self.n_classes, self.classes, numbers, self.weights, observed
+        )
 
     def with_weights(self, weights: npt.ArrayLike | Tensor | None) -> Candidates:
         """Say how much speaks for each candidate before training, such as the votes of annotators.
@@ -474,15 +535,29 @@ class Candidates:
             >>> Candidates.of(["cat|dog", "fox"]).with_weights([2, 1, 1]).weights
             tensor([0.6667, 0.3333, 1.0000])
         """
-        shares = None if weights is None else torch.from_numpy(self._normalised(weights)).to(self.device)
-        return Candidates(self.offsets, self.labels, self.n_classes, self.classes, self.groups, shares, self.observed)
+        shares = (
+            None if weights is None else torch.from_numpy(self._normalised(weights)).to(self.device)
+        )
+        return Candidates(
+            self.offsets,
+            self.labels,
+            self.n_classes,
+            self.classes,
+            self.groups,
+            shares,
+            self.observed,
+        )
 
     def _normalised(self, weights: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
         """One weight per candidate; those of a row sum to one."""
         try:
-            values = np.asarray(weights.detach().cpu() if isinstance(weights, Tensor) else weights, dtype=np.float64)
+            values = np.asarray(
+                weights.detach().cpu() if isinstance(weights, Tensor) else weights, dtype=np.float64
+            )
         except (TypeError, ValueError):
-            raise InputError("The weights are not numbers: give one positive number per candidate.") from None
+            raise InputError(
+                "The weights are not numbers: give one positive number per candidate."
+            ) from None
         if values.shape != (len(self.labels),):
             raise InputError(
                 f"The weights have shape {values.shape} for {len(self.labels)} candidates: give one number per candidate, row by row."
@@ -496,9 +571,15 @@ class Candidates:
                 "remove a label that is impossible from the candidates."
             )
         starts, sizes = offsets[:-1], np.diff(offsets)
-        values = values / np.repeat(np.maximum.reduceat(values, starts), sizes)  # so that no sum overflows
-        values = np.maximum(values / np.repeat(np.add.reduceat(values, starts), sizes), LEAST_WEIGHT)
-        return np.asarray(values / np.repeat(np.add.reduceat(values, starts), sizes), dtype=np.float32)
+        values = values / np.repeat(
+            np.maximum.reduceat(values, starts), sizes
+        )  # so that no sum overflows
+        values = np.maximum(
+            values / np.repeat(np.add.reduceat(values, starts), sizes), LEAST_WEIGHT
+        )
+        return np.asarray(
+            values / np.repeat(np.add.reduceat(values, starts), sizes), dtype=np.float32
+        )
 
     def select(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates of some rows, in the given order."""
@@ -507,11 +588,20 @@ class Candidates:
         sizes = (offsets[1:] - offsets[:-1])[chosen]
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         where = np.repeat(offsets[:-1][chosen] - indptr[:-1], sizes) + np.arange(indptr[-1])
-        chosen_offsets, chosen_labels = torch.from_numpy(indptr.astype(offsets.dtype)), torch.from_numpy(labels[where])
-        groups = None if self.groups is None else torch.from_numpy(self.groups.cpu().numpy()[chosen])
-        weights = None if self.weights is None else torch.from_numpy(self.weights.cpu().numpy()[where])
+        chosen_offsets, chosen_labels = (
+            torch.from_numpy(indptr.astype(offsets.dtype)),
+            torch.from_numpy(labels[where]),
+        )
+        groups = (
+            None if self.groups is None else torch.from_numpy(self.groups.cpu().numpy()[chosen])
+        )
+        weights = (
+            None if self.weights is None else torch.from_numpy(self.weights.cpu().numpy()[where])
+        )
         observed = None if self.observed is None else self.observed.select(rows)
-        return Candidates(chosen_offsets, chosen_labels, self.n_classes, self.classes, groups, weights, observed).to(self.device)
+        return Candidates(
+            chosen_offsets, chosen_labels, self.n_classes, self.classes, groups, weights, observed
+        ).to(self.device)
 
     def replaced(self, rows: npt.ArrayLike, sets: Sequence[Iterable[int]]) -> Candidates:
         """The candidates with other sets for some rows, such as the answers of a person who looked at them.
@@ -531,7 +621,10 @@ class Candidates:
             >>> Candidates.of(["cat|dog", "cat|fox"]).replaced([1], [[1]]).row(1)
             [1]
         """
-        chosen, given = np.asarray(rows, dtype=np.int64), [np.asarray(list(one), dtype=np.int64) for one in sets]
+        chosen, given = (
+            np.asarray(rows, dtype=np.int64),
+            [np.asarray(list(one), dtype=np.int64) for one in sets],
+        )
         owners = np.repeat(np.arange(len(self)), self.sizes.cpu().numpy())
         kept = ~np.isin(owners, chosen)
         owners = np.concatenate([owners[kept], np.repeat(chosen, [len(one) for one in given])])
@@ -540,32 +633,60 @@ class Candidates:
         indptr = np.searchsorted(owners[order], np.arange(len(self) + 1))
         found = Candidates.from_flat(indptr, labels[order], self.n_classes, self.classes)
         if self.weights is not None:
-            weights = np.append(self.weights.cpu().numpy()[kept], np.ones(len(labels) - kept.sum(), dtype=np.float32))
+            weights = np.append(
+                self.weights.cpu().numpy()[kept],
+                np.ones(len(labels) - kept.sum(), dtype=np.float32),
+            )
             distinct = np.unique(owners * self.n_classes + labels, return_index=True)[1]
             found = found.with_weights(weights[distinct])
         observed = self if self.observed is None else self.observed
-        return Candidates(found.offsets, found.labels, self.n_classes, self.classes, self.groups, found.weights, observed).to(self.device)
+        return Candidates(
+            found.offsets,
+            found.labels,
+            self.n_classes,
+            self.classes,
+            self.groups,
+            found.weights,
+            observed,
+        ).to(self.device)
 
     def contains(self, labels: Tensor) -> Tensor:
         """Whether the label given for each row is one of its candidates, (N,) bool."""
         labels = labels.to(self.device)
         parts = self.parts(self.max_size)
-        return torch.cat([(self.labels[self.slots(part)].long() == labels[part][:, None]).any(1) for part in parts])
+        return torch.cat(
+            [
+                (self.labels[self.slots(part)].long() == labels[part][:, None]).any(1)
+                for part in parts
+            ]
+        )
 
     def parts(self, width: int) -> tuple[Tensor, ...]:
         """All row numbers in parts, so that an array with `width` values per row of a part stays small."""
-        parts: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(max(1, VALUES_PER_PASS // max(width, 1)))
+        parts: tuple[Tensor, ...] = torch.arange(len(self), device=self.device).split(
+            max(1, VALUES_PER_PASS // max(width, 1))
+        )
         return parts
 
     @property
     def n_bytes(self) -> int:
         """Memory in use, which grows when the first batch fills the table of positions."""
-        kept = (self.offsets, self.labels, self._slots, self.groups, self.weights, self._log_weights, *(self.__dict__.get("_table") or ()))
+        kept = (
+            self.offsets,
+            self.labels,
+            self._slots,
+            self.groups,
+            self.weights,
+            self._log_weights,
+            *(self.__dict__.get("_table") or ()),
+        )
         return sum(t.numel() * t.element_size() for t in kept if t is not None)
 
     def __repr__(self) -> str:
         mean = len(self.labels) / max(len(self), 1)
-        return f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates per row)"
+        return (
+            f"Candidates({len(self)} rows, {self.n_classes} classes, {mean:.2f} candidates per row)"
+        )
 
     # ---- checking -------------------------------------------------------------------------------------------------
 
@@ -590,7 +711,9 @@ class Candidates:
                 )
         never = torch.nonzero(self.counts() == 0).flatten().tolist()
         if never:
-            names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (", …" if len(never) > 5 else "")
+            names = ", ".join(shown(self.classes[label]) for label in never[:5]) + (
+                ", …" if len(never) > 5 else ""
+            )
             warnings.warn(
                 f"{len(never)} of {self.n_classes} classes {are(len(never))} never a candidate ({names}), so nothing can be learned about "
                 f"{'it: remove it' if len(never) == 1 else 'them: remove them'} from the classes if that is not intended.",
@@ -601,19 +724,27 @@ class Candidates:
 
 def _all_strings(cells: Sequence[Any]) -> bool:
     """Whether there are strings, and nothing else but missing values."""
-    return any(isinstance(cell, str) for cell in cells) and all(isinstance(cell, str) or is_missing_value(cell) for cell in cells)
+    return any(isinstance(cell, str) for cell in cells) and all(
+        isinstance(cell, str) or is_missing_value(cell) for cell in cells
+    )
 
 
 def _group_numbers(groups: Iterable[Hashable], n_rows: int) -> npt.NDArray[np.int64]:
     """Number groups in order of first appearance."""
     listed: list[Any] = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     if len(listed) != n_rows:
-        raise InputError(f"There {are(len(listed))} {counted(len(listed), 'group')} for {counted(n_rows, 'row')}: give one per row.")
+        raise InputError(
+            f"There {are(len(listed))} {counted(len(listed), 'group')} for {counted(n_rows, 'row')}: give one per row."
+        )
     number: dict[Hashable, int] = {}
     for i, group in enumerate(listed):
         if not isinstance(group, Hashable):
-            raise InputError(f"{PLAIN_ROW(i)} has the group {shown(group)}: give one name or number per row.")
+            raise InputError(
+                f"{PLAIN_ROW(i)} has the group {shown(group)}: give one name or number per row."
+            )
         if is_missing_value(group):
-            raise InputError(f"{PLAIN_ROW(i)} has no group: give every row a group, its own if it shares none.")
+            raise InputError(
+                f"{PLAIN_ROW(i)} has no group: give every row a group, its own if it shares none."
+            )
         number.setdefault(group, len(number))
     return np.asarray([number[group] for group in listed], dtype=np.int64)

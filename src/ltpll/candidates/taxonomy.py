@@ -27,7 +27,9 @@ class Taxonomy:
         ('red fox', 'fennec')
     """
 
-    def __init__(self, parents: Mapping[str, str | None], ranks: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, parents: Mapping[str, str | None], ranks: Mapping[str, str] | None = None
+    ) -> None:
         self.ranks = dict(ranks or {})
         children: dict[str, list[str]] = {}
         for name, parent in parents.items():
@@ -35,14 +37,24 @@ class Taxonomy:
                 children.setdefault(parent, []).append(name)
         self._inner = children.keys()
         # A genus without species is probably incomplete, but a species need not have subspecies because some do.
-        of_rank, of_groups = Counter(self.ranks.values()), Counter(self.ranks[name] for name in children if name in self.ranks)
+        of_rank, of_groups = (
+            Counter(self.ranks.values()),
+            Counter(self.ranks[name] for name in children if name in self.ranks),
+        )
         group_ranks = {rank for rank, n in of_groups.items() if 2 * n > of_rank[rank]}
-        self._childless = {name for name in parents if name not in children and self.ranks.get(name) in group_ranks}
+        self._childless = {
+            name for name in parents if name not in children and self.ranks.get(name) in group_ranks
+        }
         # Every node has the leaves at an interval of all leaves, so that memory does not grow with the depth of the tree.
         leaves: list[str] = []
         self._interval: dict[str, tuple[int, int]] = {}
         first: dict[str, int] = {}
-        waiting = [(root, False) for root in reversed([*(name for name in (*children, *parents) if not parents.get(name))])]
+        waiting = [
+            (root, False)
+            for root in reversed(
+                [*(name for name in (*children, *parents) if not parents.get(name))]
+            )
+        ]
         while waiting:
             name, is_left = waiting.pop()
             if is_left:
@@ -56,7 +68,9 @@ class Taxonomy:
         self.leaves = tuple(leaves)
         lost = next((name for name in parents if name not in first), None)
         if lost is not None:
-            raise InputError(f"The taxonomy goes round in a circle: {shown(_circle(lost, parents))} is among its own parents; correct one.")
+            raise InputError(
+                f"The taxonomy goes round in a circle: {shown(_circle(lost, parents))} is among its own parents; correct one."
+            )
 
     @property
     def names(self) -> Iterable[str]:
@@ -92,13 +106,19 @@ class Taxonomy:
             if rest in self._interval:
                 actual = self.ranks.get(rest)
                 known = f"has the rank {shown(actual)}" if actual else "has no rank"
-                raise InputError(f"{shown(name)}, but {shown(rest)} {known} in the taxonomy: correct the rank, or omit it")
+                raise InputError(
+                    f"{shown(name)}, but {shown(rest)} {known} in the taxonomy: correct the rank, or omit it"
+                )
             guess = get_close_matches(name, list(self._interval), n=1)
             hint = f" (did you mean {shown(guess[0])}?)" if guess else ""
-            raise InputError(f"{shown(name)}, which is not in the taxonomy{hint}: correct it, or add it to the taxonomy")
+            raise InputError(
+                f"{shown(name)}, which is not in the taxonomy{hint}: correct it, or add it to the taxonomy"
+            )
         start, end = self._interval[bare]
         if start == end:
-            raise InputError(f"{shown(name)}, a group without any class below it in the taxonomy: add its classes, or name a class")
+            raise InputError(
+                f"{shown(name)}, a group without any class below it in the taxonomy: add its classes, or name a class"
+            )
         return self.leaves[start:end]
 
 
@@ -123,10 +143,16 @@ def build_taxonomy(entries: Iterable[tuple[str, str, str]], where: Where) -> Tax
         if not name:
             raise InputError(f"{where(i)} has no name: name a class or a group, or drop it.")
         if name == parent:
-            raise InputError(f"{where(i)} makes {shown(name)} its own parent: name another parent, or none for a root.")
+            raise InputError(
+                f"{where(i)} makes {shown(name)} its own parent: name another parent, or none for a root."
+            )
         if parents.setdefault(name, parent) != parent:
             before = f"the parent {shown(parents[name])}" if parents[name] else "no parent"
-            raise InputError(f"{where(i)} gives {shown(name)} the parent {shown(parent)}, but it had {before} before: keep one of them.")
+            raise InputError(
+                f"{where(i)} gives {shown(name)} the parent {shown(parent)}, but it had {before} before: keep one of them."
+            )
         if rank and ranks.setdefault(name, rank) != rank:
-            raise InputError(f"{where(i)} gives {shown(name)} the rank {shown(rank)}, but it had {shown(ranks[name])} before: correct one.")
+            raise InputError(
+                f"{where(i)} gives {shown(name)} the rank {shown(rank)}, but it had {shown(ranks[name])} before: correct one."
+            )
     return Taxonomy(parents, ranks)

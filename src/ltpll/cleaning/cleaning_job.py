@@ -105,9 +105,13 @@ class CleaningJob:
         self._progress = progress or Progress(write=lambda line: None)
         compares = can_compare(trainer.rebalancer, self.x, candidates)
         self._stages = {
-            "missing": Stage(missing_parts(classifier, candidates) if classifier.truth_missing == AUTO else []),
+            "missing": Stage(
+                missing_parts(classifier, candidates) if classifier.truth_missing == AUTO else []
+            ),
             "comparison": Stage(comparison_parts(classifier, candidates) if compares else []),
-            "training": Stage([Part.of_rows("training", len(self.trained), trainer.epochs, trainer.batch_size)]),
+            "training": Stage(
+                [Part.of_rows("training", len(self.trained), trainer.epochs, trainer.batch_size)]
+            ),
             "folds": fold_stage(classifier, self.x, self.sets, folds, seed, workers),
         }
 
@@ -138,7 +142,9 @@ class CleaningJob:
             self._progress,
         )
         progress.plan(list(self._stages.values()))
-        scores = classifier.decide(trainer, self.x, self.fitting.candidates, partial(self._found, folder, on_choice))
+        scores = classifier.decide(
+            trainer, self.x, self.fitting.candidates, partial(self._found, folder, on_choice)
+        )
         start = examples.start
         ours: list[Callback] = [
             progress.start(self._stages["training"].parts[0]),
@@ -149,7 +155,9 @@ class CleaningJob:
         classifier.train(self.fitting, [self.evaluation, *log, *ours, *callbacks])
         from_folds = None
         if self.folds > 1:
-            unfitted = clone(classifier).set_params(truth_missing=trainer.truth_missing, on_epoch=None)
+            unfitted = clone(classifier).set_params(
+                truth_missing=trainer.truth_missing, on_epoch=None
+            )
             from_folds = out_of_fold_predictions(
                 folder,
                 partial(clone, unfitted),
@@ -171,7 +179,9 @@ class CleaningJob:
         if from_folds is not None:
             own = predictions.select(trained)
             predictions.put(trained, from_folds)
-        labels, judgement = label_rows(predictions, examples, trained, own, truth_missing=bool(np.any(trainer.truth_missing)))
+        labels, judgement = label_rows(
+            predictions, examples, trained, own, truth_missing=bool(np.any(trainer.truth_missing))
+        )
         if judgement is not None:
             classifier.temperature_ = judgement.temperature
         facts: Record = {
@@ -209,7 +219,9 @@ class CleaningJob:
                 _valid_scores if name == "comparison" else partial(_valid_shares, candidates),
             )
         )
-        found = stored or estimate(lambda number: [self._progress.start(self._stages[name].parts[number])], kept)
+        found = stored or estimate(
+            lambda number: [self._progress.start(self._stages[name].parts[number])], kept
+        )
         if world.first:
             write_atomically(folder / file, json.dumps(found).encode())
             kept.forget()
@@ -224,7 +236,9 @@ CHOICES = {
 }
 
 
-def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]) -> None:
+def _warn_of_divided_groups(
+    groups: npt.NDArray[np.object_] | None, trained: npt.NDArray[Any], held_out: npt.NDArray[Any]
+) -> None:
     divided = set() if groups is None else set(groups[trained]) & set(groups[held_out])
     if divided:
         warnings.warn(
@@ -235,11 +249,17 @@ def _warn_of_divided_groups(groups: npt.NDArray[np.object_] | None, trained: npt
         )
 
 
-def _recovered(cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]) -> float | None:
+def _recovered(
+    cleaned: CleanedLabels, examples: Examples, trained: npt.NDArray[Any]
+) -> float | None:
     """The share of right labels among the trained rows whose true label is known; None if there are none."""
     true = examples.table.labels
     known = np.empty(0, dtype=np.int64) if true is None else trained[true[trained] >= 0]
-    return None if true is None or not len(known) else float((cleaned.label[known] == true[known]).mean())
+    return (
+        None
+        if true is None or not len(known)
+        else float((cleaned.label[known] == true[known]).mean())
+    )
 
 
 def _stored(path: Path, valid: Callable[[Any], Any]) -> Any:
@@ -256,7 +276,11 @@ def _valid_scores(stored: Any) -> dict[str, float]:
 
 def _valid_shares(candidates: Candidates, stored: Any) -> list[float] | None:
     shares = [float(share) for share in stored]
-    return shares if len(shares) == candidates.n_classes + 1 and all(0 <= share < 1 for share in shares) else None
+    return (
+        shares
+        if len(shares) == candidates.n_classes + 1 and all(0 <= share < 1 for share in shares)
+        else None
+    )
 
 
 def _said_of_missing(share: float) -> str:

@@ -10,7 +10,9 @@ import numpy.typing as npt
 from ltpll.cleaning.results import CleanedTable, Columns, Numbers, Shares, rounded_column
 
 
-def cleanlab_columns(table: CleanedTable, probabilities: Shares, separator: str | None = None) -> Columns:
+def cleanlab_columns(
+    table: CleanedTable, probabilities: Shares, separator: str | None = None
+) -> Columns:
     """The columns of `Datalab.get_issues("label")`, one row per example.
 
     cleanlab knows one given label per example. Here it is the one that was chosen from the set.
@@ -55,5 +57,7 @@ def names_as_read(table: CleanedTable) -> npt.NDArray[Any]:
 
 def pred_probs(probabilities: Shares, classes: Numbers) -> npt.NDArray[np.float32]:
     """The probabilities of these classes, (rows, classes), so that each row sums to one."""
-    chosen = np.maximum(probabilities[:, classes].astype(np.float64), 1e-9)  # a row may be certain of a class that is left out
+    chosen = np.maximum(
+        probabilities[:, classes].astype(np.float64), 1e-9
+    )  # a row may be certain of a class that is left out
     return np.asarray(chosen / chosen.sum(1, keepdims=True), dtype=np.float32)

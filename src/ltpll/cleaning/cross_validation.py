@@ -30,8 +30,12 @@ from ltpll.training.job import Stage
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.validation import chosen_device
 
-WORTHWHILE = 1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
-INPUT_BYTES = 4 << 30  # for the inputs in all processes together; each process briefly holds about four copies
+WORTHWHILE = (
+    1_000_000  # rows × epochs of all folds that justify starting processes, which takes seconds
+)
+INPUT_BYTES = (
+    4 << 30
+)  # for the inputs in all processes together; each process briefly holds about four copies
 WRITE_SECONDS = 0.2  # between two reports of a process
 GOAL = "accuracy"  # rows of the table are labelled, in which rare classes are rare, so every row counts the same
 REPORT = struct.Struct("=dd")
@@ -68,14 +72,25 @@ def out_of_fold_predictions(
     if stage.workers > 1 and missing:
         _train_in_processes(kept, make, x, sets, scores, splits, missing, stage, progress)
     classifier, found = make().set_params(goal=GOAL), SetPredictions.empty(sets)
-    how: dict[str, Any] = {"callbacks_of": lambda k: [progress.start(stage.parts[k])], "kept": kept, "scores": scores}
-    for rows, predictions in train_folds(classifier, x, sets, splits, judged, **how, rows_of=rows_on_disk):
+    how: dict[str, Any] = {
+        "callbacks_of": lambda k: [progress.start(stage.parts[k])],
+        "kept": kept,
+        "scores": scores,
+    }
+    for rows, predictions in train_folds(
+        classifier, x, sets, splits, judged, **how, rows_of=rows_on_disk
+    ):
         found.put(rows, SetPredictions.from_tensors(predictions))
     return found if world.first else None
 
 
 def fold_stage(
-    classifier: PartialLabelClassifier, x: npt.NDArray[Any], sets: Candidates, folds: int, seed: int, workers: int | None = None
+    classifier: PartialLabelClassifier,
+    x: npt.NDArray[Any],
+    sets: Candidates,
+    folds: int,
+    seed: int,
+    workers: int | None = None,
 ) -> Stage:
     """The training runs of the folds, as a stage of a job.
 
@@ -90,7 +105,11 @@ def fold_stage(
     splits = fold_splits(sets, folds, seed)
     _check_learnable(x, sets, [others for others, _ in splits])
     parts = fold_parts("fold", classifier, splits)
-    return Stage(parts, _parallel_folds(classifier, x, len(parts), workers) if current_world().alone else 1, "folds")
+    return Stage(
+        parts,
+        _parallel_folds(classifier, x, len(parts), workers) if current_world().alone else 1,
+        "folds",
+    )
 
 
 def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows]) -> None:
@@ -112,7 +131,9 @@ def _check_learnable(x: npt.NDArray[Any], sets: Candidates, folds: Sequence[Rows
         )
 
 
-def _parallel_folds(classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None) -> int:
+def _parallel_folds(
+    classifier: PartialLabelClassifier, x: npt.NDArray[Any], folds: int, workers: int | None
+) -> int:
     """How many folds to train in parallel; it does not depend on how many are missing, since one thread sums in another order than many."""
     if chosen_device(classifier.device).type != "cpu":
         return 1
@@ -168,15 +189,31 @@ def _train_in_processes(
 
 def _as_arrays(sets: Candidates) -> tuple[Any, ...]:
     """The candidates as plain arrays: tensors are passed as open files, and there may be too many."""
-    arrays = (None if part is None else part.cpu().numpy() for part in (sets.offsets, sets.labels, sets.groups, sets.weights))
-    return (*arrays, sets.n_classes, sets.classes, None if sets.observed is None else _as_arrays(sets.observed))
+    arrays = (
+        None if part is None else part.cpu().numpy()
+        for part in (sets.offsets, sets.labels, sets.groups, sets.weights)
+    )
+    return (
+        *arrays,
+        sets.n_classes,
+        sets.classes,
+        None if sets.observed is None else _as_arrays(sets.observed),
+    )
 
 
 def _from_arrays(flat: tuple[Any, ...]) -> Candidates:
     *arrays, n_classes, classes, observed = flat
     tensors: list[Any] = [None if part is None else torch.from_numpy(part) for part in arrays]
     offsets, labels, groups, weights = tensors
-    return Candidates(offsets, labels, n_classes, classes, groups, weights, None if observed is None else _from_arrays(observed))
+    return Candidates(
+        offsets,
+        labels,
+        n_classes,
+        classes,
+        groups,
+        weights,
+        None if observed is None else _from_arrays(observed),
+    )
 
 
 def _train_elsewhere(
@@ -192,7 +229,18 @@ def _train_elsewhere(
     """Train one fold in a separate process."""
     with report.open("wb", buffering=0) as file:
         classifier, sets = make().set_params(goal=GOAL, threads=1), _from_arrays(flat)
-        train_fold(classifier, x, sets, fold, judged, k, callbacks=[_Report(file)], kept=kept, scores=scores, rows_of=rows_on_disk)
+        train_fold(
+            classifier,
+            x,
+            sets,
+            fold,
+            judged,
+            k,
+            callbacks=[_Report(file)],
+            kept=kept,
+            scores=scores,
+            rows_of=rows_on_disk,
+        )
 
 
 class _Report(Callback):

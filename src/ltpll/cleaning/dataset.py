@@ -31,7 +31,10 @@ from ltpll.photos.output import read_rows
 from ltpll.photos.sizes import suitable_side
 from ltpll.validation import as_inputs
 
-TRAINING, HELD_OUT = ("train", "training"), ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out")
+TRAINING, HELD_OUT = (
+    ("train", "training"),
+    ("test", "val", "valid", "validation", "dev", "eval", "holdout", "held-out"),
+)
 IDS = "ids"  # the array of an .npz file that names the rows of the others
 ReadingProgress = Callable[[str, int, int], None]
 """Called with what is being read ("table" or "pictures"), how much of it has been read, and how much there is."""
@@ -72,7 +75,9 @@ class Examples:
     """
 
     table: LabelTable
-    x: npt.NDArray[Any]  # float32 or, if that would blur them, float64 (N, d), or uint8 (N, side, side, 3)
+    x: npt.NDArray[
+        Any
+    ]  # float32 or, if that would blur them, float64 (N, d), or uint8 (N, side, side, 3)
     problems: list[tuple[str, str]]
     start: npt.NDArray[np.float32] | None = None
 
@@ -95,7 +100,9 @@ class Examples:
         if splits is None:
             return np.ones(len(self), dtype=bool)
         words = {split: split.strip().lower() for split in set(splits.tolist())}
-        unknown = next((split for split, word in words.items() if word not in (*TRAINING, *HELD_OUT)), None)
+        unknown = next(
+            (split for split, word in words.items() if word not in (*TRAINING, *HELD_OUT)), None
+        )
         if unknown is not None:
             raise InputError(
                 f"A split is called {shown(unknown)}: write train for rows to train on, and test (or val) for rows to evaluate on."
@@ -104,9 +111,13 @@ class Examples:
 
     def fingerprint(self) -> str:
         """A hash of everything that training sees, so that a run is never resumed with other data."""
-        digest = hashlib.sha256(repr((self.x.shape, self.x.dtype.str, self.candidates.classes)).encode())
+        digest = hashlib.sha256(
+            repr((self.x.shape, self.x.dtype.str, self.candidates.classes)).encode()
+        )
         sets = self.candidates
-        groups, weights = (None if part is None else part.numpy() for part in (sets.groups, sets.weights))
+        groups, weights = (
+            None if part is None else part.numpy() for part in (sets.groups, sets.weights)
+        )
         known = (self.table.labels, groups, weights, self.table.reviewed, self.start)
         for array in (self.x, sets.offsets.numpy(), sets.labels.numpy(), self.training(), *known):
             if array is not None:
@@ -116,7 +127,14 @@ class Examples:
     def fingerprint_of_texts(self) -> str:
         """A hash of what training does not see, but a run stores beside its labels: ids, paths, groups, annotators, names of features."""
         votes = self.table.votes
-        given = [] if votes is None else [votes.names, *(part.tolist() for part in (votes.rows, votes.annotators, votes.labels))]
+        given = (
+            []
+            if votes is None
+            else [
+                votes.names,
+                *(part.tolist() for part in (votes.rows, votes.annotators, votes.labels)),
+            ]
+        )
         texts = [*texts_of_rows(self.table), self.table.feature_names, *given]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
 
@@ -128,7 +146,11 @@ def texts_of_rows(table: LabelTable | CleanedTable) -> list[list[str] | None]:
 
 
 def read_examples(
-    source: TableSource, *, needs_candidates: bool = True, device: str = "auto", on_progress: ReadingProgress | None = None
+    source: TableSource,
+    *,
+    needs_candidates: bool = True,
+    device: str = "auto",
+    on_progress: ReadingProgress | None = None,
 ) -> Examples:
     """Read and check a table and its pictures or features.
 
@@ -150,19 +172,33 @@ def read_examples(
         ((60, 2), 3)
     """
     if source.images is not None and source.features is not None:
-        raise InputError("Examples are either pictures or features: give one of --images and --features.")
+        raise InputError(
+            "Examples are either pictures or features: give one of --images and --features."
+        )
     if source.backbone is not None and source.images is None:
-        raise InputError("A backbone computes features of pictures: give their folder with --images, or leave --backbone out.")
+        raise InputError(
+            "A backbone computes features of pictures: give their folder with --images, or leave --backbone out."
+        )
     inside = source.images is None and source.features is None
-    if source.reading.features is not None and (source.images is not None or is_array(source.features)):
+    if source.reading.features is not None and (
+        source.images is not None or is_array(source.features)
+    ):
         beside = "pictures" if source.images is not None else f"the array {source.features}"
-        raise InputError(f"--feature-column chooses columns of a table, but the features come from {beside}: leave it out.")
+        raise InputError(
+            f"--feature-column chooses columns of a table, but the features come from {beside}: leave it out."
+        )
     reading = source.reading if inside else replace(source.reading, features=())
 
     def progress_of(what: str) -> Callable[[int, int], None] | None:
         return None if on_progress is None else lambda done, total: on_progress(what, done, total)
 
-    table = read_table(source.table, reading, needs_candidates=needs_candidates, exact=source.exact, on_progress=progress_of("table"))
+    table = read_table(
+        source.table,
+        reading,
+        needs_candidates=needs_candidates,
+        exact=source.exact,
+        on_progress=progress_of("table"),
+    )
     if source.images is not None:
         # Tables of annotations rarely have a column of paths; their tasks may be the paths.
         paths = table.ids if table.paths is None else table.paths
@@ -173,11 +209,26 @@ def read_examples(
             table = replace(table, paths=paths)
         how: dict[str, Any] = {"on_error": source.on_error, "on_progress": progress_of("pictures")}
         if source.backbone is not None:
-            embedded = embedded_pictures(source.images, paths.tolist(), source.backbone, cache=cache_root(), device=device, **how)
-            return Examples(table if not embedded.problems else table.select(embedded.kept), embedded.features, embedded.problems)
-        preprocessing = source.preprocessing or Preprocessing(suitable_side(source.images, paths.tolist()))
+            embedded = embedded_pictures(
+                source.images,
+                paths.tolist(),
+                source.backbone,
+                cache=cache_root(),
+                device=device,
+                **how,
+            )
+            return Examples(
+                table if not embedded.problems else table.select(embedded.kept),
+                embedded.features,
+                embedded.problems,
+            )
+        preprocessing = source.preprocessing or Preprocessing(
+            suitable_side(source.images, paths.tolist())
+        )
         found = stored_pictures(source.images, paths.tolist(), preprocessing, **how)
-        return Examples(table if not found.problems else table.select(found.kept), found.images, found.problems)
+        return Examples(
+            table if not found.problems else table.select(found.kept), found.images, found.problems
+        )
     if source.features is not None:
         return _with_features(source, source.features, table)
     if table.features is None:
@@ -194,7 +245,10 @@ def is_array(path: Path | None) -> bool:
 
 def _with_features(source: TableSource, path: Path, table: LabelTable) -> Examples:
     """The examples of a table with the features in a file, which are joined by id wherever both have ids."""
-    numbered = source.table.suffix.lower() not in JSON_SUFFIXES and not {"id", "path", "task"} & table.columns.keys()
+    numbered = (
+        source.table.suffix.lower() not in JSON_SUFFIXES
+        and not {"id", "path", "task"} & table.columns.keys()
+    )
     feature_names: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     names: Mapping[str, Sequence[str]]
@@ -203,7 +257,9 @@ def _with_features(source: TableSource, path: Path, table: LabelTable) -> Exampl
         names = {"id": other.ids.tolist()} if {"id", "path"} & other.columns.keys() else {}
         feature_names, left_out = other.feature_names, other.left_out
         if not names and not numbered:
-            raise InputError(f"{path} has no column {shown(Reading.id)} to join the features by: add it, with the ids of the table.")
+            raise InputError(
+                f"{path} has no column {shown(Reading.id)} to join the features by: add it, with the ids of the table."
+            )
     else:
         x, names = _feature_array(path)
         names = {} if numbered else names
@@ -227,18 +283,29 @@ def _checked(x: Any, what: str, source: TableSource) -> npt.NDArray[Any]:
     return as_inputs(x, what, torch.float64 if source.exact else None).numpy()
 
 
-def _feature_table(source: TableSource, path: Path, table: LabelTable) -> tuple[npt.NDArray[Any], LabelTable]:
+def _feature_table(
+    source: TableSource, path: Path, table: LabelTable
+) -> tuple[npt.NDArray[Any], LabelTable]:
     reading, present = source.reading, open_table(path).names
-    group, label = (name if name in present else None for name in (reading.group, reading.label))  # there, too, they are not features
-    ids = next((name for name in (reading.id, table.columns.get("task"), Reading.id) if name in present), reading.id)
-    how = Reading(id=ids, features=reading.features, ignore=reading.ignore, group=group, label=label)
+    group, label = (
+        name if name in present else None for name in (reading.group, reading.label)
+    )  # there, too, they are not features
+    ids = next(
+        (name for name in (reading.id, table.columns.get("task"), Reading.id) if name in present),
+        reading.id,
+    )
+    how = Reading(
+        id=ids, features=reading.features, ignore=reading.ignore, group=group, label=label
+    )
     other = read_table(path, how, needs_candidates=False, exact=source.exact)
     if other.features is None:
         raise InputError(f"{path} has no columns of numbers to train on: add columns of features.")
     return other.features, other
 
 
-def _rows_of_examples(path: Path, names: Mapping[str, Sequence[str]], table: LabelTable) -> npt.NDArray[np.int64]:
+def _rows_of_examples(
+    path: Path, names: Mapping[str, Sequence[str]], table: LabelTable
+) -> npt.NDArray[np.int64]:
     """The row of each example in a file of features, by whichever of its ids and paths are those of the most examples.
 
     Args:
@@ -257,9 +324,15 @@ def _rows_of_examples(path: Path, names: Mapping[str, Sequence[str]], table: Lab
                 continue
             best = rows
             # Rows with the same path have the same picture.
-            twice = next((name for i, name in enumerate(written) if place[name] != i), None) if what == "id" else None
+            twice = (
+                next((name for i, name in enumerate(written) if place[name] != i), None)
+                if what == "id"
+                else None
+            )
             if twice is not None:
-                raise InputError(f"{path} has several rows with the id {shown(twice)}: keep one of them.")
+                raise InputError(
+                    f"{path} has several rows with the id {shown(twice)}: keep one of them."
+                )
     missing = np.flatnonzero(best < 0)
     if len(missing):
         few = format_names([str(table.ids[i]) for i in missing])
@@ -273,25 +346,33 @@ def _feature_array(path: Path) -> tuple[npt.NDArray[Any], Mapping[str, Sequence[
     """An array of features, and the names of its rows, if they are known."""
     array, ids = _array(path)
     if array.ndim != 2:
-        raise InputError(f"The array in {path} has shape {array.shape}: it must have one row per example and one column per feature.")
+        raise InputError(
+            f"The array in {path} has shape {array.shape}: it must have one row per example and one column per feature."
+        )
     if ids is None:
         return array, read_rows(path, len(array))
     if ids.shape != array.shape[:1]:
-        raise InputError(f"{path} has {counted(len(array), 'row')} of features, but ids of shape {ids.shape}: give one id per row.")
+        raise InputError(
+            f"{path} has {counted(len(array), 'row')} of features, but ids of shape {ids.shape}: give one id per row."
+        )
     return array, {"id": [str(name) for name in ids.tolist()]}
 
 
 def _array(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
     """The features in a file, and the ids beside them in an .npz file."""
     if not is_array(path):
-        raise InputError(f"Features are read from .npy, .npz, {', '.join(TABLE_SUFFIXES)}, not from {path.name}.")
+        raise InputError(
+            f"Features are read from .npy, .npz, {', '.join(TABLE_SUFFIXES)}, not from {path.name}."
+        )
     found: Sequence[str] = ()
 
     def choose(names: Sequence[str]) -> str:
         nonlocal found
         found, others = names, [name for name in names if name != IDS]
         if len(others) != 1 and "features" not in names:
-            raise InputError(f"{path} holds the arrays {format_names(names)}: call the one to train on 'features'.")
+            raise InputError(
+                f"{path} holds the arrays {format_names(names)}: call the one to train on 'features'."
+            )
         return "features" if "features" in names else others[0]
 
     array = read_array(path, choose)

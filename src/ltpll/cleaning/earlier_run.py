@@ -22,10 +22,17 @@ def candidate_shares(run: CleanedTable) -> Shares:
     """
     found, owners, sizes = run.labels, run.owners, run.sizes
     label = np.clip(found.confidence / np.maximum(1 - found.suspicion, 1e-6), 0, 1)
-    runner_up = np.where(found.runner_up == found.label, 0, np.clip(label - found.margin, 0, 1 - label))
+    runner_up = np.where(
+        found.runner_up == found.label, 0, np.clip(label - found.margin, 0, 1 - label)
+    )
     rest = np.clip(1 - label - runner_up, 0, 1) / np.maximum(sizes - 2, 1)
-    is_label, is_runner_up = run.candidates == found.label[owners], run.candidates == found.runner_up[owners]
-    return np.where(is_label, label[owners], np.where(is_runner_up, runner_up[owners], rest[owners])).astype(np.float32)
+    is_label, is_runner_up = (
+        run.candidates == found.label[owners],
+        run.candidates == found.runner_up[owners],
+    )
+    return np.where(
+        is_label, label[owners], np.where(is_runner_up, runner_up[owners], rest[owners])
+    ).astype(np.float32)
 
 
 def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -> Examples:
@@ -48,7 +55,9 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
     """
     sets = examples.candidates
     if [str(name) for name in sets.classes] != run.record["classes"]:
-        raise InputError("The earlier run (--from) has other classes than the table: give a run on this table, or leave --from out.")
+        raise InputError(
+            "The earlier run (--from) has other classes than the table: give a run on this table, or leave --from out."
+        )
     place = {id_key(name): i for i, name in enumerate(run.ids.tolist())}
     rows = np.asarray([place.get(id_key(name), -1) for name in examples.table.ids.tolist()])
     if (rows < 0).all():
@@ -58,7 +67,11 @@ def starting_from(examples: Examples, run: CleanedTable, trust: float = TRUST) -
         )
     if examples.table.reviewed is not None:
         rows[examples.table.reviewed] = -1
-    n, owners, labels = len(run.classes), np.repeat(np.arange(len(sets)), sets.sizes.numpy()), sets.labels.numpy().astype(np.int64)
+    n, owners, labels = (
+        len(run.classes),
+        np.repeat(np.arange(len(sets)), sets.sizes.numpy()),
+        sets.labels.numpy().astype(np.int64),
+    )
     # Candidates are found by row and class in the sorted ones of the earlier run; a new candidate has no share there.
     known = run.owners * n + run.candidates
     order = np.argsort(known)

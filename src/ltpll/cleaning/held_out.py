@@ -55,7 +55,12 @@ class HeldOutEvaluation(Measurement):
         record: dict[str, Any] = {}
         if self.candidates is not None:
             outputs = trainer.predictor.outputs(self._x)
-            by_goal = {goal: self._figures(trainer.predictor.adjusted(outputs, goal).cpu(), self.candidates) for goal in get_args(Goal)}
+            by_goal = {
+                goal: self._figures(
+                    trainer.predictor.adjusted(outputs, goal).cpu(), self.candidates
+                )
+                for goal in get_args(Goal)
+            }
             record["test"] = {**by_goal[self.goal], "by_goal": by_goal}
             if self.labels is not None:
                 record["test"]["labelled"] = int((self.labels >= 0).sum())

@@ -43,10 +43,18 @@ class Judgement:
 
     def judged_sets(self, predictions: SetPredictions) -> Flags:
         """Whether each set can be judged: a candidate of a class that the classifiers do not know may be the true label unnoticed."""
-        return np.logical_and.reduceat(self.judged[predictions.candidates], predictions.offsets[:-1])
+        return np.logical_and.reduceat(
+            self.judged[predictions.candidates], predictions.offsets[:-1]
+        )
 
 
-def judge(predictions: SetPredictions, n_classes: int, strata: Numbers | None = None, *, by_size: bool = False) -> Judgement:
+def judge(
+    predictions: SetPredictions,
+    n_classes: int,
+    strata: Numbers | None = None,
+    *,
+    by_size: bool = False,
+) -> Judgement:
     """Judge candidate sets by out-of-fold predictions.
 
     Args:
@@ -109,8 +117,13 @@ def _doubts(
     of_predicted = _counts(predicted[single], n_classes, weight[single])
     # Pairs of predicted class and label, as one number each; only those that occur are counted.
     pairs = predicted * n_classes + labels
-    names, at = np.unique(np.concatenate([pairs, (predicted * n_classes + second)[left]]), return_inverse=True)
-    expected = _counts(at[len(pairs) :], len(names), weight[left]) + of_predicted[names // n_classes] * frequency[names % n_classes]
+    names, at = np.unique(
+        np.concatenate([pairs, (predicted * n_classes + second)[left]]), return_inverse=True
+    )
+    expected = (
+        _counts(at[len(pairs) :], len(names), weight[left])
+        + of_predicted[names // n_classes] * frequency[names % n_classes]
+    )
     suspected = np.where(supported, 0, found)
     seen = _counts(at[: len(pairs)], len(names), suspected)
     in_class = _counts(second[left], n_classes, weight[left]) + of_predicted.sum() * frequency
@@ -118,11 +131,15 @@ def _doubts(
     return np.asarray(_explained(expected, seen)[at[: len(pairs)]] * of_class)
 
 
-def _explained(expected: npt.NDArray[np.float64], seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _explained(
+    expected: npt.NDArray[np.float64], seen: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
     """The share of the suspicious sets that an expected number explains."""
     return np.minimum(1, (expected + DOUBT) / (seen + DOUBT))
 
 
-def _counts(numbers: Numbers, n: int, weights: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+def _counts(
+    numbers: Numbers, n: int, weights: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.float64]:
     """How often each number below n occurs, or the sum of the weights where it does."""
     return np.bincount(numbers, weights=weights, minlength=n).astype(np.float64)

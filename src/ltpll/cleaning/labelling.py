@@ -51,7 +51,9 @@ def label_rows(
     rows = np.flatnonzero(judged_by != "own")
     if len(rows):
         seen = predictions.select(rows)
-        judgement = judge(seen, n_classes, _agreement(examples.table.votes, n)[rows], by_size=truth_missing)
+        judgement = judge(
+            seen, n_classes, _agreement(examples.table.votes, n)[rows], by_size=truth_missing
+        )
         suspicion[rows], can_judge[rows] = judgement.suspicion, judgement.judged_sets(seen)
         if examples.table.reviewed is not None:
             suspicion[examples.table.reviewed] = 0  # a person's answer is not doubted
@@ -75,12 +77,16 @@ def _agreement(votes: AnnotatorVotes | None, n: int) -> npt.NDArray[np.int64]:
     """1 for rows on which several annotators agree, whose sets lack the true label less often, and 0 for others."""
     if votes is None:
         return np.zeros(n, dtype=np.int64)
-    annotators = np.bincount(np.unique(np.stack([votes.rows, votes.annotators]), axis=1)[0], minlength=n)
+    annotators = np.bincount(
+        np.unique(np.stack([votes.rows, votes.annotators]), axis=1)[0], minlength=n
+    )
     labels = np.bincount(np.unique(np.stack([votes.rows, votes.labels]), axis=1)[0], minlength=n)
     return np.asarray((annotators > 1) & (labels == 1), dtype=np.int64)
 
 
-def judgement_record(judgement: Judgement | None, cleaned: CleanedLabels, examples: Examples) -> Record | None:
+def judgement_record(
+    judgement: Judgement | None, cleaned: CleanedLabels, examples: Examples
+) -> Record | None:
     """What a report says about the judgement, and how good confidences are where true labels are known."""
     if judgement is None:
         return None
@@ -92,7 +98,9 @@ def judgement_record(judgement: Judgement | None, cleaned: CleanedLabels, exampl
         "covering": judgement.covering,
         "chance": judgement.chance,
         "recovered": judgement.recovered.tolist(),
-        "not_judged": [[int(c), int(judgement.examples[c]), int(judgement.recovered[c])] for c in unknown],
+        "not_judged": [
+            [int(c), int(judgement.examples[c]), int(judgement.recovered[c])] for c in unknown
+        ],
     }
     ambiguous = (sizes > 1) & (cleaned.judged_by != "own")
     if ambiguous.any():
@@ -106,5 +114,7 @@ def judgement_record(judgement: Judgement | None, cleaned: CleanedLabels, exampl
         known = rows & (true >= 0)
         if known.any():
             right = cleaned.label[known] == true[known]
-            found.setdefault("calibration", {})[name] = calibration_figures(cleaned.confidence[known], right)
+            found.setdefault("calibration", {})[name] = calibration_figures(
+                cleaned.confidence[known], right
+            )
     return cast(Record, round_floats(found))

@@ -13,7 +13,12 @@ from ltpll.backbones import Backbone
 from ltpll.backbones.stored import save_backbone
 from ltpll.cleaning.cleaning_job import CleaningJob
 from ltpll.cleaning.dataset import Examples, TableSource, texts_of_rows
-from ltpll.cleaning.stored_tables import read_cleaned, store_pictures, store_probabilities, store_tables
+from ltpll.cleaning.stored_tables import (
+    read_cleaned,
+    store_pictures,
+    store_probabilities,
+    store_tables,
+)
 from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier
@@ -43,7 +48,9 @@ FINETUNE = (FROZEN, "last", "all")
 DEFAULT_PRIOR = "auto"
 PRIORS = (DEFAULT_PRIOR, "average", "sets")
 NOT_OF_CLASSIFIER = ("prior", "backbone", "finetune", "seed", "folds", "prune")
-DEFAULTS: dict[str, Any] = {name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()}
+DEFAULTS: dict[str, Any] = {
+    name: parameter.default for name, parameter in named_parameters(PartialLabelClassifier).items()
+}
 
 
 @dataclass(frozen=True)
@@ -92,10 +99,17 @@ class TrainingSettings:
         known = {one.name: one.default for one in fields(cls)}
         for name, value in values.items():
             if name not in known:
-                raise InputError(f"There is no setting {shown(name)} for tables; known: {', '.join(known)}.")
+                raise InputError(
+                    f"There is no setting {shown(name)} for tables; known: {', '.join(known)}."
+                )
             if name == "prior" and isinstance(value, Mapping):
                 continue  # checked together with the classes of the table
-            numbers = {"epochs": 1, "batch_size": 1, "lr": 0.05, "weight_decay": 2e-3}  # "auto", or a number like this one
+            numbers = {
+                "epochs": 1,
+                "batch_size": 1,
+                "lr": 0.05,
+                "weight_decay": 2e-3,
+            }  # "auto", or a number like this one
             if name == "truth_missing":
                 check_truth_missing(value)
             elif name not in numbers:
@@ -104,10 +118,13 @@ class TrainingSettings:
                 check_setting(name, numbers[name], value, "The setting")
         floats = ("lr", "weight_decay", "truth_missing")
         plain: dict[str, Any] = {
-            name: int(value) if isinstance(value, float) and name not in floats else value for name, value in values.items()
+            name: int(value) if isinstance(value, float) and name not in floats else value
+            for name, value in values.items()
         }
         if isinstance(prior := plain.get("prior"), Mapping):
-            plain["prior"] = {str(name): share for name, share in prior.items()}  # YAML reads the name of a class as a number if it can
+            plain["prior"] = {
+                str(name): share for name, share in prior.items()
+            }  # YAML reads the name of a class as a number if it can
         if "extras" in values:
             plain["extras"] = tuple(values["extras"] or ())
         return cls(**{**plain, "options": dict(values.get("options") or {})})
@@ -120,33 +137,58 @@ class TrainingSettings:
         """
         check_truth_missing(self.truth_missing)
         if self.goal not in get_args(Goal):
-            raise InputError(f"The goal is {shown(self.goal)}: choose balanced (every class counts the same) or accuracy (every example).")
+            raise InputError(
+                f"The goal is {shown(self.goal)}: choose balanced (every class counts the same) or accuracy (every example)."
+            )
         if self.finetune not in FINETUNE:
-            raise InputError(f"Fine-tuning is {shown(self.finetune)}: choose {', '.join(FINETUNE)}.")
+            raise InputError(
+                f"Fine-tuning is {shown(self.finetune)}: choose {', '.join(FINETUNE)}."
+            )
         if self.finetune != FROZEN and self.backbone is None:
-            raise InputError("There is no pretrained network to fine-tune: give one with --backbone, or leave --finetune out.")
+            raise InputError(
+                "There is no pretrained network to fine-tune: give one with --backbone, or leave --finetune out."
+            )
         if self.finetune != FROZEN and self.model != DEFAULTS["model"]:
-            raise InputError(f"The network is either {self.model} or the fine-tuned backbone: leave one of --model and --finetune out.")
+            raise InputError(
+                f"The network is either {self.model} or the fine-tuned backbone: leave one of --model and --finetune out."
+            )
         if self.prior == DEFAULT_PRIOR:
             return
         if isinstance(self.prior, str) and self.prior not in PRIORS:
-            raise InputError(f"The prior is {shown(self.prior)}: choose {', '.join(PRIORS)}, or give the share of each class.")
+            raise InputError(
+                f"The prior is {shown(self.prior)}: choose {', '.join(PRIORS)}, or give the share of each class."
+            )
         if "prior" not in named_parameters(REBALANCERS[self.rebalancer]):
-            raise InputError(f"The rebalancer {self.rebalancer!r} takes no prior: choose auto or anchor, or leave --prior out.")
+            raise InputError(
+                f"The rebalancer {self.rebalancer!r} takes no prior: choose auto or anchor, or leave --prior out."
+            )
         if METHODS[self.method].why_no_rebalancer:
-            raise InputError(f"The method {self.method!r} cannot be rebalanced, so it takes no prior: leave --prior out.")
+            raise InputError(
+                f"The method {self.method!r} cannot be rebalanced, so it takes no prior: leave --prior out."
+            )
         if not isinstance(self.prior, str):
             check_prior(self.prior, classes)
 
-    def classifier(self, device: str, on_nan: str, threads: int | str = "auto") -> PartialLabelClassifier:
+    def classifier(
+        self, device: str, on_nan: str, threads: int | str = "auto"
+    ) -> PartialLabelClassifier:
         """An untrained classifier with these settings."""
-        parameters = {name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER}
+        parameters = {
+            name: value for name, value in asdict(self).items() if name not in NOT_OF_CLASSIFIER
+        }
         if self.finetune != FROZEN:
             assert self.backbone is not None
-            parameters["model"] = FineTune(Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune))
+            parameters["model"] = FineTune(
+                Backbone.from_pretrained(self.backbone), cast(Layers, self.finetune)
+            )
         if self.prior != DEFAULT_PRIOR:
-            parameters["options"] = {**self.options, self.rebalancer: {**self.options.get(self.rebalancer, {}), "prior": self.prior}}
-        return PartialLabelClassifier(**parameters, random_state=self.seed, device=device, on_nan=on_nan, threads=threads)
+            parameters["options"] = {
+                **self.options,
+                self.rebalancer: {**self.options.get(self.rebalancer, {}), "prior": self.prior},
+            }
+        return PartialLabelClassifier(
+            **parameters, random_state=self.seed, device=device, on_nan=on_nan, threads=threads
+        )
 
 
 def table_run(out: str | Path, settings: TrainingSettings, examples: Examples) -> Run:
@@ -181,12 +223,19 @@ def _as_of_version_0_2(run: Run, examples: Examples) -> Run | None:
         before = run.stored_config()
     except (OSError, ValueError):
         return None
-    if before != {**run.config, "data": {name: value for name, value in run.config["data"].items() if name != "texts"}}:
+    if before != {
+        **run.config,
+        "data": {name: value for name, value in run.config["data"].items() if name != "texts"},
+    }:
         return None
     earlier = replace(run, config=before)
     if not earlier.done or damaged_files(run.folder):
         return earlier  # the texts are stored at the end of training
-    return earlier if texts_of_rows(read_cleaned(run.folder)) == texts_of_rows(examples.table) else None
+    return (
+        earlier
+        if texts_of_rows(read_cleaned(run.folder)) == texts_of_rows(examples.table)
+        else None
+    )
 
 
 def train_table_run(
@@ -234,7 +283,9 @@ def train_table_run(
     """
     classifier = settings.classifier(device, on_nan, threads)
     how: dict[str, Any] = {"folds": settings.folds, "seed": settings.seed, "workers": workers}
-    job = CleaningJob(classifier, examples, **how, progress=progress)  # checks everything before the folder exists
+    job = CleaningJob(
+        classifier, examples, **how, progress=progress
+    )  # checks everything before the folder exists
     trainer, folder = job.trainer, run.folder
     with locked_for_training(run, trainer) as unfinished:
         if not unfinished:
@@ -252,7 +303,9 @@ def train_table_run(
         if source.images is not None:
             store_pictures(folder, source.images, examples.table, found.labels)
         if source.backbone is not None:
-            save_backbone(source.backbone, folder / RunFile.BACKBONE)  # so that prediction and export need nothing but the run
+            save_backbone(
+                source.backbone, folder / RunFile.BACKBONE
+            )  # so that prediction and export need nothing but the run
         run.finish(
             {
                 **training_conditions(run, trainer),
@@ -273,8 +326,13 @@ def _described(source: TableSource, examples: Examples) -> Record:
         "features": None if source.features is None else str(source.features),
         "side": examples.x.shape[1] if examples.x.ndim == 4 else 0,
         "preprocessing": None if source.preprocessing is None else source.preprocessing.record(),
-        "backbone": None if source.backbone is None else {"name": source.backbone.name, "fingerprint": source.backbone.fingerprint()},
-        "reading": {name: list(value) if isinstance(value, tuple) else value for name, value in reading.items()},
+        "backbone": None
+        if source.backbone is None
+        else {"name": source.backbone.name, "fingerprint": source.backbone.fingerprint()},
+        "reading": {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in reading.items()
+        },
         "feature_names": list(examples.table.feature_names),
         "annotators": 0 if examples.table.votes is None else len(examples.table.votes.names),
         **({"exact": True} if examples.x.dtype == np.float64 else {}),

@@ -33,7 +33,14 @@ FILES = ("taxonomy", "possible_at")
 CHECKED = 64  # random inputs with which an exported model is checked
 
 
-def source_for_new_table(run: Path, record: Record, table: Path, images: Path | None, features: Path | None, on_error: str) -> TableSource:
+def source_for_new_table(
+    run: Path,
+    record: Record,
+    table: Path,
+    images: Path | None,
+    features: Path | None,
+    on_error: str,
+) -> TableSource:
     """A source of new examples that are read in the same way, and with the same classes, as the examples of this run."""
     before = record["source"]
     if (images is None) != (before["images"] is None):
@@ -41,23 +48,37 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         raise InputError(f"The run was trained on {what}.")
     named = tuple(before["feature_names"])
     if images is None and features is None and not named:
-        raise InputError("The run was trained on an array of features: give --features FILE with the features of the new examples.")
+        raise InputError(
+            "The run was trained on an array of features: give --features FILE with the features of the new examples."
+        )
     try:
         read_before = Reading.of(before["reading"])
-        was_json, is_json = (Path(name).suffix.lower() in JSON_SUFFIXES for name in (before["table"], table))
+        was_json, is_json = (
+            Path(name).suffix.lower() in JSON_SUFFIXES for name in (before["table"], table)
+        )
         read_before.check(is_json=was_json)
-        valid = all(isinstance(getattr(read_before, name), str) for name in ("candidates", "separator", "id", "path", "split"))
+        valid = all(
+            isinstance(getattr(read_before, name), str)
+            for name in ("candidates", "separator", "id", "path", "split")
+        )
         valid = valid and all(
-            isinstance(getattr(read_before, name), str | None) for name in ("label", "control", *ANNOTATION, *LIMITS, *FILES)
+            isinstance(getattr(read_before, name), str | None)
+            for name in ("label", "control", *ANNOTATION, *LIMITS, *FILES)
         )
     except (TypeError, ValueError, AttributeError):
         valid = False
     if not valid:
-        raise InputError("The record of the run does not say how its table was read: train it again with --fresh.")
+        raise InputError(
+            "The record of the run does not say how its table was read: train it again with --fresh."
+        )
     if is_json or was_json:
         # Only what another file of the same kind needs; columns of a table have the usual names.
         of_kind = OPTIONS.get(json_format(table) or "", ()) if is_json and was_json else ()
-        same: dict[str, Any] = {name: getattr(read_before, name) for name in ("path", "control", "objects") if name in of_kind}
+        same: dict[str, Any] = {
+            name: getattr(read_before, name)
+            for name in ("path", "control", "objects")
+            if name in of_kind
+        }
         read_before = replace(Reading(), **same)
     names = open_table(table).names if table.suffix.lower() in TABLE_SUFFIXES else ()
     # A table without all three columns of annotations has one row per example; that of the tasks may hold its ids.
@@ -65,7 +86,11 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
     if not all(getattr(read_before, name) in names for name in ANNOTATION):
         if read_before.task in names and read_before.id not in names:
             read_before = replace(read_before, id=read_before.task)
-        one_row = {"annotators": None, **dict.fromkeys(ANNOTATION), "vote_weights": Reading.vote_weights}
+        one_row = {
+            "annotators": None,
+            **dict.fromkeys(ANNOTATION),
+            "vote_weights": Reading.vote_weights,
+        }
     # New examples need no candidate sets and no true labels; if a table has a column of them, they are checked against the classes.
     reading = replace(
         read_before,
@@ -82,10 +107,21 @@ def source_for_new_table(run: Path, record: Record, table: Path, images: Path | 
         **(_optional_columns(read_before, names, images, features) if names else {}),
     )
     exact = before.get("exact") is True
-    return TableSource(table, reading, images, features, _preprocessing(before), stored_backbone(run, record), on_error, exact)
+    return TableSource(
+        table,
+        reading,
+        images,
+        features,
+        _preprocessing(before),
+        stored_backbone(run, record),
+        on_error,
+        exact,
+    )
 
 
-def _optional_columns(before: Reading, names: Sequence[str], images: Path | None, features: Path | None) -> dict[str, Any]:
+def _optional_columns(
+    before: Reading, names: Sequence[str], images: Path | None, features: Path | None
+) -> dict[str, Any]:
     """The columns that a new table may lack: those of splits, of ids if nothing is looked up by them, of paths if there are no pictures.
 
     Without ids, examples are called by their paths or row numbers.
@@ -93,7 +129,9 @@ def _optional_columns(before: Reading, names: Sequence[str], images: Path | None
     found: dict[str, Any] = {"split": before.split if before.split in names else Reading.split}
     if images is None and before.path not in names:
         found["path"] = None
-    by_id = (images is not None and before.path not in names) or (features is not None and not is_array(features))
+    by_id = (images is not None and before.path not in names) or (
+        features is not None and not is_array(features)
+    )
     if not by_id and before.id not in names:
         found["id"] = None
     return found
@@ -102,7 +140,10 @@ def _optional_columns(before: Reading, names: Sequence[str], images: Path | None
 def _set_limits(before: Reading, names: Sequence[str]) -> dict[str, Any]:
     """What limits the sets of a new table, which needs neither the columns nor the files for it."""
     limits = {what: name if (name := getattr(before, what)) in names else None for what in LIMITS}
-    files = {what: name if (name := getattr(before, what)) is not None and Path(name).is_file() else None for what in FILES}
+    files = {
+        what: name if (name := getattr(before, what)) is not None and Path(name).is_file() else None
+        for what in FILES
+    }
     if before.taxonomy is not None and files["taxonomy"] is None and before.candidates in names:
         raise InputError(
             f"The candidate sets of the new table cannot be read, because the taxonomy {before.taxonomy} of the run is gone: restore it, "
@@ -120,7 +161,9 @@ def _preprocessing(source: Record) -> Preprocessing:
     try:
         return Preprocessing.from_record(source["preprocessing"])
     except (TypeError, ValueError, AttributeError):
-        raise InputError("The record of the run does not say how its pictures were scaled: train it again with --fresh.") from None
+        raise InputError(
+            "The record of the run does not say how its pictures were scaled: train it again with --fresh."
+        ) from None
 
 
 def stored_backbone(run: Path, record: Record) -> Backbone | None:
@@ -138,7 +181,13 @@ def load_classifier(run: Path, device: str) -> PartialLabelClassifier:
 
 
 def prediction_columns(
-    run: Path, record: Record, examples: Examples, *, probabilities: bool, device: str, goal: str | None = None
+    run: Path,
+    record: Record,
+    examples: Examples,
+    *,
+    probabilities: bool,
+    device: str,
+    goal: str | None = None,
 ) -> Columns:
     """Predict new examples.
 
@@ -160,7 +209,10 @@ def prediction_columns(
     names = np.asarray(record["classes"], dtype=object)
     x, sets, n = examples.x, examples.table.candidates, len(examples)
     numbers, shares = np.zeros((n, 2), dtype=np.int64), np.zeros((n, 2), dtype=np.float32)
-    inside, every = np.zeros(n, dtype=np.int64), np.zeros((n, len(names)) if probabilities else (0, 0), dtype=np.float32)
+    inside, every = (
+        np.zeros(n, dtype=np.int64),
+        np.zeros((n, len(names)) if probabilities else (0, 0), dtype=np.float32),
+    )
     for rows in np.array_split(np.arange(n), max(1, n * len(names) // PROBABILITIES_AT_ONCE)):
         found = torch.from_numpy(classifier.predict_proba(x[rows[0] : rows[-1] + 1]))
         top, labels = found.topk(2, dim=1)
@@ -170,7 +222,9 @@ def prediction_columns(
         if probabilities:
             every[rows] = found.numpy()
     columns: Columns = {"id": examples.table.ids}
-    if examples.table.paths is not None and not np.array_equal(examples.table.paths, examples.table.ids):
+    if examples.table.paths is not None and not np.array_equal(
+        examples.table.paths, examples.table.ids
+    ):
         columns["path"] = examples.table.paths
     columns |= {
         "label": names[numbers[:, 0]],
@@ -181,23 +235,39 @@ def prediction_columns(
     if sets is not None:
         columns |= {"in_set": inside == numbers[:, 0], "label_in_set": names[inside]}
     if probabilities:
-        columns |= {f"p({name})": rounded_column(every[:, c]) for c, name in enumerate(names.tolist())}
+        columns |= {
+            f"p({name})": rounded_column(every[:, c]) for c, name in enumerate(names.tolist())
+        }
     return columns
 
 
-def onnx_difference(classifier: PartialLabelClassifier, path: Path, backbone: Backbone | None = None) -> float | None:
+def onnx_difference(
+    classifier: PartialLabelClassifier, path: Path, backbone: Backbone | None = None
+) -> float | None:
     """The largest difference between an exported model's logits and ours on random inputs; None without onnxruntime."""
     try:
         session = open_session(path.read_bytes())
     except InputError:  # it is not installed
         return None
     rng = np.random.default_rng(0)
-    shape = (CHECKED, *classifier.input_shape_) if backbone is None else (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)
-    x: Any = rng.integers(0, 256, shape).astype(np.uint8) if len(shape) == 4 else rng.normal(size=shape).astype(np.float32)
+    shape = (
+        (CHECKED, *classifier.input_shape_)
+        if backbone is None
+        else (CHECKED // 8, 3, *(backbone.preprocessing.side,) * 2)
+    )
+    x: Any = (
+        rng.integers(0, 256, shape).astype(np.uint8)
+        if len(shape) == 4
+        else rng.normal(size=shape).astype(np.float32)
+    )
     kind: Any = np.float32
-    if session.get_inputs()[0].type == "tensor(double)":  # float32 would blur the features, so these are about as large
+    if (
+        session.get_inputs()[0].type == "tensor(double)"
+    ):  # float32 would blur the features, so these are about as large
         described = json.loads(session.get_modelmeta().custom_metadata_map["preprocessing"])
         kind, x = np.float64, x * np.asarray(described["std"]) + np.asarray(described["mean"])
     logits = session.run(None, {"x": x.astype(kind)})[0]
-    ours = classifier.decision_function(x if backbone is None else Embedder(backbone, "cpu")(x.transpose(0, 2, 3, 1)))
+    ours = classifier.decision_function(
+        x if backbone is None else Embedder(backbone, "cpu")(x.transpose(0, 2, 3, 1))
+    )
     return float(np.abs((logits[:, 1] - logits[:, 0] if ours.ndim == 1 else logits) - ours).max())

@@ -52,7 +52,11 @@ class PrunedExamples(NamedTuple):
 
 
 def prune_examples(
-    examples: Examples, *, neighbours: int = NEIGHBOURS, threshold: float = THRESHOLD, on_progress: OnProgress | None = None
+    examples: Examples,
+    *,
+    neighbours: int = NEIGHBOURS,
+    threshold: float = THRESHOLD,
+    on_progress: OnProgress | None = None,
 ) -> PrunedExamples:
     """Prune the candidate sets of a table (see `prune_candidates`); held-out rows neither vote nor change.
 
@@ -73,10 +77,14 @@ def prune_examples(
     chosen, sets = examples.training(), examples.candidates
     training = np.flatnonzero(chosen)
     if not len(training):
-        raise InputError("No row is for training, so there is nothing to prune: write train in the column of splits.")
+        raise InputError(
+            "No row is for training, so there is nothing to prune: write train in the column of splits."
+        )
     everything = len(training) == len(examples)
     x, own = (examples.x, sets) if everything else (examples.x[training], sets.select(training))
-    found = prune_candidates(x, own, neighbours=neighbours, threshold=threshold, on_progress=on_progress)
+    found = prune_candidates(
+        x, own, neighbours=neighbours, threshold=threshold, on_progress=on_progress
+    )
     pruned = found
     if not everything:
         removed = np.zeros(len(sets.labels), dtype=bool)
@@ -84,12 +92,21 @@ def prune_examples(
         pruned = without(sets, removed)
     lost = None if examples.table.labels is None else found.lost(examples.table.labels[training])
     table = replace(examples.table, candidates=pruned.candidates)
-    return PrunedExamples(replace(examples, table=table), pruned, found, lost if lost is not None and lost.rows else None)
+    return PrunedExamples(
+        replace(examples, table=table),
+        pruned,
+        found,
+        lost if lost is not None and lost.rows else None,
+    )
 
 
 def settings_after_pruning(settings: TrainingSettings, found: PrunedExamples) -> TrainingSettings:
     """The settings for training on pruned sets: unless the user says otherwise, class shares follow from the sets before pruning."""
-    chosen = settings.rebalancer == Auto.name and settings.prior == DEFAULT_PRIOR and not METHODS[settings.method].why_no_rebalancer
+    chosen = (
+        settings.rebalancer == Auto.name
+        and settings.prior == DEFAULT_PRIOR
+        and not METHODS[settings.method].why_no_rebalancer
+    )
     shares = shares_of(found.of_training.given) if chosen else None
     return settings if shares is None else replace(settings, prior=shares)
 
@@ -108,7 +125,9 @@ def check_pruned_output(source: TableSource, out: Path) -> None:
     parquet = [path.suffix.lower() == ".parquet" for path in (source.table, out)]
     if parquet[0] != parquet[1]:
         kept = ".parquet" if parquet[0] else ".csv or .tsv"
-        raise InputError(f"{out.name} would change the types of the other columns of {source.table.name}: write to {kept}.")
+        raise InputError(
+            f"{out.name} would change the types of the other columns of {source.table.name}: write to {kept}."
+        )
     if COLUMN in open_table(source.table).names:
         raise InputError(
             f"{source.table} has a column {shown(COLUMN)} already: prune the table from which it was made, or rename the column."
@@ -131,7 +150,9 @@ def check_plain_sets(source: TableSource, examples: Examples) -> None:
 def has_set_column(source: TableSource) -> bool:
     """Whether the table has one row per example and a column of sets, so that it can be written with that column replaced."""
     reading = source.reading
-    return source.table.suffix.lower() != ".mat" and not (reading.class_columns or reading.probability_columns or reading.annotators)
+    return source.table.suffix.lower() != ".mat" and not (
+        reading.class_columns or reading.probability_columns or reading.annotators
+    )
 
 
 def write_pruned(out: Path, source: TableSource, found: PrunedExamples) -> None:
@@ -161,12 +182,24 @@ def write_pruned(out: Path, source: TableSource, found: PrunedExamples) -> None:
         removed = _names(found.pruned, found.pruned.removed_from(row))
         left = _names(found.pruned, found.pruned.candidates.row(row))
         if nested:
-            gone[row], sets[row] = removed, [value for value in sets[row] if _element_name(value) not in removed]
+            gone[row], sets[row] = (
+                removed,
+                [value for value in sets[row] if _element_name(value) not in removed],
+            )
         else:
-            gone[row], sets[row] = _without_names(str(sets[row]), removed, left, source.reading.separator)
-    kind = pa.list_(cells.type.value_type) if pa.types.is_fixed_size_list(cells.type) else cells.type
+            gone[row], sets[row] = _without_names(
+                str(sets[row]), removed, left, source.reading.separator
+            )
+    kind = (
+        pa.list_(cells.type.value_type) if pa.types.is_fixed_size_list(cells.type) else cells.type
+    )
     table = table.set_column(place, pa.field(table.column_names[place], kind), pa.array(sets, kind))
-    write_table(out, table.append_column(COLUMN, pa.array(gone, pa.list_(pa.string()) if nested else pa.string())))
+    write_table(
+        out,
+        table.append_column(
+            COLUMN, pa.array(gone, pa.list_(pa.string()) if nested else pa.string())
+        ),
+    )
 
 
 def class_table(pruned: Pruned) -> dict[str, list[Any]]:
@@ -182,7 +215,11 @@ def class_table(pruned: Pruned) -> dict[str, list[Any]]:
 
 def shares_table(shares: dict[str, list[float]]) -> dict[str, list[Any]]:
     """Class shares as a file for `--prior`."""
-    return {"class": list(shares), "lower": [low for low, _ in shares.values()], "upper": [high for _, high in shares.values()]}
+    return {
+        "class": list(shares),
+        "lower": [low for low, _ in shares.values()],
+        "upper": [high for _, high in shares.values()],
+    }
 
 
 def _names(pruned: Pruned, labels: Sequence[int]) -> list[str]:
@@ -191,17 +228,25 @@ def _names(pruned: Pruned, labels: Sequence[int]) -> list[str]:
 
 def _element_name(value: Any) -> str:
     """The class that an element of a list names; pandas writes whole numbers as floats."""
-    return str(int(value)) if isinstance(value, float) and value == value // 1 else str(value).strip()
+    return (
+        str(int(value)) if isinstance(value, float) and value == value // 1 else str(value).strip()
+    )
 
 
-def _without_names(cell: str, removed: list[str], left: list[str], separator: str) -> tuple[str, str]:
+def _without_names(
+    cell: str, removed: list[str], left: list[str], separator: str
+) -> tuple[str, str]:
     """The text of the removed names, and the cell without them, both written like the cell."""
     if cell.strip().startswith("["):
         kept = [name for name in parse_cell(cell, separator, 0).entries if name not in removed]
         return json.dumps(removed, ensure_ascii=False), json.dumps(kept, ensure_ascii=False)
     parts = [part for part in cell.split(separator) if part.strip() and part.strip() not in removed]
     # A cell may be written in a way that this function does not know; the names are certain.
-    written = separator.join(parts).strip() if {part.strip() for part in parts} == set(left) else separator.join(left)
+    written = (
+        separator.join(parts).strip()
+        if {part.strip() for part in parts} == set(left)
+        else separator.join(left)
+    )
     return separator.join(removed), written
 
 
@@ -218,23 +263,34 @@ def _kept_rows(table: Any, examples: Examples) -> npt.NDArray[np.int64]:
 def _new_columns(found: PrunedExamples) -> dict[str, Any]:
     table, pruned = found.examples.table, found.pruned
     names = [str(name) for name in pruned.given.classes]
-    plain = not any(SEPARATOR in name or name.startswith("[") or name != name.strip() for name in names)
+    plain = not any(
+        SEPARATOR in name or name.startswith("[") or name != name.strip() for name in names
+    )
 
     def cell(labels: Sequence[int]) -> str:
         chosen = _names(pruned, labels)
         return SEPARATOR.join(chosen) if plain else json.dumps(chosen, ensure_ascii=False)
 
-    columns: dict[str, Any] = {"id": table.ids, "candidates": [cell(pruned.candidates.row(row)) for row in range(len(table))]}
+    columns: dict[str, Any] = {
+        "id": table.ids,
+        "candidates": [cell(pruned.candidates.row(row)) for row in range(len(table))],
+    }
     gone = [""] * len(table)
     for row in pruned.changed().tolist():
         gone[row] = cell(pruned.removed_from(row))
     columns[COLUMN] = gone
-    labels = None if table.labels is None else [None if label < 0 else names[label] for label in table.labels.tolist()]
+    labels = (
+        None
+        if table.labels is None
+        else [None if label < 0 else names[label] for label in table.labels.tolist()]
+    )
     others = {"path": table.paths, "label": labels, "split": table.splits, "group": table.groups}
     columns |= {name: values for name, values in others.items() if values is not None}
     if table.features is not None:
         taken = next((name for name in table.feature_names if name in columns), None)
         if taken is not None:
-            raise InputError(f"The feature {shown(taken)} has the name of a column of the pruned table: rename it.")
+            raise InputError(
+                f"The feature {shown(taken)} has the name of a column of the pruned table: rename it."
+            )
         columns |= {name: table.features[:, i] for i, name in enumerate(table.feature_names)}
     return columns

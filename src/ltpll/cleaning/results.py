@@ -41,13 +41,17 @@ class CleanedLabels:
     outside: Numbers  # the likeliest label that is not a candidate; −1 where every class is one
     suspicion: Shares  # the probability that the set lacks the true label
     judged: Flags  # whether this classifier knows all candidates well enough to judge the set
-    judged_by: npt.NDArray[np.object_]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
+    judged_by: npt.NDArray[
+        np.object_
+    ]  # "folds", "held out": a classifier that was not trained on the row; "own": one that was
     false_discoveries: float = FALSE_DISCOVERIES
 
     @cached_property
     def issue(self) -> Flags:
         """Whether the set seems to lack the true label."""
-        return flagged_sets(self.suspicion, self.judged & (self.outside >= 0), self.inside, self.false_discoveries)
+        return flagged_sets(
+            self.suspicion, self.judged & (self.outside >= 0), self.inside, self.false_discoveries
+        )
 
     def noteworthy(self) -> dict[str, Numbers]:
         """The rows with the least certain labels and with the most suspicious sets, worst first."""
@@ -62,7 +66,9 @@ class CleanedLabels:
 STORED = tuple(name for name in CleanedLabels.__dataclass_fields__ if name != "false_discoveries")
 
 
-def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discoveries: float = FALSE_DISCOVERIES) -> Flags:
+def flagged_sets(
+    suspicion: Shares, judged: Flags, labels: Numbers, false_discoveries: float = FALSE_DISCOVERIES
+) -> Flags:
     """Choose the sets to look at: as many as possible, the most suspicious first, while few of them hold their true label.
 
     Args:
@@ -93,8 +99,14 @@ def flagged_sets(suspicion: Shares, judged: Flags, labels: Numbers, false_discov
     most = UNEVEN * (1 - probability[order]).sum() / max(fine.sum(), 0.5)
     chosen = order[probability[order] >= LEAST_SUSPICION]
     chosen = chosen[np.argsort(labels[chosen], kind="stable")]
-    in_order, starts = np.cumsum(1 - probability[chosen]), np.flatnonzero(np.diff(labels[chosen], prepend=-1))
-    before = np.repeat(in_order[starts] - (1 - probability[chosen[starts]]), np.diff(np.append(starts, len(chosen))))
+    in_order, starts = (
+        np.cumsum(1 - probability[chosen]),
+        np.flatnonzero(np.diff(labels[chosen], prepend=-1)),
+    )
+    before = np.repeat(
+        in_order[starts] - (1 - probability[chosen[starts]]),
+        np.diff(np.append(starts, len(chosen))),
+    )
     even = chosen[in_order - before <= most * fine[labels[chosen]] + 1e-9]
     # Again, because a class may have lost its most suspicious sets.
     flagged[few_mistakes(even[np.argsort(-probability[even], kind="stable")])] = True
@@ -125,7 +137,9 @@ class CleanedTable:
     pictures: dict[int, bytes]  # small JPEG files of noteworthy rows
     groups: npt.NDArray[np.object_] | None = None
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
-    reviewed: Flags | None = None  # whether the candidates are a person's answer; None if nobody was asked
+    reviewed: Flags | None = (
+        None  # whether the candidates are a person's answer; None if nobody was asked
+    )
 
     @property
     def classes(self) -> npt.NDArray[np.object_]:
@@ -172,16 +186,19 @@ class CleanedTable:
     def sets(self, separator: str | None = None) -> list[str]:
         """The candidate sets as text, with the separator of the user's table unless another is given."""
         names = self.classes[self.candidates].tolist()
-        return [(separator or self.separator).join(names[start:end]) for start, end in pairwise(self.offsets.tolist())]
+        return [
+            (separator or self.separator).join(names[start:end])
+            for start, end in pairwise(self.offsets.tolist())
+        ]
 
 
 def candidates_of(table: CleanedTable) -> tuple[Candidates, list[int] | None]:
     """The candidate sets of a table, and the true labels if all of them are known."""
     from ltpll.candidates import Candidates  # imports torch, which reports do without
 
-    sets = Candidates.from_flat(table.offsets, table.candidates, len(table.classes), tuple(table.classes.tolist())).with_groups(
-        table.groups
-    )
+    sets = Candidates.from_flat(
+        table.offsets, table.candidates, len(table.classes), tuple(table.classes.tolist())
+    ).with_groups(table.groups)
     labels = table.true.tolist()
     return sets, None if any(label is None for label in labels) else labels
 
@@ -211,11 +228,19 @@ def verdicts(table: CleanedTable) -> list[str]:
         return sentences
     guess = f"a random guess inside the set would be right in {inside['guess']:.1%}"
     if known is None:
-        sentences.append(f"Labels of ambiguous rows are expected to be right in {inside['expected']:.1%} of the cases; {guess}.")
+        sentences.append(
+            f"Labels of ambiguous rows are expected to be right in {inside['expected']:.1%} of the cases; {guess}."
+        )
     else:
-        words = "" if _beats(known["accuracy"], inside["guess"], known["rows"]) else ", so the model does not beat it"
+        words = (
+            ""
+            if _beats(known["accuracy"], inside["guess"], known["rows"])
+            else ", so the model does not beat it"
+        )
         expected = f"({inside['expected']:.1%} expected)"
-        sentences.append(f"Labels of ambiguous rows are right in {known['accuracy']:.1%} of the cases {expected}; {guess}{words}.")
+        sentences.append(
+            f"Labels of ambiguous rows are right in {known['accuracy']:.1%} of the cases {expected}; {guess}{words}."
+        )
     return sentences
 
 
@@ -230,7 +255,9 @@ def said_of_missing_labels(table: CleanedTable) -> str:
     said = f"About {missing:.0%} of the sets seem to lack the true label"
     if not table.labels.issue.any():
         said += ", but none certainly enough to be flagged"
-    if "truth_missing" in table.record["config"]:  # the training has found, or was told, that hardly any set does
+    if (
+        "truth_missing" in table.record["config"]
+    ):  # the training has found, or was told, that hardly any set does
         return f"{said}."
     return f"{said}: with {table.setting('truth_missing', 'auto')}, labels can leave their sets."
 
@@ -245,7 +272,9 @@ def beats_guess(table: CleanedTable) -> bool | None:
     judgement = table.record.get("judgement")
     if judgement is None:
         return None
-    shares = [(judgement["covering"], judgement["chance"], int((table.labels.judged_by != "own").sum()))]
+    shares = [
+        (judgement["covering"], judgement["chance"], int((table.labels.judged_by != "own").sum()))
+    ]
     known = (judgement.get("calibration") or {}).get("ambiguous")
     if known is not None and judgement.get("ambiguous") is not None:
         shares.append((known["accuracy"], judgement["ambiguous"]["guess"], known["rows"]))
@@ -255,7 +284,10 @@ def beats_guess(table: CleanedTable) -> bool | None:
 def not_judged(table: CleanedTable) -> list[tuple[str, int, int]]:
     """Classes with too few examples to judge their sets: name, examples, recovered examples."""
     judgement = table.record.get("judgement") or {}
-    return [(str(table.classes[c]), examples, recovered) for c, examples, recovered in judgement.get("not_judged", [])]
+    return [
+        (str(table.classes[c]), examples, recovered)
+        for c, examples, recovered in judgement.get("not_judged", [])
+    ]
 
 
 def summary(table: CleanedTable) -> list[str]:
@@ -274,17 +306,26 @@ def summary(table: CleanedTable) -> list[str]:
         )
     said = said_of_missing_labels(table)
     if said or not issues:
-        sentences.append(said or "No set is flagged: none is suspicious enough to say that it lacks the true label.")
+        sentences.append(
+            said
+            or "No set is flagged: none is suspicious enough to say that it lacks the true label."
+        )
     unknown = not_judged(table)
     if unknown:
-        sentences.append(f"The model cannot judge sets that hold {_named(unknown)}: none of them is flagged.")
+        sentences.append(
+            f"The model cannot judge sets that hold {_named(unknown)}: none of them is flagged."
+        )
     return sentences
 
 
 def _named(classes: list[tuple[str, int, int]]) -> str:
     """Classes that are not judged, all of them if they are few."""
     few = len(classes) <= MOST_NAMED
-    several = f"one of {len(classes):,} classes: " if few else f"one of {len(classes):,} classes, such as "
+    several = (
+        f"one of {len(classes):,} classes: "
+        if few
+        else f"one of {len(classes):,} classes, such as "
+    )
     return ("the class " if len(classes) == 1 else several) + ", ".join(
         f"{name} ({counted(examples, 'example')}, {recovered} recovered out of fold)"
         for name, examples, recovered in (classes if few else classes[:1])
@@ -297,9 +338,13 @@ def _named(classes: list[tuple[str, int, int]]) -> str:
 def task_data(table: CleanedTable) -> list[dict[str, str]]:
     """What the tasks of a labelling tool show: the pictures as it called them, or else their paths, or else the ids of the examples."""
     if table.urls is not None:
-        return [{str(table.record["source"]["reading"].get("path")): url} for url in table.urls.tolist()]
+        return [
+            {str(table.record["source"]["reading"].get("path")): url} for url in table.urls.tolist()
+        ]
     if table.record["source"]["images"] is not None:
-        return [{"image": path} for path in (table.ids if table.paths is None else table.paths).tolist()]
+        return [
+            {"image": path} for path in (table.ids if table.paths is None else table.paths).tolist()
+        ]
     return [{"id": name} for name in table.ids.tolist()]
 
 
@@ -346,7 +391,9 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
         **({} if table.reviewed is None else {"reviewed": table.reviewed}),
     }
     if any(label is not None for label in table.true.tolist()):
-        columns["true_label"] = [None if label is None else names[label] for label in table.true.tolist()]
+        columns["true_label"] = [
+            None if label is None else names[label] for label in table.true.tolist()
+        ]
     return columns
 
 
@@ -369,13 +416,17 @@ def class_columns(table: CleanedTable) -> Columns:
             "estimated_prior": rounded_column(np.asarray(table.record["class_prior"])),
             "candidate_in": candidate,
             "label_of": chosen,
-            "distractor_rate": rounded_column(1 - np.bincount(cleaned.label[table.in_set], minlength=n) / candidate),
+            "distractor_rate": rounded_column(
+                1 - np.bincount(cleaned.label[table.in_set], minlength=n) / candidate
+            ),
             "mean_confidence": rounded_column(confidence / chosen),
             "recovered_out_of_fold": _recovered(table),
             "judged_examples": np.bincount(cleaned.inside[cleaned.judged_by != "own"], minlength=n),
             "judged": _judged_classes(table),
             "suggested_for": np.bincount(cleaned.outside[cleaned.issue], minlength=n),
-            "most_often_instead": [None if other < 0 else table.classes[other] for other in instead.tolist()],
+            "most_often_instead": [
+                None if other < 0 else table.classes[other] for other in instead.tolist()
+            ],
             "times_instead": times,
         }
         rows, true = known_truth(table)
@@ -407,7 +458,10 @@ def labels_chosen_instead(table: CleanedTable) -> tuple[Numbers, Numbers]:
     pairs, counts = confusion_pairs(table)
     instead, times = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     order = np.argsort(counts, kind="stable")
-    instead[pairs[order, 1]], times[pairs[order, 1]] = pairs[order, 0], counts[order]  # the last assignment, the largest count, remains
+    instead[pairs[order, 1]], times[pairs[order, 1]] = (
+        pairs[order, 0],
+        counts[order],
+    )  # the last assignment, the largest count, remains
     return instead, times
 
 
@@ -483,8 +537,14 @@ def calibration_intervals(table: CleanedTable) -> dict[str, list[CalibrationInte
             place = np.clip((confidence * 10).astype(np.int64), 0, 9)
             counts = np.bincount(place, minlength=10)
             with np.errstate(invalid="ignore"):
-                means = [np.bincount(place, weights=values, minlength=10) / counts for values in (confidence, right)]
-            found[name] = [CalibrationInterval(*one) for one in zip(counts.tolist(), *(mean.tolist() for mean in means), strict=True)]
+                means = [
+                    np.bincount(place, weights=values, minlength=10) / counts
+                    for values in (confidence, right)
+                ]
+            found[name] = [
+                CalibrationInterval(*one)
+                for one in zip(counts.tolist(), *(mean.tolist() for mean in means), strict=True)
+            ]
     return found
 
 
@@ -513,7 +573,9 @@ def annotator_columns(table: CleanedTable) -> Columns:
     def mean(values: Flags, where: Flags) -> npt.NDArray[np.float64]:
         with np.errstate(invalid="ignore"):
             counted = np.bincount(annotator[where], minlength=len(names))
-            return np.asarray(np.bincount(annotator[where], weights=values[where], minlength=len(names)) / counted)
+            return np.asarray(
+                np.bincount(annotator[where], weights=values[where], minlength=len(names)) / counted
+            )
 
     return {
         "annotator": names,

@@ -12,7 +12,9 @@ from ltpll.cleaning.results import CleanedTable, Columns, Numbers, rounded_colum
 from ltpll.formatting import counted
 
 QUEUE = 100  # rows
-PAIR_SHARE = 0.1  # of the queue that may ask about the same two classes, unless there are no other rows
+PAIR_SHARE = (
+    0.1  # of the queue that may ask about the same two classes, unless there are no other rows
+)
 RARE = 20  # examples, at most, of a class that is called rare; it also has less than half as many as others on average
 DOUBTFUL = 0.5  # share of a row's doubt that its set must explain before it is asked about the set
 
@@ -65,14 +67,20 @@ def occurrences(values: Numbers) -> Numbers:
     order = np.argsort(values, kind="stable")
     starts = np.flatnonzero(np.diff(values[order], prepend=-1))
     found = np.empty(len(values), dtype=np.int64)
-    found[order] = np.arange(len(values)) - np.repeat(starts, np.diff(np.append(starts, len(values))))
+    found[order] = np.arange(len(values)) - np.repeat(
+        starts, np.diff(np.append(starts, len(values)))
+    )
     return found
 
 
 def asks_about_set(table: CleanedTable) -> npt.NDArray[np.bool_]:
     """Whether a row's label is doubted because its set may lack the true label, flagged or not, and not because of another candidate."""
     cleaned = table.labels
-    return np.asarray((cleaned.outside >= 0) & (cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence)) & (cleaned.suspicion > 0))
+    return np.asarray(
+        (cleaned.outside >= 0)
+        & (cleaned.suspicion > DOUBTFUL * (1 - cleaned.confidence))
+        & (cleaned.suspicion > 0)
+    )
 
 
 def alternatives(table: CleanedTable) -> Numbers:
@@ -108,8 +116,14 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
         "candidates": [sets[i] for i in rows],
         "label": names[cleaned.label[rows]],
         "confidence": rounded_column(cleaned.confidence[rows]),
-        "runner_up": [names[cleaned.runner_up[i]] if other else None for i, other in zip(rows, several, strict=True)],
-        "suggestion": [names[cleaned.outside[i]] if outside else None for i, outside in zip(rows, of_set, strict=True)],
+        "runner_up": [
+            names[cleaned.runner_up[i]] if other else None
+            for i, other in zip(rows, several, strict=True)
+        ],
+        "suggestion": [
+            names[cleaned.outside[i]] if outside else None
+            for i, outside in zip(rows, of_set, strict=True)
+        ],
         "why": reasons(table, rows),
         "answer": [""] * len(rows),
     }

@@ -34,19 +34,33 @@ app.command(rich_help_panel=OWN)(predict)
 app.command(rich_help_panel=OWN)(export)
 app.command(rich_help_panel=OWN)(embed)
 
-MOVED = ("bench", "benchmark", "bound", "probe", "reproduce", "toy", "tsne", "data list", "data prepare")
+MOVED = (
+    "bench",
+    "benchmark",
+    "bound",
+    "probe",
+    "reproduce",
+    "toy",
+    "tsne",
+    "data list",
+    "data prepare",
+)
 
 
 def _say_where(context: typer.Context) -> None:
     """Moved to the package ltpll-research."""
     moved = next(name for name in MOVED if name.split()[-1] == context.info_name)
-    raise InputError(f"`ltpll {moved}` is in the package ltpll-research: install it, then use `ltpll-research {moved}`.")
+    raise InputError(
+        f"`ltpll {moved}` is in the package ltpll-research: install it, then use `ltpll-research {moved}`."
+    )
 
 
 for _name in MOVED:
     _group = data_commands if _name.startswith("data ") else app
     _anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-    _group.command(_name.split()[-1], hidden=True, add_help_option=False, context_settings=_anything)(_say_where)
+    _group.command(
+        _name.split()[-1], hidden=True, add_help_option=False, context_settings=_anything
+    )(_say_where)
 
 
 def main() -> None:

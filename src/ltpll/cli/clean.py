@@ -18,7 +18,12 @@ from ltpll.formatting import counted
 def clean(
     context: typer.Context,
     run: OwnRun,
-    out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet; .json for pre-annotations of Label Studio.")],
+    out: Annotated[
+        Path,
+        output_option(
+            help="Table to write: .csv, .tsv or .parquet; .json for pre-annotations of Label Studio."
+        ),
+    ],
     separator: WrittenSeparator = None,
     false_discoveries: FalseDiscoveries = None,
     control: Annotated[
@@ -31,7 +36,11 @@ def clean(
     ] = None,
     tool: Annotated[
         str | None,
-        output_option("--for", help="Write what another tool reads: cleanlab (its columns, and pred_probs).", metavar="cleanlab"),
+        output_option(
+            "--for",
+            help="Write what another tool reads: cleanlab (its columns, and pred_probs).",
+            metavar="cleanlab",
+        ),
     ] = None,
 ) -> None:
     """Write the cleaned label of every example, its confidence, and whether its candidate set seems to lack the true label.
@@ -49,10 +58,14 @@ def clean(
     suffix = ".csv" if as_tasks else out.suffix
     names = ("classes", "annotators") if tool is None else ("pred_probs",)
     beside = {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in names}
-    matrix, tasks = ([], [".json"]) if tool is None else ([out.with_name(f"{out.stem}.pred_probs.npy")], [])
+    matrix, tasks = (
+        ([], [".json"]) if tool is None else ([out.with_name(f"{out.stem}.pred_probs.npy")], [])
+    )
     check_outputs(context, out, *beside.values(), *matrix, suffixes=(*TABLE_SUFFIXES, *tasks))
     if control is not None and not as_tasks:
-        raise InputError(f"--control is for pre-annotations of Label Studio, but {out} is a table: leave it out, or write to a .json file.")
+        raise InputError(
+            f"--control is for pre-annotations of Label Studio, but {out} is a table: leave it out, or write to a .json file."
+        )
     cleaned = read_cleaned(run, false_discoveries)
     if tool is not None:
         _write_for_cleanlab(run, cleaned, out, separator, matrix[0], beside["pred_probs"])
@@ -81,17 +94,29 @@ def _write_tasks(out: Path, run: Path, cleaned: Any, control: str | None) -> Non
 
     stored = cleaned.record["source"]["reading"].get("control")
     names = control_names(control, stored if isinstance(stored, str) else None)
-    labels, scores = cleaned.classes[cleaned.labels.label].tolist(), rounded_column(cleaned.labels.confidence).tolist()
+    labels, scores = (
+        cleaned.classes[cleaned.labels.label].tolist(),
+        rounded_column(cleaned.labels.confidence).tolist(),
+    )
     model = f"ltpll {__version__} {run.resolve().name}"
-    write_pre_annotations(out, task_data(cleaned), labels, scores, control=names, model_version=model)
+    write_pre_annotations(
+        out, task_data(cleaned), labels, scores, control=names, model_version=model
+    )
 
 
-def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str | None, matrix: Path, names: Path) -> None:
+def _write_for_cleanlab(
+    run: Path, cleaned: Any, out: Path, separator: str | None, matrix: Path, names: Path
+) -> None:
     import io
 
     import numpy as np
 
-    from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, names_as_read, pred_probs
+    from ltpll.cleaning.cleanlab_tables import (
+        cleanlab_columns,
+        datalab_classes,
+        names_as_read,
+        pred_probs,
+    )
     from ltpll.cleaning.stored_tables import read_probabilities
     from ltpll.data.writers import write_table
     from ltpll.files import write_atomically
@@ -105,7 +130,9 @@ def _write_for_cleanlab(run: Path, cleaned: Any, out: Path, separator: str | Non
     write_table(names, {"class": names_as_read(cleaned)[classes]})
     left_out = len(cleaned.classes) - len(classes)
     if left_out:
-        print_line(f"{counted(left_out, 'class is', 'classes are')} the label of no row, and left out of pred_probs, as Datalab expects.")
+        print_line(
+            f"{counted(left_out, 'class is', 'classes are')} the label of no row, and left out of pred_probs, as Datalab expects."
+        )
     print_line(f"Wrote {out}, {matrix} (columns: the classes in {names.name})")
 
 
@@ -121,17 +148,32 @@ def _print_classes(columns: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    names = ("class", "estimated_prior", "candidate_in", "label_of", "distractor_rate", "most_often_instead")
+    names = (
+        "class",
+        "estimated_prior",
+        "candidate_in",
+        "label_of",
+        "distractor_rate",
+        "most_often_instead",
+    )
     texts, shares = ("class", "most_often_instead"), ("estimated_prior", "distractor_rate")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in names:
-        table.add_column(name.replace("_", " "), justify="left" if name in texts else "right", overflow="ellipsis")
+        table.add_column(
+            name.replace("_", " "),
+            justify="left" if name in texts else "right",
+            overflow="ellipsis",
+        )
     order = sorted(range(len(columns["class"])), key=lambda c: -columns["label_of"][c])
     for c in order[:MOST_SHOWN]:
         row = {name: columns[name][c] for name in names}
         table.add_row(
             *(
-                Text(printable(str(row[name] or ""))) if name in texts else f"{row[name]:.1%}" if name in shares else f"{row[name]:,}"
+                Text(printable(str(row[name] or "")))
+                if name in texts
+                else f"{row[name]:.1%}"
+                if name in shares
+                else f"{row[name]:,}"
                 for name in names
             )
         )

@@ -22,7 +22,9 @@ def read_config(path: Path | None) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)
         if len(text) > LARGEST:
-            raise InputError(f"The config file {path} is larger than {LARGEST >> 10} KiB: it must contain `name: value` lines.")
+            raise InputError(
+                f"The config file {path} is larger than {LARGEST >> 10} KiB: it must contain `name: value` lines."
+            )
         content = _loaded(text.decode("utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"There is no config file {path}.") from None
@@ -30,7 +32,9 @@ def read_config(path: Path | None) -> dict[str, Any]:
         raise
     except yaml.MarkedYAMLError as error:
         where = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InputError(f"The config file {path} cannot be read{where}: {printable(error.problem or 'not YAML')[:200]}.") from None
+        raise InputError(
+            f"The config file {path} cannot be read{where}: {printable(error.problem or 'not YAML')[:200]}."
+        ) from None
     except Exception as error:  # PyYAML also raises IndexError, ValueError and others
         raise InputError(f"The config file {path} cannot be read: {first_line(error)}.") from None
     if not isinstance(content, dict):
@@ -47,8 +51,12 @@ def _loaded(text: str) -> Any:
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases (*name) are not supported; write the value out in both places")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            raise ValueError(
+                "aliases (*name) are not supported; write the value out in both places"
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if depth > DEEPEST:
             raise ValueError("its lists are nested too deeply")
     return yaml.safe_load(text)

@@ -19,7 +19,9 @@ def print_line(text: str) -> None:
 
 def print_note(text: str) -> None:
     """Print one line to standard error."""
-    Console(stderr=True, highlight=False, emoji=False).print(printable(text), markup=False, soft_wrap=True)
+    Console(stderr=True, highlight=False, emoji=False).print(
+        printable(text), markup=False, soft_wrap=True
+    )
 
 
 def print_error(sentence: str) -> None:

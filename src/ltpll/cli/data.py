@@ -14,13 +14,17 @@ from ltpll.cli.outputs import check_outputs
 from ltpll.cli.prune import PruneCommand, prune
 from ltpll.formatting import command
 
-app = typer.Typer(help="Write an example table, and describe or prune candidate sets.", no_args_is_help=True)
+app = typer.Typer(
+    help="Write an example table, and describe or prune candidate sets.", no_args_is_help=True
+)
 
 
 @app.command()
 def example(
     context: typer.Context,
-    out: Annotated[Path, data_option(help="Folder to write digits.csv and new-digits.csv to.")] = Path(),
+    out: Annotated[
+        Path, data_option(help="Folder to write digits.csv and new-digits.csv to.")
+    ] = Path(),
 ) -> None:
     """Write an example table to try the other commands with: digits whose candidates are the labels of three annotators."""
     from ltpll.data.synthetic import example_tables
@@ -37,7 +41,9 @@ def example(
     tables = example_tables()
     for path, columns in zip(paths, tables, strict=True):
         write_table(path, columns)
-    print_line(f"{paths[0]}: {len(tables.train['id'])} rows with candidates, pixels as features, and true labels for evaluation.")
+    print_line(
+        f"{paths[0]}: {len(tables.train['id'])} rows with candidates, pixels as features, and true labels for evaluation."
+    )
     print_line(f"{paths[1]}: {len(tables.new['id'])} new rows without candidates.")
     print_line(f"Next: {command('ltpll', 'train', paths[0], '--out', out / 'digits-run')}")
 

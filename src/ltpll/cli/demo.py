@@ -18,11 +18,15 @@ from ltpll.formatting import command
 
 def demo(
     context: typer.Context,
-    out: Annotated[Path, output_option(help="Folder for the table, the run and its page.")] = Path("ltpll-runs/demo"),
+    out: Annotated[Path, output_option(help="Folder for the table, the run and its page.")] = Path(
+        "ltpll-runs/demo"
+    ),
     fresh: Fresh = False,
 ) -> None:
     """Clean an example table in about a minute: train on it, write its labels, and a page about them."""
-    table, run, cleaned, page = (out / name for name in ("digits.csv", "run", "cleaned.csv", "report.html"))
+    table, run, cleaned, page = (
+        out / name for name in ("digits.csv", "run", "cleaned.csv", "report.html")
+    )
     if not table.exists():  # an earlier demo is continued
         example(context, out)
     for does, words in (

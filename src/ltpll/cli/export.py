@@ -12,7 +12,11 @@ from ltpll.cli.options import OwnRun, output_option
 from ltpll.cli.outputs import check_outputs
 
 
-def export(context: typer.Context, run: OwnRun, onnx: Annotated[Path, output_option(help="ONNX model to write.")]) -> None:
+def export(
+    context: typer.Context,
+    run: OwnRun,
+    onnx: Annotated[Path, output_option(help="ONNX model to write.")],
+) -> None:
     """Write a trained run as an ONNX model that takes raw inputs and returns logits and probabilities, checked if onnxruntime is installed.
 
     The model's metadata, and a JSON file beside it, hold the names of the classes, the input and the preprocessing.
@@ -25,11 +29,28 @@ def export(context: typer.Context, run: OwnRun, onnx: Annotated[Path, output_opt
     check_outputs(context, onnx, sidecar(onnx), suffixes=[".onnx"], makes_folder=True)
     record = Run.open(run, Kind.TABLE).result()
     classifier, backbone = load_classifier(run, "cpu"), stored_backbone(run, record)
-    classifier.to_onnx(onnx, record["source"]["feature_names"] if len(classifier.input_shape_) == 1 else (), backbone)
-    difference = onnx_difference(classifier, onnx, backbone)
-    shape = ", ".join(map(str, classifier.input_shape_ if backbone is None else (3, *(backbone.preprocessing.side,) * 2)))
-    checked = (
-        "not checked, because onnxruntime is not installed" if difference is None else f"differs from torch by {difference:.1g} at most"
+    classifier.to_onnx(
+        onnx,
+        record["source"]["feature_names"] if len(classifier.input_shape_) == 1 else (),
+        backbone,
     )
-    print_line(f"Wrote {onnx}: input x (rows, {shape}), outputs logits and probabilities of {len(classifier.classes_)} classes; {checked}.")
-    print_line(f"Its metadata and {sidecar(onnx)} hold the names of the classes, the input and the preprocessing.")
+    difference = onnx_difference(classifier, onnx, backbone)
+    shape = ", ".join(
+        map(
+            str,
+            classifier.input_shape_
+            if backbone is None
+            else (3, *(backbone.preprocessing.side,) * 2),
+        )
+    )
+    checked = (
+        "not checked, because onnxruntime is not installed"
+        if difference is None
+        else f"differs from torch by {difference:.1g} at most"
+    )
+    print_line(
+        f"Wrote {onnx}: input x (rows, {shape}), outputs logits and probabilities of {len(classifier.classes_)} classes; {checked}."
+    )
+    print_line(
+        f"Its metadata and {sidecar(onnx)} hold the names of the classes, the input and the preprocessing."
+    )

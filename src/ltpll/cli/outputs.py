@@ -20,7 +20,13 @@ OUTPUTS = ("out", "onnx", "json_file")
 PAGES, PICTURES = (".html", ".htm"), (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
-def check_outputs(context: typer.Context, chosen: Path, *beside: Path, suffixes: Sequence[str] = (), makes_folder: bool = False) -> None:
+def check_outputs(
+    context: typer.Context,
+    chosen: Path,
+    *beside: Path,
+    suffixes: Sequence[str] = (),
+    makes_folder: bool = False,
+) -> None:
     """Refuse to write to a path that the user has chosen, and to those beside it.
 
     Every command that writes files calls this first.
@@ -42,31 +48,51 @@ def check_outputs(context: typer.Context, chosen: Path, *beside: Path, suffixes:
     for i, path in enumerate((chosen, *beside)):
         run = run_of_file(path)
         if run is not None:
-            raise InputError(f"{path} is a file of the run {run}, which would be lost: write to another file.")
-        for other, what in [*inputs, *((one, "an output of this command, too,") for one in (chosen, *beside)[:i])]:
+            raise InputError(
+                f"{path} is a file of the run {run}, which would be lost: write to another file."
+            )
+        for other, what in [
+            *inputs,
+            *((one, "an output of this command, too,") for one in (chosen, *beside)[:i]),
+        ]:
             if _same(path, other):
-                raise InputError(f"{path} is {what} and would be overwritten: write to another file.")
-        check_output(path, (path.suffix.lower(),) if i else suffixes or TABLE_SUFFIXES, makes_folder=makes_folder)
+                raise InputError(
+                    f"{path} is {what} and would be overwritten: write to another file."
+                )
+        check_output(
+            path,
+            (path.suffix.lower(),) if i else suffixes or TABLE_SUFFIXES,
+            makes_folder=makes_folder,
+        )
 
 
 def check_run_folder(context: typer.Context, folder: Path) -> None:
     """Refuse to train in a run folder one of whose own files is an input."""
     for path, what in _inputs(context):
         if run_of_file(path) == followed(folder):
-            raise InputError(f"{path}, {what}, is a file of the run {folder}, which would replace it: train in another folder.")
+            raise InputError(
+                f"{path}, {what}, is a file of the run {folder}, which would replace it: train in another folder."
+            )
 
 
 def _same(path: Path, other: Path) -> bool:
     """Whether two paths are one file, also by links, or by names whose case does not count."""
-    return followed(path) == followed(other) or (path.exists() and other.exists() and path.samefile(other))
+    return followed(path) == followed(other) or (
+        path.exists() and other.exists() and path.samefile(other)
+    )
 
 
 def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
     """Files that the command line names besides outputs, and those that runs were made from."""
     for parameter in context.command.params:
-        for path in _paths(None if parameter.name in OUTPUTS else context.params.get(parameter.name or "")):
+        for path in _paths(
+            None if parameter.name in OUTPUTS else context.params.get(parameter.name or "")
+        ):
             name = parameter.opts[0]
-            yield path, f"given as {name if name.startswith('-') else getattr(parameter, 'metavar', None) or name}"
+            yield (
+                path,
+                f"given as {name if name.startswith('-') else getattr(parameter, 'metavar', None) or name}",
+            )
             try:
                 source = parse_json((path / "result.json").read_bytes())["source"]
                 made_from = {**source, **source["reading"]}
@@ -75,7 +101,11 @@ def _inputs(context: typer.Context) -> Iterator[tuple[Path, str]]:
             # Paths were given from a folder that the record does not name, often one above the run.
             above = [Path(), *followed(path).parents]
             for name, value in made_from.items():
-                yield from ((folder / one, f"the {name} of the run {path}") for one in _paths(value) for folder in above)
+                yield from (
+                    (folder / one, f"the {name} of the run {path}")
+                    for one in _paths(value)
+                    for folder in above
+                )
 
 
 def _paths(value: Any) -> list[Path]:

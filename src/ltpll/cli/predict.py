@@ -18,12 +18,27 @@ from ltpll.formatting import counted
 def predict(
     context: typer.Context,
     run: OwnRun,
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="New examples, in the format of the table that was trained on.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="New examples, in the format of the table that was trained on."
+        ),
+    ],
     out: Annotated[Path, output_option(help="Table to write: .csv, .tsv or .parquet.")],
-    probabilities: Annotated[bool, output_option("--probabilities", help="Add a column with the probability of each class.")] = False,
+    probabilities: Annotated[
+        bool,
+        output_option("--probabilities", help="Add a column with the probability of each class."),
+    ] = False,
     images: Annotated[Path | None, data_option(help="Folder of the new pictures.")] = None,
-    features: Annotated[Path | None, data_option(help="File of the new features, as for train.")] = None,
-    on_error: Annotated[str, data_option(help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip")] = "stop",
+    features: Annotated[
+        Path | None, data_option(help="File of the new features, as for train.")
+    ] = None,
+    on_error: Annotated[
+        str,
+        data_option(
+            help="On a picture that cannot be read: stop, or skip it.", metavar="stop|skip"
+        ),
+    ] = "stop",
     goal: Annotated[
         str | None,
         part_option(
@@ -49,5 +64,10 @@ def predict(
     if source.reading.id is None and missing != Reading.id:
         ids = "row numbers" if examples.table.paths is None else "paths"
         print_line(f"{table} has no column {shown(missing)}, so ids are {ids}.")
-    write_table(out, prediction_columns(run, record, examples, probabilities=probabilities, device=device, goal=goal))
+    write_table(
+        out,
+        prediction_columns(
+            run, record, examples, probabilities=probabilities, device=device, goal=goal
+        ),
+    )
     print_line(f"Wrote {counted(len(examples), 'prediction')} to {out}")

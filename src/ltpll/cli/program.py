@@ -33,11 +33,15 @@ def make_program(name: str, summary: str, *, trained_by: Sequence[str]) -> typer
             raise typer.Exit
 
     # Types are objects here, because Typer cannot look up the names of a function inside another.
-    version = typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+    version = typer.Option(
+        "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+    )
 
     def before_every_command(context: typer.Context, version: bool = False) -> None:
         context.with_resource(on_command_line())
-        processes = os.environ.get("WORLD_SIZE", "1") if "TORCHELASTIC_RUN_ID" in os.environ else "1"
+        processes = (
+            os.environ.get("WORLD_SIZE", "1") if "TORCHELASTIC_RUN_ID" in os.environ else "1"
+        )
         if processes != "1" and context.invoked_subcommand not in trained_by:
             # Every process would do the same work and write the same files.
             raise InputError(
@@ -54,7 +58,9 @@ def run(app: typer.Typer) -> None:
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an output that is not UTF-8 lacks some characters
+            stream.reconfigure(
+                errors="replace"
+            )  # an output that is not UTF-8 lacks some characters
     # Set before torch is imported: waiting threads sleep instead of spinning, which leaves the cores to others.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     exit_on_signals()
@@ -69,11 +75,16 @@ def run(app: typer.Typer) -> None:
         where = f" ({error.filename})" if error.filename else ""
         _fail(f"{error.strerror or error}{where}.")
     except RuntimeError as error:
-        from concurrent.futures.process import BrokenProcessPool  # takes a tenth of the start-up time
+        from concurrent.futures.process import (
+            BrokenProcessPool,
+        )  # takes a tenth of the start-up time
 
         if not isinstance(error, BrokenProcessPool):
             raise
-        _fail("A training process was killed, often because memory ran out: rerun the command with fewer --workers.", 1)
+        _fail(
+            "A training process was killed, often because memory ran out: rerun the command with fewer --workers.",
+            1,
+        )
 
 
 def _fail(sentence: str, status: int = 2) -> NoReturn:
@@ -82,9 +93,16 @@ def _fail(sentence: str, status: int = 2) -> NoReturn:
 
 
 def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     if issubclass(category, InputWarning):
         print_note(f"warning: {message}")
     else:
-        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
+        (file or sys.stderr).write(
+            warnings.formatwarning(message, category, filename, lineno, line)
+        )

@@ -68,12 +68,18 @@ class ProgressBar(Progress):
         """The time left; at the end, the time that the whole command took."""
         if self.job.share_done < 1:
             return super().time_left
-        return f"finished in {format_duration(time.monotonic() - COMMAND_BEGAN)}" if self._finished else "finishing"
+        return (
+            f"finished in {format_duration(time.monotonic() - COMMAND_BEGAN)}"
+            if self._finished
+            else "finishing"
+        )
 
     def _draw(self) -> None:
         share = self.job.share_done
         status = " · ".join(filter(None, [f"{int(100 * share)}%", self.time_left]))
-        self._bar.update(self._task, completed=share, current=self.current, status=status, figures=self.figures)
+        self._bar.update(
+            self._task, completed=share, current=self.current, status=status, figures=self.figures
+        )
 
     def close(self) -> None:
         self._bar.stop()
@@ -118,11 +124,23 @@ class TensorBoardEvents(Callback):
         self._writer: Any = None
 
     def on_epoch_end(self, trainer: Any, record: Record) -> None:
-        if self._writer is None:  # created at the first epoch, because starting a run clears its folder
+        if (
+            self._writer is None
+        ):  # created at the first epoch, because starting a run clears its folder
             # purge_step hides what a killed process wrote about epochs that are trained again.
-            self._writer = self._new_writer(str(self.run.folder / "tensorboard"), purge_step=record["epoch"])
-        scalars = {"loss": record["loss"], "lr": record["lr"], "target_recovery": record.get("target_recovery")}
-        scalars |= {f"test/{name}": value for name, value in record.get("test", {}).items() if isinstance(value, float)}
+            self._writer = self._new_writer(
+                str(self.run.folder / "tensorboard"), purge_step=record["epoch"]
+            )
+        scalars = {
+            "loss": record["loss"],
+            "lr": record["lr"],
+            "target_recovery": record.get("target_recovery"),
+        }
+        scalars |= {
+            f"test/{name}": value
+            for name, value in record.get("test", {}).items()
+            if isinstance(value, float)
+        }
         for name, value in scalars.items():
             if value is not None:
                 self._writer.add_scalar(name, value, record["epoch"])

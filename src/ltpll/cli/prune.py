@@ -30,18 +30,35 @@ class PruneCommand(opt.CommandWithLibraryDefaults):
 
 def prune(
     context: typer.Context,
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Table of examples, as for `ltpll train`: .csv, .tsv, .parquet or .mat.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE",
+            help="Table of examples, as for `ltpll train`: .csv, .tsv, .parquet or .mat.",
+        ),
+    ],
     out: Annotated[Path, opt.output_option(help="Table to write: .csv, .tsv or .parquet.")],
-    images: Annotated[Path | None, opt.data_option(help="Folder of the pictures that the table names; needs --backbone.")] = None,
+    images: Annotated[
+        Path | None,
+        opt.data_option(help="Folder of the pictures that the table names; needs --backbone."),
+    ] = None,
     backbone: Annotated[
-        str | None, opt.data_option(help="Pretrained network that computes features of pictures, as for `ltpll train`.")
+        str | None,
+        opt.data_option(
+            help="Pretrained network that computes features of pictures, as for `ltpll train`."
+        ),
     ] = None,
     features: Annotated[
         Path | None,
-        opt.data_option(help="File of features: .npy, .npz or a table; joined by id, or without ids in the order of the table."),
+        opt.data_option(
+            help="File of features: .npy, .npz or a table; joined by id, or without ids in the order of the table."
+        ),
     ] = None,
     on_error: opt.OnError = None,
-    candidates: Annotated[str | None, opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list.")] = None,
+    candidates: Annotated[
+        str | None,
+        opt.column_option(help="Column of candidate sets, such as cat|fox or a JSON list."),
+    ] = None,
     separator: opt.Separator = None,
     class_column: opt.ClassColumn = None,
     probability_column: opt.ProbabilityColumn = None,
@@ -61,21 +78,37 @@ def prune(
     feature_column: Annotated[
         list[str] | None,
         opt.column_option(
-            help="Column to compare rows by. May be repeated, or be a pattern: 'f*'.", show_default="all other columns of numbers"
+            help="Column to compare rows by. May be repeated, or be a pattern: 'f*'.",
+            show_default="all other columns of numbers",
         ),
     ] = None,
     ignore: opt.Ignore = None,
     id_column: Annotated[str | None, opt.column_option("--id", help="Column of ids.")] = None,
-    path_column: Annotated[str | None, opt.column_option("--path", help="Column of paths inside --images.")] = None,
-    label: opt.Label = None,
-    split: Annotated[str | None, opt.column_option(help="Column with train or test; test rows neither vote nor change.")] = None,
-    group: Annotated[
-        str | None, opt.column_option(help="Column of the picture or scene that rows share; they do not vote for each other.")
+    path_column: Annotated[
+        str | None, opt.column_option("--path", help="Column of paths inside --images.")
     ] = None,
-    neighbours: Annotated[int | None, opt.part_option(help="Nearest rows that vote.", min=1, show_default="20")] = None,
+    label: opt.Label = None,
+    split: Annotated[
+        str | None,
+        opt.column_option(help="Column with train or test; test rows neither vote nor change."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        opt.column_option(
+            help="Column of the picture or scene that rows share; they do not vote for each other."
+        ),
+    ] = None,
+    neighbours: Annotated[
+        int | None, opt.part_option(help="Nearest rows that vote.", min=1, show_default="20")
+    ] = None,
     threshold: Annotated[
         float | None,
-        opt.part_option(help="A candidate needs this share of the votes of the best one.", min=0, max=1, show_default="0.3"),
+        opt.part_option(
+            help="A candidate needs this share of the votes of the best one.",
+            min=0,
+            max=1,
+            show_default="0.3",
+        ),
     ] = None,
     device: opt.Device = "auto",
 ) -> None:
@@ -86,23 +119,54 @@ def prune(
     """
     from ltpll.backbones import Backbone
     from ltpll.cleaning.dataset import TableSource
-    from ltpll.cleaning.pruned_tables import NEEDS_FEATURES, check_plain_sets, check_pruned_output, class_table, shares_table, write_pruned
+    from ltpll.cleaning.pruned_tables import (
+        NEEDS_FEATURES,
+        check_plain_sets,
+        check_pruned_output,
+        class_table,
+        shares_table,
+        write_pruned,
+    )
     from ltpll.data.readers.json_stream import JSON_SUFFIXES
     from ltpll.data.readers.tables import Reading
     from ltpll.data.writers import write_table
 
-    names = given(candidates=candidates, separator=separator, id=id_column, path=path_column, label=label, split=split, group=group)
-    reading = names | given(class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass)
-    reading |= given(annotators=from_annotators, task=task, worker=worker, annotation=annotation, vote_weights=vote_weights)
-    rules = given(excluded=excluded, empty=empty, possible=possible, site=site) | given_files(taxonomy=taxonomy, possible_at=possible_at)
+    names = given(
+        candidates=candidates,
+        separator=separator,
+        id=id_column,
+        path=path_column,
+        label=label,
+        split=split,
+        group=group,
+    )
+    reading = names | given(
+        class_columns=class_column, probability_columns=probability_column, top_k=top_k, mass=mass
+    )
+    reading |= given(
+        annotators=from_annotators,
+        task=task,
+        worker=worker,
+        annotation=annotation,
+        vote_weights=vote_weights,
+    )
+    rules = given(excluded=excluded, empty=empty, possible=possible, site=site) | given_files(
+        taxonomy=taxonomy, possible_at=possible_at
+    )
     reading |= given(features=feature_column, ignore=ignore) | rules
     table, out = table.expanduser(), out.expanduser()
     images, features = (path and path.expanduser() for path in (images, features))
     if images is not None and backbone is None:
-        raise InputError(f"{NEEDS_FEATURES}: give a pretrained network with --backbone, such as efficientnet-lite0.")
+        raise InputError(
+            f"{NEEDS_FEATURES}: give a pretrained network with --backbone, such as efficientnet-lite0."
+        )
     network = None if backbone is None else Backbone.from_pretrained(backbone)
-    source = TableSource(table, Reading.of(reading), images, features, backbone=network, **given(on_error=on_error))
-    beside = {name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("classes", "shares")}
+    source = TableSource(
+        table, Reading.of(reading), images, features, backbone=network, **given(on_error=on_error)
+    )
+    beside = {
+        name: out.with_name(f"{out.stem}.{name}{out.suffix}") for name in ("classes", "shares")
+    }
     if table.suffix.lower() in JSON_SUFFIXES:
         raise InputError(
             f"{table} is not a table, so it cannot be written with other sets: prune while training, with ltpll train --prune."
@@ -114,24 +178,36 @@ def prune(
     found = prune_read_examples(examples, neighbours=neighbours, threshold=threshold)
     classes, shares = class_table(found.of_training), found.shares()
     write_pruned(out, source, found)
-    tables = {beside["classes"]: classes} | ({} if shares is None else {beside["shares"]: shares_table(shares)})
+    tables = {beside["classes"]: classes} | (
+        {} if shares is None else {beside["shares"]: shares_table(shares)}
+    )
     for path, columns in tables.items():
         write_table(path, columns)
     print_classes(classes)
     for path in (out, *tables):
         print_line(f"Wrote {path}")
     prior = None if shares is None else beside["shares"]
-    _print_next(source, found.examples, out, {"backbone": backbone, "prior": prior}, {**names, "feature-column": feature_column, **rules})
+    _print_next(
+        source,
+        found.examples,
+        out,
+        {"backbone": backbone, "prior": prior},
+        {**names, "feature-column": feature_column, **rules},
+    )
 
 
-def prune_read_examples(examples: Examples, *, neighbours: int | None = None, threshold: float | None = None) -> PrunedExamples:
+def prune_read_examples(
+    examples: Examples, *, neighbours: int | None = None, threshold: float | None = None
+) -> PrunedExamples:
     """Prune the sets of a table, and print what was removed."""
     from ltpll.cleaning.pruned_tables import prune_examples
     from ltpll.cli.progress import reading_progress
 
     with reading_progress("comparing") as on_progress:
         how = given(neighbours=neighbours, threshold=threshold)
-        found = prune_examples(examples, on_progress=lambda done, total: on_progress("rows", done, total), **how)
+        found = prune_examples(
+            examples, on_progress=lambda done, total: on_progress("rows", done, total), **how
+        )
     pruned, before, after = found.of_training, found.of_training.given, found.of_training.candidates
     removed, n = len(before.labels) - len(after.labels), len(before)
     print_line(
@@ -153,21 +229,35 @@ def print_classes(columns: dict[str, list[Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    order = [c for c in sorted(range(len(columns["class"])), key=lambda c: -columns["removed"][c]) if columns["removed"][c]]
+    order = [
+        c
+        for c in sorted(range(len(columns["class"])), key=lambda c: -columns["removed"][c])
+        if columns["removed"][c]
+    ]
     if not order:
         return
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in columns:
-        shown.add_column(name.replace("_", " "), justify="left" if name == "class" else "right", overflow="ellipsis")
+        shown.add_column(
+            name.replace("_", " "),
+            justify="left" if name == "class" else "right",
+            overflow="ellipsis",
+        )
     for c in order[:MOST_SHOWN]:
-        name, before, removed, share = (columns[column][c] for column in ("class", "candidate_in", "removed", "share"))
+        name, before, removed, share = (
+            columns[column][c] for column in ("class", "candidate_in", "removed", "share")
+        )
         shown.add_row(Text(printable(name)), f"{before:,}", f"{removed:,}", f"{share:.1%}")
     console.print(shown)
     if len(order) > MOST_SHOWN:
-        print_line(f"and {counted(len(order) - MOST_SHOWN, 'class', 'classes')} of which less was removed")
+        print_line(
+            f"and {counted(len(order) - MOST_SHOWN, 'class', 'classes')} of which less was removed"
+        )
 
 
-def _print_next(source: TableSource, examples: Examples, out: Path, how: dict[str, Any], names: dict[str, Any]) -> None:
+def _print_next(
+    source: TableSource, examples: Examples, out: Path, how: dict[str, Any], names: dict[str, Any]
+) -> None:
     """Print the command that trains on the written table."""
     from ltpll.cleaning.pruned_tables import has_set_column
 
@@ -186,4 +276,6 @@ def _print_next(source: TableSource, examples: Examples, out: Path, how: dict[st
     print_line(f"Next: {command(*words)}")
     if examples.candidates.weights is not None:
         again = command("ltpll", "train", source.table)
-        print_line(f"The written table does not hold the votes of annotators: to train with them, use `{again} … --prune`.")
+        print_line(
+            f"The written table does not hold the votes of annotators: to train with them, use `{again} … --prune`."
+        )

@@ -21,7 +21,9 @@ Title = Annotated[str | None, typer.Option(help="The heading of the page.", show
 
 def report(
     context: typer.Context,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Folder written by `ltpll train TABLE --out RUN`.")
+    ],
     out: Out = Path("ltpll-report.html"),
     title: Title = None,
     false_discoveries: FalseDiscoveries = None,
@@ -39,4 +41,6 @@ def check_is_table_run(run: Path, config: Mapping[str, Any], command: str) -> No
     """Refuse a run of research, for which the package ltpll-research has a command of the same name."""
     kind = kind_of_run(config)
     if kind in (Kind.BENCHMARK, Kind.STUDY):
-        raise InputError(f"{run} is {kind}: use `ltpll-research {command}`, which the package ltpll-research installs.")
+        raise InputError(
+            f"{run} is {kind}: use `ltpll-research {command}`, which the package ltpll-research installs."
+        )

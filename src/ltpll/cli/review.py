@@ -33,7 +33,9 @@ def review(
     source = table.record["source"]
     rows = review_rows(table, n)
     if not len(rows):
-        raise InputError("There is nothing to review: no row that was trained on has a doubtful label; train with --folds 5 to find some.")
+        raise InputError(
+            "There is nothing to review: no row that was trained on has a doubtful label; train with --folds 5 to find some."
+        )
     columns = review_columns(table, rows, separator)
     write_table(out, columns)
     asked, all_rows = float(table.doubts[rows].sum()), float(table.doubts.sum())
@@ -45,7 +47,11 @@ def review(
         print_line(f"  … and {len(rows) - MOST_SHOWN:,} more in {out}")
     print_line(f"Wrote {out}")
     several = table.separator.join("ab")
-    print_line(f"Next: fill in the column answer with a class, with several as in {several}, or with ? if no class fits; then")
+    print_line(
+        f"Next: fill in the column answer with a class, with several as in {several}, or with ? if no class fits; then"
+    )
     earlier = [] if table.reviewed is None else ["--reviewed", "EARLIER_ANSWERS"]
     answers = [*earlier, "--reviewed", out, "--out", "NEW_RUN"]
-    print_line(command("ltpll", "train", source["table"], *answers, *training_options(table.record)))
+    print_line(
+        command("ltpll", "train", source["table"], *answers, *training_options(table.record))
+    )

@@ -26,7 +26,11 @@ def given(**options: Any) -> dict[str, Any]:
 
 def given_files(**options: Path | None) -> dict[str, str]:
     """The files that are given, as text for records: absolute, so that another command finds them from another folder."""
-    return {name: str(path.expanduser().absolute()) for name, path in options.items() if path is not None}
+    return {
+        name: str(path.expanduser().absolute())
+        for name, path in options.items()
+        if path is not None
+    }
 
 
 @contextmanager

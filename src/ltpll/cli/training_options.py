@@ -23,7 +23,11 @@ def training_options(record: Record) -> list[str]:
     """The options that differ from the defaults, as words of a command; files that the record does not name are called FILE."""
     config, source = record["config"], record["source"]
     words = [*_words("images", source.get("images")), *_words("features", source.get("features"))]
-    if source.get("images") is not None and source.get("preprocessing") is not None and config.get("backbone") is None:
+    if (
+        source.get("images") is not None
+        and source.get("preprocessing") is not None
+        and config.get("backbone") is None
+    ):
         words += _words("side", source.get("side"))
     if record.get("skipped"):
         words += ["--on-error", "skip"]
@@ -37,7 +41,10 @@ def _reading_options(source: Record) -> Iterator[str]:
     from ltpll.data.readers.json_stream import JSON_SUFFIXES
     from ltpll.data.readers.tables import DEFAULT_COLUMNS, Reading
 
-    stored, is_json = source.get("reading", {}), Path(source["table"]).suffix.lower() in JSON_SUFFIXES
+    stored, is_json = (
+        source.get("reading", {}),
+        Path(source["table"]).suffix.lower() in JSON_SUFFIXES,
+    )
     for one in fields(Reading):
         value, usual = stored.get(one.name, one.default), DEFAULT_COLUMNS.get(one.name, one.default)
         means_something = not is_json or any(one.name in options for options in OPTIONS.values())
@@ -56,7 +63,10 @@ def _setting_options(config: Record) -> Iterator[str]:
     prior = config.get("prior", defaults.prior)
     if prior != defaults.prior:
         yield from _words("prior", prior if isinstance(prior, str) else "FILE")
-    if any(config.get(name, getattr(defaults, name)) != getattr(defaults, name) for name in ONLY_IN_CONFIG):
+    if any(
+        config.get(name, getattr(defaults, name)) != getattr(defaults, name)
+        for name in ONLY_IN_CONFIG
+    ):
         yield from _words("config", "FILE")
 
 

@@ -30,7 +30,9 @@ def control_names(text: str | None, stored: str | None = None) -> tuple[str, str
     """
     parts = [part.strip() for part in (text or "").split(":")] if text is not None else []
     if len(parts) > 2 or "" in parts:
-        raise InputError(f"The control is {shown(text)}: give the names in the labelling interface, such as choice:image.")
+        raise InputError(
+            f"The control is {shown(text)}: give the names in the labelling interface, such as choice:image."
+        )
     question, _, about = (stored or f"{CONTROL}:{OBJECT}").partition(":")
     return (parts[0] if parts else question), (parts[1] if len(parts) > 1 else about or OBJECT)
 
@@ -62,12 +64,25 @@ def write_pre_annotations(
     """
 
     def task(i: int) -> dict[str, Any]:
-        chosen = {"from_name": control[0], "to_name": control[1], "type": "choices", "value": {"choices": [labels[i]]}}
-        return {"data": dict(data[i]), "predictions": [{"model_version": model_version, "score": float(scores[i]), "result": [chosen]}]}
+        chosen = {
+            "from_name": control[0],
+            "to_name": control[1],
+            "type": "choices",
+            "value": {"choices": [labels[i]]},
+        }
+        return {
+            "data": dict(data[i]),
+            "predictions": [
+                {"model_version": model_version, "score": float(scores[i]), "result": [chosen]}
+            ],
+        }
 
     def write(file: Any) -> None:
         for start in range(0, len(data), TASKS_AT_ONCE):
-            texts = [json.dumps(task(i), ensure_ascii=False) for i in range(start, min(start + TASKS_AT_ONCE, len(data)))]
+            texts = [
+                json.dumps(task(i), ensure_ascii=False)
+                for i in range(start, min(start + TASKS_AT_ONCE, len(data)))
+            ]
             file.write((("[\n" if start == 0 else ",\n") + ",\n".join(texts)).encode())
         file.write(b"\n]\n" if len(data) else b"[]\n")
 

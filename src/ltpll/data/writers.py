@@ -68,11 +68,20 @@ def _as_arrow(path: Path, columns: Mapping[str, Sequence[Any] | npt.NDArray[Any]
             if isinstance(values, pa.Array):
                 array = values
             else:
-                array = pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else list(values), from_pandas=True)
+                array = pa.array(
+                    np.ascontiguousarray(values)
+                    if isinstance(values, np.ndarray)
+                    else list(values),
+                    from_pandas=True,
+                )
         except (pa.ArrowException, UnicodeError, OverflowError) as error:
-            raise InputError(f"The column {name!r} cannot be written to {path} ({first_line(error)}): give values of one type.") from None
+            raise InputError(
+                f"The column {name!r} cannot be written to {path} ({first_line(error)}): give values of one type."
+            ) from None
         if pa.types.is_nested(array.type) and path.suffix.lower() != ".parquet":
-            raise InputError(f"The column {name!r} holds lists, which {path.suffix} cannot store: join them to text, or write .parquet.")
+            raise InputError(
+                f"The column {name!r} holds lists, which {path.suffix} cannot store: join them to text, or write .parquet."
+            )
         arrays[str(name)] = array
     return pa.table(arrays)
 
@@ -83,8 +92,14 @@ def _write_text(table: Any, file: Any, delimiter: str) -> None:
     from pyarrow import csv as arrow
 
     if table.num_columns == 1:  # a missing value would be a blank line, which readers skip
-        table = table.set_column(0, table.column_names[0], pc.fill_null(table.column(0).cast(pa.string()), ""))
-    text = [i for i, column in enumerate(table.columns) if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)]
+        table = table.set_column(
+            0, table.column_names[0], pc.fill_null(table.column(0).cast(pa.string()), "")
+        )
+    text = [
+        i
+        for i, column in enumerate(table.columns)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    ]
     header = pa.table({str(i): pa.array([name]) for i, name in enumerate(table.column_names)})
     plain = arrow.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="needed")
     names = [with_apostrophes(header.column(i)) for i in range(header.num_columns)]

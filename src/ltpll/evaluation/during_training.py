@@ -73,7 +73,9 @@ class Evaluate(Measurement):
         self._x = self.x_test.to(trainer.device)
         self._y = as_labels(self.y_test, "test", n_classes).to(trainer.device)
         if len(self._x) != len(self._y):
-            raise InputError(f"There are {len(self._x)} test rows but {len(self._y)} test labels: they must be the same rows.")
+            raise InputError(
+                f"There are {len(self._x)} test rows but {len(self._y)} test labels: they must be the same rows."
+            )
         for rebalancer in self.posthoc.values():
             rebalancer.attach(trainer.model)
             rebalancer.to(trainer.device)
@@ -82,7 +84,9 @@ class Evaluate(Measurement):
         if self.y_train is not None:
             self._y_train = as_labels(self.y_train, "training", n_classes).to(trainer.device)
             if len(self._y_train) != len(trainer.candidates):
-                raise InputError(f"There are {len(self._y_train)} training labels for {len(trainer.candidates)} training rows.")
+                raise InputError(
+                    f"There are {len(self._y_train)} training labels for {len(trainer.candidates)} training rows."
+                )
             self._counts = torch.bincount(self._y_train, minlength=n_classes)
 
     def measure(self, trainer: PartialLabelTrainer) -> dict[str, Any]:
@@ -95,7 +99,10 @@ class Evaluate(Measurement):
             NotFiniteError: If predictions are not finite.
         """
         mean_target = trainer.targets.mean()
-        record: dict[str, Any] = {**self._test_figures(trainer), "mean_target": mean_target.tolist()}
+        record: dict[str, Any] = {
+            **self._test_figures(trainer),
+            "mean_target": mean_target.tolist(),
+        }
         prior = trainer.predictor.estimated_prior()
         if prior is not None:
             record["prior"] = prior.tolist()
@@ -107,7 +114,13 @@ class Evaluate(Measurement):
                 record["prior_distance"] = prior_distance(prior, true_prior)
         if not record_is_finite(record):
             # Weights can be finite but so large that no prediction is.
-            raise not_finite_error("The network's predictions of test examples are", trainer.epoch, None, (), trainer.lr)
+            raise not_finite_error(
+                "The network's predictions of test examples are",
+                trainer.epoch,
+                None,
+                (),
+                trainer.lr,
+            )
         return record if self._keeps_details(record, trainer) else without_long_lists(record, 0)
 
     def _keeps_details(self, record: Mapping[str, Any], trainer: PartialLabelTrainer) -> bool:
@@ -115,7 +128,9 @@ class Evaluate(Measurement):
             return True
         rows = [name for name, figures in record.items() if isinstance(figures, Mapping)]
         return any(
-            _accuracy(record, row) > max((_accuracy(one, row) for one in trainer.history if row in one), default=-1.0) for row in rows
+            _accuracy(record, row)
+            > max((_accuracy(one, row) for one in trainer.history if row in one), default=-1.0)
+            for row in rows
         )
 
     @torch.no_grad()
@@ -126,8 +141,13 @@ class Evaluate(Measurement):
         for name, other in self.posthoc.items():
             other.end_epoch(trainer)
             ways[name] = partial(self._posthoc_logits, trainer, other)
-        ways |= {name: partial(trainer.predictor.adjusted, variant=name) for name in trainer.method.variants}
-        running = {name: RunningEvaluation(trainer.head.out_features, trainer.device) for name in ways}
+        ways |= {
+            name: partial(trainer.predictor.adjusted, variant=name)
+            for name in trainer.method.variants
+        }
+        running = {
+            name: RunningEvaluation(trainer.head.out_features, trainer.device) for name in ways
+        }
         share = trainer.world.part(len(self._x))  # each process evaluates its share
         x, start = self._x[share], share.start
         for outputs in trainer.predictor.chunks(x) if len(x) else ():
@@ -135,11 +155,18 @@ class Evaluate(Measurement):
             start += len(labels)
             for name, logits_of in ways.items():
                 running[name].add(logits_of(outputs), labels)
-        return {name: each.over_processes(trainer.world).evaluation(self._counts, self.shots).to_dict() for name, each in running.items()}
+        return {
+            name: each.over_processes(trainer.world).evaluation(self._counts, self.shots).to_dict()
+            for name, each in running.items()
+        }
 
     @staticmethod
-    def _posthoc_logits(trainer: PartialLabelTrainer, rebalancer: Rebalancer, outputs: Outputs) -> Tensor:
-        return rebalancer.adjust(trainer.method.predict(outputs), "prediction", trainer.head).logits[0]
+    def _posthoc_logits(
+        trainer: PartialLabelTrainer, rebalancer: Rebalancer, outputs: Outputs
+    ) -> Tensor:
+        return rebalancer.adjust(
+            trainer.method.predict(outputs), "prediction", trainer.head
+        ).logits[0]
 
 
 def best_epoch(history: Sequence[Mapping[str, Any]], row: str = "test") -> Mapping[str, Any]:

@@ -29,7 +29,9 @@ class Shots:
 
     def __post_init__(self) -> None:
         if not 0 < self.few <= self.many:
-            raise InputError(f"Few-shot (fewer than {self.few} examples) and many-shot (more than {self.many}) overlap: choose few ≤ many.")
+            raise InputError(
+                f"Few-shot (fewer than {self.few} examples) and many-shot (more than {self.many}) overlap: choose few ≤ many."
+            )
 
     def groups(self, class_counts: Tensor) -> dict[str, Tensor]:
         """Return a boolean (classes,) mask for each group."""
@@ -60,7 +62,9 @@ class RunningEvaluation:
 
     def __init__(self, n_classes: int, device: torch.device) -> None:
         self.n_classes = n_classes
-        self.total, self.correct = (torch.zeros(n_classes, dtype=torch.int64, device=device) for _ in range(2))
+        self.total, self.correct = (
+            torch.zeros(n_classes, dtype=torch.int64, device=device) for _ in range(2)
+        )
         self.among_five = torch.zeros((), dtype=torch.int64, device=device)
         self.predicted = torch.zeros(n_classes, dtype=torch.float64, device=device)
 
@@ -79,7 +83,9 @@ class RunningEvaluation:
             setattr(self, name, world.total(getattr(self, name)))
         return self
 
-    def evaluation(self, class_counts: Tensor | None = None, shots: Shots | None = None) -> Evaluation:
+    def evaluation(
+        self, class_counts: Tensor | None = None, shots: Shots | None = None
+    ) -> Evaluation:
         """Return the figures; `class_counts`, the numbers of training examples, define the three groups."""
         n = int(self.total.sum())
         per_class = self.correct / self.total  # NaN for classes without test examples
@@ -91,7 +97,11 @@ class RunningEvaluation:
 
         balanced = mean_over(torch.ones_like(present))
         assert balanced is not None
-        groups = {} if class_counts is None else (shots or Shots()).groups(class_counts.to(present.device))
+        groups = (
+            {}
+            if class_counts is None
+            else (shots or Shots()).groups(class_counts.to(present.device))
+        )
         return Evaluation(
             accuracy=int(self.correct.sum()) / n,
             top5=int(self.among_five) / n if self.n_classes > 5 else None,
@@ -100,12 +110,17 @@ class RunningEvaluation:
             many=mean_over(groups["many"]) if groups else None,
             medium=mean_over(groups["medium"]) if groups else None,
             few=mean_over(groups["few"]) if groups else None,
-            per_class=[float(p) if s else None for p, s in zip(per_class.tolist(), present.tolist(), strict=True)],
+            per_class=[
+                float(p) if s else None
+                for p, s in zip(per_class.tolist(), present.tolist(), strict=True)
+            ],
             mean_prediction=(self.predicted / n).tolist(),
         )
 
 
-def evaluate(logits: Tensor, labels: Tensor, class_counts: Tensor | None = None, shots: Shots | None = None) -> Evaluation:
+def evaluate(
+    logits: Tensor, labels: Tensor, class_counts: Tensor | None = None, shots: Shots | None = None
+) -> Evaluation:
     """Compare (n, classes) logits with (n,) labels.
 
     Args:
@@ -140,7 +155,9 @@ def prior_distance(prior: Tensor, true_prior: Tensor) -> float:
     return float((prior.double() - true_prior.double()).norm())
 
 
-def calibration_figures(confidence: npt.NDArray[Any], right: npt.NDArray[np.bool_]) -> dict[str, float | None]:
+def calibration_figures(
+    confidence: npt.NDArray[Any], right: npt.NDArray[np.bool_]
+) -> dict[str, float | None]:
     """How well confidences tell right labels from wrong ones.
 
     Args:

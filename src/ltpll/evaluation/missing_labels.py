@@ -36,7 +36,11 @@ class MissingLabels(NamedTuple):
 
 
 def fit_missing_labels(
-    predictions: SetPredictions, n_classes: int, strata: Numbers, *, temperature_by_strata: bool = False
+    predictions: SetPredictions,
+    n_classes: int,
+    strata: Numbers,
+    *,
+    temperature_by_strata: bool = False,
 ) -> MissingLabels:
     """Fit the shares of sets that lack the true label, and the temperature, to out-of-fold predictions.
 
@@ -49,10 +53,16 @@ def fit_missing_labels(
     sizes = np.diff(predictions.offsets)
     kinds = strata if temperature_by_strata else np.zeros_like(strata)
     place = _temperature(predictions.set_probability, sizes, n_classes, kinds)
-    holds, lacks = set_likelihoods(predictions.set_probability[:, place].astype(np.float64), sizes, n_classes)
+    holds, lacks = set_likelihoods(
+        predictions.set_probability[:, place].astype(np.float64), sizes, n_classes
+    )
     shares = _missing_shares(holds, lacks, strata)
     missing = shares[strata]
-    return MissingLabels(TEMPERATURES[place], shares, missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300))
+    return MissingLabels(
+        TEMPERATURES[place],
+        shares,
+        missing * lacks / np.maximum(missing * lacks + (1 - missing) * holds, 1e-300),
+    )
 
 
 def missing_by_size(predictions: SetPredictions, n_classes: int) -> list[float]:
@@ -64,7 +74,9 @@ def missing_by_size(predictions: SetPredictions, n_classes: int) -> list[float]:
     sizes = np.diff(predictions.offsets).astype(np.int64)
     found = fit_missing_labels(predictions, n_classes, sizes, temperature_by_strata=True).suspicion
     total = np.bincount(sizes, weights=found, minlength=n_classes + 1) + POOLED * found.mean()
-    return [float(share) for share in total / (np.bincount(sizes, minlength=n_classes + 1) + POOLED)]
+    return [
+        float(share) for share in total / (np.bincount(sizes, minlength=n_classes + 1) + POOLED)
+    ]
 
 
 def set_likelihoods(s: Floats, sizes: Numbers, n_classes: int) -> tuple[Floats, Floats]:
@@ -77,7 +89,10 @@ def _temperature(set_probability: Shares, sizes: Numbers, n_classes: int, strata
     """The place of the temperature in `TEMPERATURES` that makes the sets most probable, each with its own share of missing labels."""
     rows = slice(None, None, -(-len(sizes) // MOST_ROWS))
     holds, lacks = set_likelihoods(set_probability[rows].astype(np.float64), sizes[rows], n_classes)
-    missing = np.stack([_missing_shares(holds[:, t], lacks[:, t], strata[rows]) for t in range(holds.shape[1])], axis=1)[strata[rows]]
+    missing = np.stack(
+        [_missing_shares(holds[:, t], lacks[:, t], strata[rows]) for t in range(holds.shape[1])],
+        axis=1,
+    )[strata[rows]]
     return int(np.log(missing * lacks + (1 - missing) * holds).sum(0).argmax())
 
 

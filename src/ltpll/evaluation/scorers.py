@@ -54,7 +54,9 @@ def approximated_accuracy_score(candidates: Candidates, probabilities: npt.NDArr
     return float(np.where(covered, largest / mass, 0.0).mean())
 
 
-def approximated_balanced_accuracy_score(candidates: Candidates, probabilities: npt.NDArray[Any]) -> float:
+def approximated_balanced_accuracy_score(
+    candidates: Candidates, probabilities: npt.NDArray[Any]
+) -> float:
     """The balanced accuracy that the model itself expects given the candidate sets: every class counts the same.
 
     Row i belongs to class j with probability P_ij = p_ij / Σ_{k∈S} p_ik, or 0 where j is not in the set S. The recall of class j is then
@@ -76,7 +78,9 @@ def approximated_balanced_accuracy_score(candidates: Candidates, probabilities: 
     expected = np.bincount(labels, weights=weights, minlength=n_classes)
     found = np.bincount(labels, weights=weights * (predicted[rows] == labels), minlength=n_classes)
     possible = np.bincount(labels, minlength=n_classes) > 0
-    return float((found[possible] / np.maximum(expected[possible], np.finfo(np.float64).tiny)).mean())
+    return float(
+        (found[possible] / np.maximum(expected[possible], np.finfo(np.float64).tiny)).mean()
+    )
 
 
 def covering_rate(estimator: Any, X: Any, y: Any) -> float:
@@ -110,7 +114,9 @@ def approximated_balanced_accuracy(estimator: Any, X: Any, y: Any) -> float:
     return approximated_balanced_accuracy_score(_sets_for(estimator, y), estimator.predict_proba(X))
 
 
-def _of_all_classes(candidates: Candidates, probabilities: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def _of_all_classes(
+    candidates: Candidates, probabilities: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
     """The probabilities with a column of zeros for each class that was unseen in training."""
     found = np.asarray(probabilities, dtype=np.float64)
     return np.pad(found, ((0, 0), (0, max(0, candidates.n_classes - found.shape[1]))))
@@ -134,7 +140,11 @@ def _covered(candidates: Candidates, predicted: npt.NDArray[np.int64]) -> npt.ND
         raise InputError(
             f"Give one prediction per set, not {counted(len(predicted), 'prediction')} for {counted(len(candidates), 'candidate set')}."
         )
-    found: npt.NDArray[np.bool_] = candidates.contains(torch.from_numpy(np.ascontiguousarray(predicted, dtype=np.int64))).cpu().numpy()
+    found: npt.NDArray[np.bool_] = (
+        candidates.contains(torch.from_numpy(np.ascontiguousarray(predicted, dtype=np.int64)))
+        .cpu()
+        .numpy()
+    )
     return found
 
 

@@ -15,7 +15,9 @@ from ltpll.candidates import Candidates
 
 PROBABILITIES_AT_ONCE = 1 << 23  # examples × classes: 32 MB
 PROBABILITIES_STORED = 1 << 24  # examples × classes, at most: 32 MB as float16
-TEMPERATURES = tuple(float(2 ** (k / 4)) for k in range(-8, 21))  # from 1/4 to 32; calibration chooses one of them
+TEMPERATURES = tuple(
+    float(2 ** (k / 4)) for k in range(-8, 21)
+)  # from 1/4 to 32; calibration chooses one of them
 TINY = float(np.finfo(np.float32).tiny)
 BY_ROW = ("set_probability", "outside_probability", "inside", "outside", "supported")
 Numbers = npt.NDArray[np.int64]
@@ -35,7 +37,9 @@ class InsideSets(NamedTuple):
 class SetPredictions:
     """A classifier's predictions for examples with candidate sets; the probabilities of all classes are kept only if they are few."""
 
-    offsets: Numbers  # the candidates of row i are entries offsets[i] to offsets[i + 1] of `candidates`
+    offsets: (
+        Numbers  # the candidates of row i are entries offsets[i] to offsets[i + 1] of `candidates`
+    )
     candidates: Numbers
     weights: Shares  # what is known about each candidate beside the classifier, such as votes
     candidate_probability: Shares  # of each candidate
@@ -44,19 +48,42 @@ class SetPredictions:
     inside: Numbers  # the likeliest candidate
     outside: Numbers  # the likeliest class that is not a candidate; −1 where every class is one
     supported: npt.NDArray[np.bool_]  # whether the likeliest class of all is a candidate
-    log_probability: npt.NDArray[np.float16] | None = None  # of every class, (rows, classes); None if they would be too many
+    log_probability: npt.NDArray[np.float16] | None = (
+        None  # of every class, (rows, classes); None if they would be too many
+    )
 
     @classmethod
     def empty(cls, sets: Candidates) -> SetPredictions:
         """Zeros for all rows of the sets, to be filled by `put`."""
         n, flat = len(sets), len(sets.labels)
-        offsets, labels = (part.cpu().numpy().astype(np.int64) for part in (sets.offsets, sets.labels))
+        offsets, labels = (
+            part.cpu().numpy().astype(np.int64) for part in (sets.offsets, sets.labels)
+        )
         inside, outside = np.zeros((2, n), dtype=np.int64)
         of_set, of_outside = np.zeros((2, n, len(TEMPERATURES)), dtype=np.float32)
-        weights = np.ones(flat, dtype=np.float32) if sets.weights is None else sets.weights.cpu().numpy().astype(np.float32)
-        log_probability = np.zeros((n, sets.n_classes), dtype=np.float16) if n * sets.n_classes <= PROBABILITIES_STORED else None
+        weights = (
+            np.ones(flat, dtype=np.float32)
+            if sets.weights is None
+            else sets.weights.cpu().numpy().astype(np.float32)
+        )
+        log_probability = (
+            np.zeros((n, sets.n_classes), dtype=np.float16)
+            if n * sets.n_classes <= PROBABILITIES_STORED
+            else None
+        )
         candidate, supported = np.zeros(flat, dtype=np.float32), np.zeros(n, dtype=bool)
-        return cls(offsets, labels, weights, candidate, of_set, of_outside, inside, outside, supported, log_probability)
+        return cls(
+            offsets,
+            labels,
+            weights,
+            candidate,
+            of_set,
+            of_outside,
+            inside,
+            outside,
+            supported,
+            log_probability,
+        )
 
     @classmethod
     def of(cls, probabilities: Tensor, sets: Candidates) -> SetPredictions:
@@ -72,7 +99,9 @@ class SetPredictions:
         for t, temperature in enumerate(TEMPERATURES):
             tempered = torch.softmax(logs / temperature, dim=1)
             found.set_probability[:, t] = (tempered * mask).sum(1).numpy()
-            found.outside_probability[:, t] = (tempered * ~mask).gather(1, outside[:, None]).squeeze(1).numpy()
+            found.outside_probability[:, t] = (
+                (tempered * ~mask).gather(1, outside[:, None]).squeeze(1).numpy()
+            )
         found.inside[:], found.supported[:] = best.numpy(), (inside >= other).numpy()
         found.outside[:] = torch.where(other < 0, -1, outside).numpy()
         return found
@@ -90,7 +119,9 @@ class SetPredictions:
         """The predictions for some rows."""
         places, sizes = self.places(rows), np.diff(self.offsets)[rows]
         by_row = {name: getattr(self, name)[rows] for name in BY_ROW}
-        by_row["log_probability"] = None if self.log_probability is None else self.log_probability[rows]
+        by_row["log_probability"] = (
+            None if self.log_probability is None else self.log_probability[rows]
+        )
         flat = (self.candidates[places], self.weights[places], self.candidate_probability[places])
         return SetPredictions(np.append(0, np.cumsum(sizes)), *flat, **by_row)
 
@@ -98,7 +129,9 @@ class SetPredictions:
         """The places of the rows' candidates in the flat arrays."""
         sizes = np.diff(self.offsets)[rows]
         ends = np.cumsum(sizes)
-        return np.asarray(np.repeat(self.offsets[:-1][rows] - (ends - sizes), sizes) + np.arange(sizes.sum()))
+        return np.asarray(
+            np.repeat(self.offsets[:-1][rows] - (ends - sizes), sizes) + np.arange(sizes.sum())
+        )
 
     def most_probable(self, shares: Shares) -> InsideSets:
         """Each row's label and runner-up, by the share of each candidate, such as those of `candidate_shares`."""
@@ -107,7 +140,12 @@ class SetPredictions:
         order = np.lexsort((self.candidates, -shares, rows))
         first, alone = order[self.offsets[:-1]], np.diff(self.offsets) == 1
         second = order[self.offsets[:-1] + ~alone]
-        return InsideSets(self.candidates[first], shares[first], self.candidates[second], np.where(alone, np.float32(0), shares[second]))
+        return InsideSets(
+            self.candidates[first],
+            shares[first],
+            self.candidates[second],
+            np.where(alone, np.float32(0), shares[second]),
+        )
 
     def outside_shares(self, temperature: float = 1.0) -> Shares:
         """The probability of the likeliest class that is not a candidate, given that no candidate is the true label.
@@ -117,21 +155,27 @@ class SetPredictions:
         """
         place = TEMPERATURES.index(temperature)
         rest = np.maximum(1 - self.set_probability[:, place], self.outside_probability[:, place])
-        return np.asarray(self.outside_probability[:, place] / np.maximum(rest, TINY), dtype=np.float32)
+        return np.asarray(
+            self.outside_probability[:, place] / np.maximum(rest, TINY), dtype=np.float32
+        )
 
     def candidate_shares(self, temperature: float = 1.0) -> Shares:
         """The probability of each candidate given that one of the row's candidates is the true label, with their weights."""
         logs = np.log(np.maximum(self.candidate_probability, TINY)) / temperature
         starts, sizes = self.offsets[:-1], np.diff(self.offsets)
         weights = self.weights * np.exp(logs - np.repeat(np.maximum.reduceat(logs, starts), sizes))
-        return np.asarray(weights / np.repeat(np.add.reduceat(weights, starts), sizes), dtype=np.float32)
+        return np.asarray(
+            weights / np.repeat(np.add.reduceat(weights, starts), sizes), dtype=np.float32
+        )
 
     def probabilities(self, temperature: float = 1.0) -> npt.NDArray[np.float16] | None:
         """The probability of every class, (rows, classes), a few rows at a time; None if they were not kept."""
         if self.log_probability is None:
             return None
         found = np.empty_like(self.log_probability)
-        for rows in np.array_split(np.arange(len(found)), max(1, found.size // PROBABILITIES_AT_ONCE)):
+        for rows in np.array_split(
+            np.arange(len(found)), max(1, found.size // PROBABILITIES_AT_ONCE)
+        ):
             logs = self.log_probability[rows].astype(np.float32) / temperature
             shares = np.exp(logs - logs.max(1, keepdims=True))
             found[rows] = shares / shares.sum(1, keepdims=True)
@@ -141,19 +185,39 @@ class SetPredictions:
         kept = {column.name: getattr(self, column.name) for column in fields(self)}
         if self.log_probability is None:
             kept["log_probability"] = np.zeros((0, 0), dtype=np.float16)
-        return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in kept.items()}
+        return {
+            name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in kept.items()
+        }
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor]) -> SetPredictions:
-        columns: dict[str, Any] = {column.name: tensors[column.name].numpy() for column in fields(cls)}
-        return cls(**{**columns, "log_probability": columns["log_probability"] if columns["log_probability"].size else None})
+        columns: dict[str, Any] = {
+            column.name: tensors[column.name].numpy() for column in fields(cls)
+        }
+        return cls(
+            **{
+                **columns,
+                "log_probability": columns["log_probability"]
+                if columns["log_probability"].size
+                else None,
+            }
+        )
 
 
-def predict_sets(predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt.NDArray[Any], sets: Candidates) -> SetPredictions:
+def predict_sets(
+    predict_proba: Callable[[Any], npt.NDArray[np.float32]], x: npt.NDArray[Any], sets: Candidates
+) -> SetPredictions:
     """Predict all examples in blocks of rows, so that the full matrix of probabilities never exists."""
     found = SetPredictions.empty(sets)
-    for rows in np.array_split(np.arange(len(x)), max(1, len(x) * sets.n_classes // PROBABILITIES_AT_ONCE)):
-        found.put(rows, SetPredictions.of(torch.from_numpy(predict_proba(x[rows[0] : rows[-1] + 1])), sets.select(rows)))
+    for rows in np.array_split(
+        np.arange(len(x)), max(1, len(x) * sets.n_classes // PROBABILITIES_AT_ONCE)
+    ):
+        found.put(
+            rows,
+            SetPredictions.of(
+                torch.from_numpy(predict_proba(x[rows[0] : rows[-1] + 1])), sets.select(rows)
+            ),
+        )
     return found
 
 

@@ -43,8 +43,12 @@ class BalancedHead(Extra):
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.head = nn.Linear(head.in_features, head.out_features, device=head.weight.device, dtype=head.weight.dtype)
-        self.register_buffer("log_mean_target", torch.zeros(head.out_features, device=head.weight.device))
+        self.head = nn.Linear(
+            head.in_features, head.out_features, device=head.weight.device, dtype=head.weight.dtype
+        )
+        self.register_buffer(
+            "log_mean_target", torch.zeros(head.out_features, device=head.weight.device)
+        )
 
     def start_training(self, training: Training) -> None:
         self.end_epoch(training)
@@ -52,12 +56,17 @@ class BalancedHead(Extra):
     def end_epoch(self, training: Training) -> None:
         self.log_mean_target.copy_(floored(training.targets.mean(), len(training.targets)).log())
 
-    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+    def loss(
+        self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
+    ) -> Tensor:
         # Some methods have targets on other classes as well.
         targets = step.batch.targets * step.batch.candidates
         targets = targets / targets.sum(1, keepdim=True)
         features = step.outputs.features[: method.n_forward_views]
-        losses = [cross_entropy(self.head(f.to(self.head.weight.dtype)) + self.log_mean_target, targets) for f in features]
+        losses = [
+            cross_entropy(self.head(f.to(self.head.weight.dtype)) + self.log_mean_target, targets)
+            for f in features
+        ]
         return self.weight * torch.stack(losses).mean()
 
     def balanced_logits(self, outputs: Outputs) -> Tensor:

@@ -11,7 +11,9 @@ from ltpll.errors import InputError
 from ltpll.interfaces import Batch, Extra, Method, Outputs, Step, linear_head
 
 
-def balanced_contrast(vectors: Tensor, labels: Tensor, centres: Tensor, temperature: float) -> Tensor:
+def balanced_contrast(
+    vectors: Tensor, labels: Tensor, centres: Tensor, temperature: float
+) -> Tensor:
     """A supervised contrastive loss whose denominator averages over each class instead of summing over all examples.
 
     `vectors` (n, width) and `centres` (classes, width) have unit length; centres take part in the comparison like examples.
@@ -22,10 +24,14 @@ def balanced_contrast(vectors: Tensor, labels: Tensor, centres: Tensor, temperat
     same = (labels[:, None] == others[None, :]) & allowed
     similarities = vectors @ torch.cat([vectors, centres]).T / temperature
     # How many vectors of each class an example is compared with: the centre included, the example itself excluded.
-    members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device).index_add_(0, others, torch.ones_like(others))
+    members = torch.zeros(n_classes, dtype=torch.int64, device=labels.device).index_add_(
+        0, others, torch.ones_like(others)
+    )
     counts = members - one_hot(labels, n_classes)
     log_counts = counts[:, others].float().log()
-    denominators = torch.logsumexp((similarities - log_counts).masked_fill(~allowed, -torch.inf), dim=1)
+    denominators = torch.logsumexp(
+        (similarities - log_counts).masked_fill(~allowed, -torch.inf), dim=1
+    )
     return (denominators - (similarities * same).sum(1) / same.sum(1)).mean()
 
 
@@ -58,11 +64,20 @@ class BCL(Extra):
     n_views = 2
     n_forward_views = 2
 
-    def __init__(self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1) -> None:
+    def __init__(
+        self, weight: float = 0.35, temperature: float = 0.1, width: int = 128, first_epoch: int = 1
+    ) -> None:
         super().__init__()
         if not (weight >= 0 and temperature > 0 and width >= 1):
-            raise InputError("BCL's temperature and width must be positive, and its weight must not be negative.")
-        self.weight, self.temperature, self.width, self.first_epoch = weight, temperature, width, first_epoch
+            raise InputError(
+                "BCL's temperature and width must be positive, and its weight must not be negative."
+            )
+        self.weight, self.temperature, self.width, self.first_epoch = (
+            weight,
+            temperature,
+            width,
+            first_epoch,
+        )
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
@@ -72,8 +87,12 @@ class BCL(Extra):
     def active(self, epoch: int) -> bool:
         return epoch >= self.first_epoch
 
-    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+    def loss(
+        self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
+    ) -> Tensor:
         labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
         vectors = self.projector(torch.cat(step.outputs.features[:2]))
-        term = balanced_contrast(vectors, torch.cat([labels, labels]), normalize(self.centres, dim=1), self.temperature)
+        term = balanced_contrast(
+            vectors, torch.cat([labels, labels]), normalize(self.centres, dim=1), self.temperature
+        )
         return self.weight * term

@@ -46,9 +46,13 @@ class LDD(Extra):
         self.weight = weight
         self.epsilon = epsilon
 
-    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+    def loss(
+        self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
+    ) -> Tensor:
         directions = normalize(step.head.weight, dim=1)
-        gram = directions @ directions.T + self.epsilon * torch.eye(len(directions), device=directions.device)
+        gram = directions @ directions.T + self.epsilon * torch.eye(
+            len(directions), device=directions.device
+        )
         # From the Cholesky factor; cholesky_ex does not check for success, which would force a synchronisation.
         root, _ = torch.linalg.cholesky_ex(gram)
         log_determinant: Tensor = 2 * root.diagonal().log().sum()

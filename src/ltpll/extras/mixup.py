@@ -56,7 +56,9 @@ class Mixup(Extra):
             given=None if batch.given is None else batch.given | batch.given[partner],
         )
 
-    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+    def loss(
+        self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
+    ) -> Tensor:
         assert added is not None
         assert added_outputs is not None
         return self.weight * method.loss(added_outputs, added.targets, method.loss_mask(added))

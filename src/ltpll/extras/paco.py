@@ -56,7 +56,14 @@ class PaCO(Extra):
         first_epoch: int = 1,
     ) -> None:
         super().__init__()
-        if not (weight >= 0 and alpha >= 0 and temperature > 0 and width >= 1 and queue >= 1 and 0 <= momentum <= 1):
+        if not (
+            weight >= 0
+            and alpha >= 0
+            and temperature > 0
+            and width >= 1
+            and queue >= 1
+            and 0 <= momentum <= 1
+        ):
             raise InputError(
                 "PaCO's temperature, width and queue must be positive, its weight and alpha must not be negative, "
                 "and its momentum must lie between 0 and 1."
@@ -70,7 +77,9 @@ class PaCO(Extra):
     def active(self, epoch: int) -> bool:
         return epoch >= self.first_epoch
 
-    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+    def loss(
+        self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
+    ) -> Tensor:
         labels = step.batch.targets.masked_fill(~step.batch.candidates, -1).argmax(1)
         query, key = self.memory.projector(step.outputs.features[0]), self.memory.keys(step)
         examples, same, allowed = self.memory.compare(query, key, labels, self.temperature)

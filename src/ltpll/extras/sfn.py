@@ -41,7 +41,9 @@ class SFN(Extra):
             raise InputError(f"SFN's weight is {weight}: it must not be negative.")
         self.weight = weight
 
-    def loss(self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None) -> Tensor:
+    def loss(
+        self, method: Method, step: Step, added: Batch | None, added_outputs: Outputs | None
+    ) -> Tensor:
         directions = normalize(step.head.weight, dim=1)
         # The diagonal is already one, so this is the sum over pairs of different classes.
         return self.weight * ((directions @ directions.T).square().sum() - len(directions))

@@ -67,14 +67,20 @@ def _sum_forward(
     for start in range(first, last, BR):
         row = start + tl.arange(0, BR)
         inside = (row < last)[:, None]
-        value = tl.load(x + row.to(tl.int64)[:, None] * C + column[None, :], mask=inside, other=0.0).to(tl.float32)
+        value = tl.load(
+            x + row.to(tl.int64)[:, None] * C + column[None, :], mask=inside, other=0.0
+        ).to(tl.float32)
         value = tl.where(inside, value - old_mean[None, :], 0.0)
         total += value
         square += value * value
     tl.store(partial + piece * C + column, tl.sum(total, 0))
     tl.store(partial + (tl.num_programs(0) + piece) * C + column, tl.sum(square, 0))
     if _is_last(counter):
-        gain, start_at, old_var = tl.load(weight + column), tl.load(bias + column), tl.load(running_var + column)
+        gain, start_at, old_var = (
+            tl.load(weight + column),
+            tl.load(bias + column),
+            tl.load(running_var + column),
+        )
         sum_all, square_all = _both_sums(partial, column, C, BC)
         shifted = sum_all / n_rows
         variance = tl.maximum(square_all / n_rows - shifted * shifted, 0.0)
@@ -86,7 +92,10 @@ def _sum_forward(
         tl.store(statistics + 2 * C + column, scale)
         tl.store(statistics + 3 * C + column, start_at - mean * scale)
         tl.store(running_mean + column, old_mean + momentum * shifted)
-        tl.store(running_var + column, old_var + momentum * (variance * (n_rows / (n_rows - 1)) - old_var))
+        tl.store(
+            running_var + column,
+            old_var + momentum * (variance * (n_rows / (n_rows - 1)) - old_var),
+        )
         if tl.program_id(1) == 0:
             tl.store(batches, tl.load(batches) + 1)
 
@@ -113,15 +122,24 @@ def _apply_forward(
     if ADDS:
         value += tl.load(shortcut + place, mask=inside).to(tl.float32)
     if KEEPS:
-        bit = tl.reshape((value > 0).to(tl.int32), (BR, BC // 8, 8)) << tl.arange(0, 8)[None, None, :]
-        byte = row.to(tl.int64)[:, None] * (C // 8) + (tl.program_id(1) * (BC // 8) + tl.arange(0, BC // 8))[None, :]
+        bit = (
+            tl.reshape((value > 0).to(tl.int32), (BR, BC // 8, 8)) << tl.arange(0, 8)[None, None, :]
+        )
+        byte = (
+            row.to(tl.int64)[:, None] * (C // 8)
+            + (tl.program_id(1) * (BC // 8) + tl.arange(0, BC // 8))[None, :]
+        )
         tl.store(kept + byte, tl.sum(bit, 2).to(tl.uint8), mask=inside)
     if RELU:
         value = tl.maximum(value, 0.0)
     tl.store(y + place, value.to(y.dtype.element_ty), mask=inside)
     if SUBSAMPLES:
         to, taken = _subsampled_row(row, height, width)
-        tl.store(small + to.to(tl.int64)[:, None] * C + column[None, :], value.to(y.dtype.element_ty), mask=inside & taken[:, None])
+        tl.store(
+            small + to.to(tl.int64)[:, None] * C + column[None, :],
+            value.to(y.dtype.element_ty),
+            mask=inside & taken[:, None],
+        )
 
 
 @triton.jit(do_not_specialize=["height", "width"])
@@ -152,14 +170,22 @@ def _sum_backward(
             if SUBSAMPLES:
                 to, taken = _subsampled_row(row, height, width)
                 there = to.to(tl.int64)[:, None] * C + column[None, :]
-                g += tl.load(other_grad + there, mask=inside & taken[:, None], other=0.0).to(tl.float32)
+                g += tl.load(other_grad + there, mask=inside & taken[:, None], other=0.0).to(
+                    tl.float32
+                )
             else:
                 g += tl.load(other_grad + place, mask=inside, other=0.0).to(tl.float32)
         value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
         if RELU:
             if ADDS:
-                byte = row.to(tl.int64)[:, None] * (C // 8) + (tl.program_id(1) * (BC // 8) + tl.arange(0, BC // 8))[None, :]
-                bit = tl.load(kept + byte, mask=inside, other=0).to(tl.int32)[:, :, None] >> tl.arange(0, 8)[None, None, :]
+                byte = (
+                    row.to(tl.int64)[:, None] * (C // 8)
+                    + (tl.program_id(1) * (BC // 8) + tl.arange(0, BC // 8))[None, :]
+                )
+                bit = (
+                    tl.load(kept + byte, mask=inside, other=0).to(tl.int32)[:, :, None]
+                    >> tl.arange(0, 8)[None, None, :]
+                )
                 g = tl.where(tl.reshape(bit, (BR, BC)) & 1 != 0, g, 0.0)
             else:
                 g = tl.where(value * scale + offset > 0, g, 0.0)
@@ -184,7 +210,18 @@ def _sum_backward(
 
 
 @triton.jit
-def _apply_backward(grad, x, statistics, coef, grad_x, n_rows, C, BR: tl.constexpr, BC: tl.constexpr, MASK: tl.constexpr):
+def _apply_backward(
+    grad,
+    x,
+    statistics,
+    coef,
+    grad_x,
+    n_rows,
+    C,
+    BR: tl.constexpr,
+    BC: tl.constexpr,
+    MASK: tl.constexpr,
+):
     row = tl.program_id(0) * BR + tl.arange(0, BR)
     column = tl.program_id(1) * BC + tl.arange(0, BC)
     place = row.to(tl.int64)[:, None] * C + column[None, :]
@@ -192,8 +229,18 @@ def _apply_backward(grad, x, statistics, coef, grad_x, n_rows, C, BR: tl.constex
     g = tl.load(grad + place, mask=inside).to(tl.float32)
     value = tl.load(x + place, mask=inside).to(tl.float32)
     if MASK:
-        g = tl.where(value * tl.load(statistics + 2 * C + column)[None, :] + tl.load(statistics + 3 * C + column)[None, :] > 0, g, 0.0)
-    out = g * tl.load(coef + column)[None, :] + value * tl.load(coef + C + column)[None, :] + tl.load(coef + 2 * C + column)[None, :]
+        g = tl.where(
+            value * tl.load(statistics + 2 * C + column)[None, :]
+            + tl.load(statistics + 3 * C + column)[None, :]
+            > 0,
+            g,
+            0.0,
+        )
+    out = (
+        g * tl.load(coef + column)[None, :]
+        + value * tl.load(coef + C + column)[None, :]
+        + tl.load(coef + 2 * C + column)[None, :]
+    )
     tl.store(grad_x + place, out.to(grad_x.dtype.element_ty), mask=inside)
 
 
@@ -209,7 +256,10 @@ class _Shape:
     def elementwise(self, tile: int) -> tuple[tuple[int, int], dict[str, int]]:
         """The grid of programs for an elementwise kernel, and their tiles."""
         down = tile // self._across
-        return (triton.cdiv(self.rows, down), self.columns // self._across), {"BR": down, "BC": self._across}
+        return (triton.cdiv(self.rows, down), self.columns // self._across), {
+            "BR": down,
+            "BC": self._across,
+        }
 
     def sums(self, tile: int) -> tuple[tuple[int, int], int, dict[str, int]]:
         """The grid of programs for a sum, the rows of each, and their tiles."""
@@ -233,14 +283,22 @@ class NormReLUFunction(torch.autograd.Function):
         shape = _Shape(x)
         grid, each, tile = shape.sums(SUM_TILE)
         partial = torch.empty(2, grid[0], shape.columns, dtype=torch.float32, device=x.device)
-        statistics = torch.empty(4, shape.columns, dtype=torch.float32, device=x.device)  # mean, inverse deviation, scale, offset
+        statistics = torch.empty(
+            4, shape.columns, dtype=torch.float32, device=x.device
+        )  # mean, inverse deviation, scale, offset
         _sum_forward[grid](
             x, weight, bias, running_mean, running_var, batches, partial, counter, statistics,
             shape.rows, each, momentum, eps, shape.columns, **tile,
         )  # fmt: skip
         # After a shortcut, x alone does not show which values passed the ReLU: store one bit each.
-        kept = torch.empty(x.numel() // 8, dtype=torch.uint8, device=x.device) if shortcut is not None and relu else None
-        y, second = scale_and_shift(x, statistics[2], statistics[3], shortcut, relu, subsamples, kept)
+        kept = (
+            torch.empty(x.numel() // 8, dtype=torch.uint8, device=x.device)
+            if shortcut is not None and relu
+            else None
+        )
+        y, second = scale_and_shift(
+            x, statistics[2], statistics[3], shortcut, relu, subsamples, kept
+        )
         ctx.save_for_backward(x, kept, weight, counter, statistics)
         ctx.adds, ctx.relu, ctx.subsamples = shortcut is not None, relu, subsamples
         ctx.set_materialize_grads(False)
@@ -249,7 +307,10 @@ class NormReLUFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         x, kept, weight, counter, statistics = ctx.saved_tensors
-        one, other = (None if grad is None else grad.contiguous(memory_format=torch.channels_last) for grad in grads)
+        one, other = (
+            None if grad is None else grad.contiguous(memory_format=torch.channels_last)
+            for grad in grads
+        )
         if one is None:
             if ctx.subsamples or other is None:
                 one = torch.zeros_like(x)
@@ -259,7 +320,9 @@ class NormReLUFunction(torch.autograd.Function):
         writes = ctx.adds or other is not None
         grid, each, tile = shape.sums(SUM_AND_WRITE_TILE if writes else SUM_TILE)
         partial = torch.empty(2, grid[0], shape.columns, dtype=torch.float32, device=x.device)
-        grad_weight, grad_bias, *_ = sums = torch.empty(5, shape.columns, dtype=torch.float32, device=x.device)
+        grad_weight, grad_bias, *_ = sums = torch.empty(
+            5, shape.columns, dtype=torch.float32, device=x.device
+        )
         through = torch.empty_like(one) if writes else one
         _sum_backward[grid](
             one, one if other is None else other, x, weight, x if kept is None else kept, statistics, through,
@@ -269,12 +332,20 @@ class NormReLUFunction(torch.autograd.Function):
         grad_x = torch.empty_like(x)
         grid, tile = shape.elementwise(APPLY_BACKWARD_TILE)
         masks = ctx.relu and not writes
-        _apply_backward[grid](through, x, statistics, sums[2:], grad_x, shape.rows, shape.columns, **tile, MASK=masks)
+        _apply_backward[grid](
+            through, x, statistics, sums[2:], grad_x, shape.rows, shape.columns, **tile, MASK=masks
+        )
         return grad_x, through if ctx.adds else None, grad_weight, grad_bias, *[None] * 8
 
 
 def scale_and_shift(
-    x: Tensor, scale: Tensor, offset: Tensor, shortcut: Tensor | None, relu: bool, subsamples: bool, kept: Tensor | None = None
+    x: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    shortcut: Tensor | None,
+    relu: bool,
+    subsamples: bool,
+    kept: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """relu(scale · x + offset + shortcut) per channel: batch norm with known statistics.
 
@@ -285,9 +356,22 @@ def scale_and_shift(
     y = second = torch.empty_like(x)
     if subsamples:
         half = (len(x), shape.columns, x.shape[2] // 2, x.shape[3] // 2)
-        second = torch.empty(half, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+        second = torch.empty(
+            half, dtype=x.dtype, device=x.device, memory_format=torch.channels_last
+        )
     grid, tile = shape.elementwise(APPLY_TILE)
     adds, keeps = shortcut is not None, kept is not None
-    given = (x, scale, offset, shortcut if adds else x, y, second, kept if keeps else x, shape.rows, shape.columns, *shape.image)
+    given = (
+        x,
+        scale,
+        offset,
+        shortcut if adds else x,
+        y,
+        second,
+        kept if keeps else x,
+        shape.rows,
+        shape.columns,
+        *shape.image,
+    )
     _apply_forward[grid](*given, **tile, ADDS=adds, RELU=relu, KEEPS=keeps, SUBSAMPLES=subsamples)
     return y, second

@@ -14,7 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 # The numbers of operations and colour steps again, because a kernel only sees constants of its own file.
-AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE = (tl.constexpr(k) for k in range(1, 10))
+AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE = (
+    tl.constexpr(k) for k in range(1, 10)
+)
 C_BRIGHTNESS, C_CONTRAST, C_SATURATION, C_HUE = (tl.constexpr(k) for k in range(4))
 
 
@@ -33,41 +35,78 @@ def _taps(place, start, length, side):
 
 @triton.jit
 def _across(x, row, column, one, two, columns, s_row, s_column, inside):
-    near = tl.load(x + row * s_row + column * s_column, mask=inside & (column >= 0), other=0).to(tl.float32)
-    far = tl.load(x + row * s_row + (column + 1) * s_column, mask=inside & (column + 1 < columns), other=0).to(tl.float32)
+    near = tl.load(x + row * s_row + column * s_column, mask=inside & (column >= 0), other=0).to(
+        tl.float32
+    )
+    far = tl.load(
+        x + row * s_row + (column + 1) * s_column, mask=inside & (column + 1 < columns), other=0
+    ).to(tl.float32)
     return tl.floor(near * one + far * two + 0.5)
 
 
 @triton.jit
-def _resample(x, top, left, height, width, flip, y, rows, columns, s_image, s_channel, s_row, s_column, BLOCK: tl.constexpr):
+def _resample(
+    x,
+    top,
+    left,
+    height,
+    width,
+    flip,
+    y,
+    rows,
+    columns,
+    s_image,
+    s_channel,
+    s_row,
+    s_column,
+    BLOCK: tl.constexpr,
+):
     image = tl.program_id(0)
     pixel = tl.arange(0, BLOCK)
     inside = pixel < rows * columns
     middle = (pixel % columns).to(tl.float32) + 0.5
     middle = tl.where(tl.load(flip + image) != 0, columns - middle, middle)
     column, near, far = _taps(middle, tl.load(left + image), tl.load(width + image), columns)
-    row, upper, lower = _taps((pixel // columns).to(tl.float32) + 0.5, tl.load(top + image), tl.load(height + image), rows)
+    row, upper, lower = _taps(
+        (pixel // columns).to(tl.float32) + 0.5, tl.load(top + image), tl.load(height + image), rows
+    )
     for channel in tl.static_range(3):
         plane = x + image.to(tl.int64) * s_image + channel * s_channel
-        above = _across(plane, row, column, near, far, columns, s_row, s_column, inside & (row >= 0))
-        below = _across(plane, row + 1, column, near, far, columns, s_row, s_column, inside & (row + 1 < rows))
+        above = _across(
+            plane, row, column, near, far, columns, s_row, s_column, inside & (row >= 0)
+        )
+        below = _across(
+            plane, row + 1, column, near, far, columns, s_row, s_column, inside & (row + 1 < rows)
+        )
         value = tl.floor(upper * above + lower * below + 0.5)
-        tl.store(y + (image.to(tl.int64) * 3 + channel) * rows * columns + pixel, value.to(tl.uint8), mask=inside)
+        tl.store(
+            y + (image.to(tl.int64) * 3 + channel) * rows * columns + pixel,
+            value.to(tl.uint8),
+            mask=inside,
+        )
 
 
 @triton.jit
-def _shift(x, top, left, flip, y, rows, columns, s_image, s_channel, s_row, s_column, BLOCK: tl.constexpr):
+def _shift(
+    x, top, left, flip, y, rows, columns, s_image, s_channel, s_row, s_column, BLOCK: tl.constexpr
+):
     image = tl.program_id(0)
     pixel = tl.arange(0, BLOCK)
     inside = pixel < rows * columns
     column = pixel % columns
-    column = tl.where(tl.load(flip + image) != 0, columns - 1 - column, column) + tl.load(left + image).to(tl.int32)
+    column = tl.where(tl.load(flip + image) != 0, columns - 1 - column, column) + tl.load(
+        left + image
+    ).to(tl.int32)
     row = pixel // columns + tl.load(top + image).to(tl.int32)
     there = inside & (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
     for channel in tl.static_range(3):
-        place = x + image.to(tl.int64) * s_image + channel * s_channel + row * s_row + column * s_column
+        place = (
+            x + image.to(tl.int64) * s_image + channel * s_channel + row * s_row + column * s_column
+        )
         value = tl.load(place, mask=there, other=0)
-        tl.store(y + (image.to(tl.int64) * 3 + channel) * rows * columns + pixel, value, mask=inside)
+        tl.store(
+            y + (image.to(tl.int64) * 3 + channel) * rows * columns + pixel, value, mask=inside
+        )
 
 
 def resample_on_gpu(x: Tensor, box: Any) -> Tensor:
@@ -122,8 +161,16 @@ def _recolour(x, order, amount, takes_colour, y, batch, pixels, BLOCK: tl.conste
         if what < C_HUE:
             factor = tl.load(amount + what * batch + image)
             brightness = _grey(red, green, blue)
-            simple = tl.where(what == C_SATURATION, brightness, tl.where(what == C_CONTRAST, _mean_level(brightness, inside, pixels), 0.0))
-            red, green, blue = _blend(simple, red, factor), _blend(simple, green, factor), _blend(simple, blue, factor)
+            simple = tl.where(
+                what == C_SATURATION,
+                brightness,
+                tl.where(what == C_CONTRAST, _mean_level(brightness, inside, pixels), 0.0),
+            )
+            red, green, blue = (
+                _blend(simple, red, factor),
+                _blend(simple, green, factor),
+                _blend(simple, blue, factor),
+            )
         if what == C_HUE:
             turns = tl.load(amount + C_HUE * batch + image)
             value = tl.maximum(tl.maximum(red, green), blue)
@@ -148,7 +195,9 @@ def _recolour(x, order, amount, takes_colour, y, batch, pixels, BLOCK: tl.conste
 def recolour_on_gpu(x: Tensor, colours: Any) -> Tensor:
     y = torch.empty_like(x)
     order, amount = (each.contiguous() for each in (colours.order, colours.amount))
-    _recolour[(len(x),)](x, order, amount, colours.grey, y, len(x), x.shape[2] * x.shape[3], **_launch(x))
+    _recolour[(len(x),)](
+        x, order, amount, colours.grey, y, len(x), x.shape[2] * x.shape[3], **_launch(x)
+    )
     return y
 
 
@@ -233,24 +282,42 @@ def _operate(x, which, magnitude, table, matrix, y, batch, rows, columns, BLOCK:
                     near = plane + channel * pixels + pixel + down * columns + across
                     total += tl.load(near, mask=inner, other=0).to(tl.float32)
             smooth = tl.floor(tl.div_rn(total, 13.0) + 0.5)
-            tl.store(out + channel * pixels, tl.where(inner, _blend(smooth, value, factor), value).to(tl.uint8), mask=inside)
+            tl.store(
+                out + channel * pixels,
+                tl.where(inner, _blend(smooth, value, factor), value).to(tl.uint8),
+                mask=inside,
+            )
     elif what >= ROTATE:
         # Six numbers of each image, (6, batch): where the column and the row of a pixel come from.
         from_column = tl.floor(
-            tl.load(matrix + image) * column + (tl.load(matrix + batch + image) * row + tl.load(matrix + 2 * batch + image))
+            tl.load(matrix + image) * column
+            + (tl.load(matrix + batch + image) * row + tl.load(matrix + 2 * batch + image))
         ).to(tl.int32)
         from_row = tl.floor(
-            tl.load(matrix + 3 * batch + image) * column + (tl.load(matrix + 4 * batch + image) * row + tl.load(matrix + 5 * batch + image))
+            tl.load(matrix + 3 * batch + image) * column
+            + (tl.load(matrix + 4 * batch + image) * row + tl.load(matrix + 5 * batch + image))
         ).to(tl.int32)
-        there = inside & (from_row >= 0) & (from_row < rows) & (from_column >= 0) & (from_column < columns)
+        there = (
+            inside
+            & (from_row >= 0)
+            & (from_row < rows)
+            & (from_column >= 0)
+            & (from_column < columns)
+        )
         for channel in tl.static_range(3):
-            moved = tl.load(plane + channel * pixels + from_row * columns + from_column, mask=there, other=0)
+            moved = tl.load(
+                plane + channel * pixels + from_row * columns + from_column, mask=there, other=0
+            )
             tl.store(out + channel * pixels, moved, mask=inside)
     else:
         for channel in tl.static_range(3):
             same = tl.load(plane + channel * pixels + pixel, mask=inside, other=0)
             if what > 0:
-                same = tl.load(table + image.to(tl.int64) * 768 + channel * 256 + same.to(tl.int32), mask=inside, other=0)
+                same = tl.load(
+                    table + image.to(tl.int64) * 768 + channel * 256 + same.to(tl.int32),
+                    mask=inside,
+                    other=0,
+                )
             tl.store(out + channel * pixels, same, mask=inside)
 
 
@@ -263,7 +330,18 @@ def operate_on_gpu(x: Tensor, operations: tuple[Tensor, Tensor], matrices: Tenso
         _tables[(batch,)](x, which[round_], magnitude[round_], table, rows * columns, **_launch(x))
         y = torch.empty_like(x)
         matrix = matrices[:, round_].contiguous()
-        _operate[(batch,)](x, which[round_], magnitude[round_], table, matrix, y, batch, rows, columns, **_launch(x))
+        _operate[(batch,)](
+            x,
+            which[round_],
+            magnitude[round_],
+            table,
+            matrix,
+            y,
+            batch,
+            rows,
+            columns,
+            **_launch(x),
+        )
         x = y
     return x
 
@@ -289,7 +367,11 @@ def _cut_out_and_normalise(
         down, across = row - tl.load(top + image), column - tl.load(left + image)
         length = tl.load(side + image)
         cut = (down >= 0) & (down <= length) & (across >= 0) & (across <= length)
-        red, green, blue = tl.where(cut, hole_0, red), tl.where(cut, hole_1, green), tl.where(cut, hole_2, blue)
+        red, green, blue = (
+            tl.where(cut, hole_0, red),
+            tl.where(cut, hole_1, green),
+            tl.where(cut, hole_2, blue),
+        )
     out = y + image.to(tl.int64) * t_image + row * t_row + column * t_column
     tl.store(out, (red * scale_0 + offset_0).to(y.dtype.element_ty), mask=inside)
     tl.store(out + t_channel, (green * scale_1 + offset_1).to(y.dtype.element_ty), mask=inside)
@@ -309,7 +391,17 @@ def cut_out_and_normalise_on_gpu(
     y = torch.empty(x.shape, dtype=dtype, device=x.device, memory_format=layout)
     holes = (x, x, x) if hole is None else tuple(hole)
     numbers = (*fill, *scale, *offset)
-    _cut_out_and_normalise[(len(x),)](x, *holes, y, *x.shape[2:], *x.stride(), *y.stride(), *numbers, CUTS=hole is not None, **_launch(x))
+    _cut_out_and_normalise[(len(x),)](
+        x,
+        *holes,
+        y,
+        *x.shape[2:],
+        *x.stride(),
+        *y.stride(),
+        *numbers,
+        CUTS=hole is not None,
+        **_launch(x),
+    )
     return y
 
 

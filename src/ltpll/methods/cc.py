@@ -32,7 +32,10 @@ class CC(Method):
         # Candidates that are less probable before training count less.
         if step.batch.log_weights is None:
             return super().step_loss(step)
-        logits, weighted = step.outputs.logits[0], step.outputs.weighted(step.batch.log_weights).logits[0]
+        logits, weighted = (
+            step.outputs.logits[0],
+            step.outputs.weighted(step.batch.log_weights).logits[0],
+        )
         return (torch.logsumexp(logits, dim=1) - _inside(weighted, step.batch.candidates)).mean()
 
     def loss(self, outputs: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:

@@ -47,12 +47,21 @@ class CORR(Method):
     name = "corr"
     ramp: Tensor
 
-    def __init__(self, form: Literal["records", "original"] = "records", weight: float = 1.0, ramp_epochs: int = 100) -> None:
+    def __init__(
+        self,
+        form: Literal["records", "original"] = "records",
+        weight: float = 1.0,
+        ramp_epochs: int = 100,
+    ) -> None:
         super().__init__()
         if form not in ("records", "original"):
-            raise InputError(f"CORR has no form {form!r}: choose 'records' (two views) or 'original' (three views).")
+            raise InputError(
+                f"CORR has no form {form!r}: choose 'records' (two views) or 'original' (three views)."
+            )
         if ramp_epochs < 0:
-            raise InputError(f"CORR's ramp_epochs is {ramp_epochs}: it counts epochs and must not be negative.")
+            raise InputError(
+                f"CORR's ramp_epochs is {ramp_epochs}: it counts epochs and must not be negative."
+            )
         self.form = form
         self.views = ("weak", "strong") if form == "records" else ("weak", "strong", "strong")
         self.weight = weight
@@ -68,7 +77,11 @@ class CORR(Method):
         log_p = log_softmax(torch.stack(outputs.logits), dim=2)  # (views, batch, classes)
         agreement = kl_div(log_p, targets.expand_as(log_p), reduction="sum") / len(targets)
         # Zero targets rather than non-candidates: the two differ for blended examples, and the RECORDS paper blends in this form.
-        inside = (targets == 0).to(targets.dtype) if self.form == "records" else torch.zeros_like(targets)
+        inside = (
+            (targets == 0).to(targets.dtype)
+            if self.form == "records"
+            else torch.zeros_like(targets)
+        )
         ruled_out = torch.where(candidates, inside, (1 - targets) ** DOUBT)
         pushed = log_p if self.form == "records" else log_p[:1]
         # abs, because rounding can lift p just above 1.

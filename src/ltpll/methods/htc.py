@@ -8,7 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, leaky_relu, normalize
 
-from ltpll.blocks.selection import blend, lowest_losses_per_class, masked_mean, mixup_partners, mixup_weights
+from ltpll.blocks.selection import (
+    blend,
+    lowest_losses_per_class,
+    masked_mean,
+    mixup_partners,
+    mixup_weights,
+)
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
 from ltpll.targets import restricted_softmax
@@ -80,14 +86,29 @@ class HTC(Method):
     relies: Tensor
 
     def __init__(
-        self, tau: float = 2.0, move: float = 0.6, strength: float = 0.9, quota: tuple[float, float] = (0.2, 0.6), ramp_epochs: int = 50
+        self,
+        tau: float = 2.0,
+        move: float = 0.6,
+        strength: float = 0.9,
+        quota: tuple[float, float] = (0.2, 0.6),
+        ramp_epochs: int = 50,
     ) -> None:
         super().__init__()
         if len(quota) != 2 or not all(0 <= number <= 1 for number in (*quota, strength, move)):
-            raise InputError("HTC's strength, move and both numbers of quota (first and last epoch) must lie between 0 and 1.")
+            raise InputError(
+                "HTC's strength, move and both numbers of quota (first and last epoch) must lie between 0 and 1."
+            )
         if ramp_epochs < 1 or not tau >= 0:
-            raise InputError("HTC's ramp_epochs must be positive, and its tau must not be negative.")
-        self.tau, self.move, self.final_strength, self.quota, self.ramp_epochs = tau, move, strength, quota, ramp_epochs
+            raise InputError(
+                "HTC's ramp_epochs must be positive, and its tau must not be negative."
+            )
+        self.tau, self.move, self.final_strength, self.quota, self.ramp_epochs = (
+            tau,
+            move,
+            strength,
+            quota,
+            ramp_epochs,
+        )
         for name in ("share", "strength", "fusing"):
             self.register_buffer(name, torch.zeros(()))
         self.register_buffer("relies", torch.zeros((), dtype=torch.bool))
@@ -126,7 +147,9 @@ class HTC(Method):
         return outputs._replace(logits=(self.tail(outputs.features[0]),))
 
     def _moved(self, tail: Outputs, targets: Tensor, candidates: Tensor) -> Tensor:
-        return (1 - self.move) * targets + self.move * restricted_softmax(tail.logits[0], candidates)
+        return (1 - self.move) * targets + self.move * restricted_softmax(
+            tail.logits[0], candidates
+        )
 
     def step_loss(self, step: Step) -> Tensor:
         weak, strong = step.outputs.logits
@@ -135,14 +158,26 @@ class HTC(Method):
         uniform = torch.full_like(self.prior, 1 / len(self.prior))
         head = Branch(weak, strong, step.batch.targets, self.prior)
         tail = Branch(tail_weak, tail_strong, balanced, uniform)
-        chosen, blends, labels = zip(*(self._blend(branch, step) for branch in (head, tail)), strict=True)
+        chosen, blends, labels = zip(
+            *(self._blend(branch, step) for branch in (head, tail)), strict=True
+        )
         of_blends = step.forward(blends)
         blended = (of_blends.logits[0], self.tail(of_blends.features[1]))
-        loss = self.fusing * cross_entropy(self._fused(weak.detach(), tail_weak.detach()), step.batch.targets)
-        for branch, reliable, mixed, mixed_labels in zip((head, tail), chosen, blended, labels, strict=True):
-            on_reliable = masked_mean(cross_entropy(mixed, mixed_labels, reduction="none"), reliable)
-            on_reliable = on_reliable + masked_mean(cross_entropy(branch.strong, branch.labels, reduction="none"), reliable)
-            loss = loss + cross_entropy(branch.weak, step.batch.targets) + self.strength * on_reliable
+        loss = self.fusing * cross_entropy(
+            self._fused(weak.detach(), tail_weak.detach()), step.batch.targets
+        )
+        for branch, reliable, mixed, mixed_labels in zip(
+            (head, tail), chosen, blended, labels, strict=True
+        ):
+            on_reliable = masked_mean(
+                cross_entropy(mixed, mixed_labels, reduction="none"), reliable
+            )
+            on_reliable = on_reliable + masked_mean(
+                cross_entropy(branch.strong, branch.labels, reduction="none"), reliable
+            )
+            loss = (
+                loss + cross_entropy(branch.weak, step.batch.targets) + self.strength * on_reliable
+            )
         return loss
 
     @torch.no_grad()
@@ -151,13 +186,22 @@ class HTC(Method):
         losses = cross_entropy(branch.weak, branch.labels, reduction="none")
         quotas = torch.ceil(len(losses) * branch.prior * self.share).clamp_min(1)
         chosen = lowest_losses_per_class(losses, branch.labels.argmax(1), quotas) & self.relies
-        share, partner = mixup_weights(MIXUP_ALPHA, step.generator), mixup_partners(chosen, step.generator)
-        return chosen, blend(step.batch.views[0], partner, share), blend(branch.labels, partner, share)
+        share, partner = (
+            mixup_weights(MIXUP_ALPHA, step.generator),
+            mixup_partners(chosen, step.generator),
+        )
+        return (
+            chosen,
+            blend(step.batch.views[0], partner, share),
+            blend(branch.labels, partner, share),
+        )
 
     def _fused(self, head: Tensor, tail: Tensor) -> Tensor:
         """The weighted sum of both heads' probabilities, the head's with the prior removed."""
         both = torch.softmax(head - self.log_prior(), dim=1), torch.softmax(tail, dim=1)
-        weights = normalize(torch.softmax(leaky_relu(self.weighing(torch.cat(both, dim=1))), dim=1), dim=1)
+        weights = normalize(
+            torch.softmax(leaky_relu(self.weighing(torch.cat(both, dim=1))), dim=1), dim=1
+        )
         return weights[:, :1] * both[0] + weights[:, 1:] * both[1]
 
     def predict(self, outputs: Outputs, variant: str = "") -> Outputs:
@@ -166,7 +210,9 @@ class HTC(Method):
         tail = tuple(self.tail(features) for features in outputs.features)
         if variant == "tail":
             return outputs._replace(logits=tail)
-        return outputs._replace(logits=tuple(self._fused(*logits) for logits in zip(outputs.logits, tail, strict=True)))
+        return outputs._replace(
+            logits=tuple(self._fused(*logits) for logits in zip(outputs.logits, tail, strict=True))
+        )
 
     def log_prior(self) -> Tensor:
         return (self.prior + EPSILON).log()

@@ -40,12 +40,16 @@ class LW(Method):
     targets_on = "classes"
     open_after = 0.4  # classes do not compete here: a label added earlier would win in every row
 
-    def __init__(self, form: Literal["sigmoid", "cross-entropy"] = "sigmoid", beta: float = 1.0) -> None:
+    def __init__(
+        self, form: Literal["sigmoid", "cross-entropy"] = "sigmoid", beta: float = 1.0
+    ) -> None:
         super().__init__()
         if form not in ("sigmoid", "cross-entropy"):
             raise InputError(f"LW has no form {form!r}: choose 'sigmoid' or 'cross-entropy'.")
         if not beta >= 0:
-            raise InputError(f"LW's beta is {beta}: it weighs the non-candidates and must not be negative.")
+            raise InputError(
+                f"LW's beta is {beta}: it weighs the non-candidates and must not be negative."
+            )
         self.form = form
         self.beta = beta
 

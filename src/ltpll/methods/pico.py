@@ -74,11 +74,22 @@ class PiCO(Method):
     ) -> None:
         super().__init__()
         if not (weight >= 0 and temperature > 0 and width >= 1 and queue >= 1):
-            raise InputError("PiCO's temperature, width and queue must be positive, and its weight must not be negative.")
-        if len(phi) != 2 or not all(0 <= number <= 1 for number in (momentum, prototype_momentum, *phi)):
-            raise InputError("PiCO's momentum, prototype_momentum and both numbers of phi (first and last epoch) must lie between 0 and 1.")
+            raise InputError(
+                "PiCO's temperature, width and queue must be positive, and its weight must not be negative."
+            )
+        if len(phi) != 2 or not all(
+            0 <= number <= 1 for number in (momentum, prototype_momentum, *phi)
+        ):
+            raise InputError(
+                "PiCO's momentum, prototype_momentum and both numbers of phi (first and last epoch) must lie between 0 and 1."
+            )
         self.weight, self.temperature, self.width, self.queue = weight, temperature, width, queue
-        self.momentum, self.prototype_momentum, self.phi_range, self.first_epoch = momentum, prototype_momentum, phi, first_epoch
+        self.momentum, self.prototype_momentum, self.phi_range, self.first_epoch = (
+            momentum,
+            prototype_momentum,
+            phi,
+            first_epoch,
+        )
         self.register_buffer("phi", torch.tensor(float(phi[0])))
         self.register_buffer("by_label", torch.zeros((), dtype=torch.bool))
 
@@ -107,7 +118,10 @@ class PiCO(Method):
         return self._moved(self._similarities(outputs), targets, candidates)
 
     def refined_targets(self, step: Step) -> Tensor:
-        similarities, log_weights = self._similarities(step.outputs.detach()), step.batch.log_weights
+        similarities, log_weights = (
+            self._similarities(step.outputs.detach()),
+            step.batch.log_weights,
+        )
         if log_weights is not None:
             similarities = similarities / self.temperature + log_weights
         return self._moved(similarities, step.batch.targets, step.batch.candidates)
@@ -126,10 +140,17 @@ class PiCO(Method):
         self.update_prototypes(query.detach(), labels)
         similarities, same, allowed = self.memory.compare(query, key, labels, self.temperature)
         n = len(labels)
-        own = torch.eye(n, same.shape[1] - n, dtype=torch.bool, device=same.device)  # the second views follow the batch itself
+        own = torch.eye(
+            n, same.shape[1] - n, dtype=torch.bool, device=same.device
+        )  # the second views follow the batch itself
         own = torch.cat([torch.zeros_like(own[:, :n]), own], dim=1)
-        contrast = contrastive_loss(similarities, torch.where(self.by_label, same, own).float(), allowed)
-        return self.loss(step.outputs, step.batch.targets, step.batch.candidates) + self.weight * contrast
+        contrast = contrastive_loss(
+            similarities, torch.where(self.by_label, same, own).float(), allowed
+        )
+        return (
+            self.loss(step.outputs, step.batch.targets, step.batch.candidates)
+            + self.weight * contrast
+        )
 
     def end_epoch(self, training: Training) -> None:
         self.memory.queue.limit_to(len(training.targets))
@@ -139,7 +160,11 @@ class PiCO(Method):
         """Update the running means as if the examples came one by one, but for the whole batch at once."""
         m = self.prototype_momentum
         members = one_hot(labels, len(self.prototypes)).to(vectors.dtype)
-        later = members.flip(0).cumsum(0).flip(0) - members  # examples of each class that come after this one
+        later = (
+            members.flip(0).cumsum(0).flip(0) - members
+        )  # examples of each class that come after this one
         weights = members * (1 - m) * m**later
         kept = m ** members.sum(0)
-        self.prototypes.copy_(normalize(kept[:, None] * self.prototypes + weights.T @ vectors, dim=1))
+        self.prototypes.copy_(
+            normalize(kept[:, None] * self.prototypes + weights.T @ vectors, dim=1)
+        )

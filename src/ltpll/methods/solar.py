@@ -9,7 +9,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ltpll.blocks.contrastive import Queue
-from ltpll.blocks.selection import blend, lowest_losses_per_class, masked_mean, mixup_partners, mixup_weights
+from ltpll.blocks.selection import (
+    blend,
+    lowest_losses_per_class,
+    masked_mean,
+    mixup_partners,
+    mixup_weights,
+)
 from ltpll.blocks.sinkhorn import sinkhorn
 from ltpll.errors import InputError
 from ltpll.interfaces import Method, Outputs, Step, Training, linear_head
@@ -87,11 +93,19 @@ class SoLar(Method):
     ) -> None:
         super().__init__()
         if estimation_epochs is not None and estimation_epochs < 0:
-            raise InputError(f"SoLar's estimation_epochs is {estimation_epochs}: it counts epochs and must not be negative.")
+            raise InputError(
+                f"SoLar's estimation_epochs is {estimation_epochs}: it counts epochs and must not be negative."
+            )
         if ramp_epochs < 1 or queue < 1 or not sharpness > 0:
             raise InputError("SoLar's ramp_epochs, queue and sharpness must be positive.")
-        if len(quota) != 2 or len(rates) != 2 or not all(0 <= number <= 1 for number in (*quota, *rates, strength, confident)):
-            raise InputError("SoLar's strength, confident and both numbers of quota and rates must lie between 0 and 1.")
+        if (
+            len(quota) != 2
+            or len(rates) != 2
+            or not all(0 <= number <= 1 for number in (*quota, *rates, strength, confident))
+        ):
+            raise InputError(
+                "SoLar's strength, confident and both numbers of quota and rates must lie between 0 and 1."
+            )
         self.la = la
         self.variants = () if la else ("la",)
         self.estimation_epochs = estimation_epochs
@@ -151,7 +165,9 @@ class SoLar(Method):
         earlier, marks = self.queue.held()  # a mark of −1 is an empty place
         filled = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)
         weights = torch.cat([marks, filled]) >= 0
-        labels = sinkhorn(self.sharpness * torch.cat([earlier, scores]), self.prior, weights.to(scores.dtype))
+        labels = sinkhorn(
+            self.sharpness * torch.cat([earlier, scores]), self.prior, weights.to(scores.dtype)
+        )
         self.queue.push(scores, filled)
         return labels[-len(scores) :]
 
@@ -168,11 +184,23 @@ class SoLar(Method):
         weighted = step.outputs.detach().weighted(step.batch.log_weights)
         assigned = self.assign_labels(weighted.logits[0], step.batch.candidates)
         chosen = self.reliable(weak.detach(), assigned)
-        share, partner = mixup_weights(MIXUP_ALPHA, step.generator), mixup_partners(chosen, step.generator)
+        share, partner = (
+            mixup_weights(MIXUP_ALPHA, step.generator),
+            mixup_partners(chosen, step.generator),
+        )
         blended = step.forward((blend(step.batch.views[0], partner, share),)).logits[0]
-        on_reliable = [(weak, assigned), (strong, assigned), (blended, blend(assigned, partner, share))]
-        with_labels = sum(masked_mean(cross_entropy(z, labels, reduction="none"), chosen) for z, labels in on_reliable)
-        with_targets = masked_mean(cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen)
+        on_reliable = [
+            (weak, assigned),
+            (strong, assigned),
+            (blended, blend(assigned, partner, share)),
+        ]
+        with_labels = sum(
+            masked_mean(cross_entropy(z, labels, reduction="none"), chosen)
+            for z, labels in on_reliable
+        )
+        with_targets = masked_mean(
+            cross_entropy(weak, step.batch.targets, reduction="none"), ~chosen
+        )
         return self.strength * with_labels + (1 - self.strength) * with_targets
 
     # ---- prediction -----------------------------------------------------------------------------------------------

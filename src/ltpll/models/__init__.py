@@ -15,7 +15,11 @@ from ltpll.models.mlp import mlp
 from ltpll.models.resnet import resnet18
 from ltpll.registry import unknown_name_error
 
-MODELS: Mapping[str, Callable[..., Classifier]] = {"mlp": mlp, "small-cnn": small_cnn, "resnet18": resnet18}
+MODELS: Mapping[str, Callable[..., Classifier]] = {
+    "mlp": mlp,
+    "small-cnn": small_cnn,
+    "resnet18": resnet18,
+}
 
 
 def build_model(name: str, seed: int, **options: Any) -> Classifier:
@@ -36,11 +40,24 @@ def build_model(name: str, seed: int, **options: Any) -> Classifier:
     if name not in MODELS:
         raise unknown_name_error("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # unlike torch.manual_seed, this does not touch GPUs
+        torch.default_generator.manual_seed(
+            seed
+        )  # unlike torch.manual_seed, this does not touch GPUs
         try:
             return MODELS[name](**options)
         except TypeError as error:
-            raise InputError(f"The model {name!r} cannot be built from {sorted(options)}: {first_line(error)}.") from error
+            raise InputError(
+                f"The model {name!r} cannot be built from {sorted(options)}: {first_line(error)}."
+            ) from error
 
 
-__all__ = ["MODELS", "Classifier", "FineTune", "build_model", "mlp", "resnet18", "small_cnn", "split_head"]
+__all__ = [
+    "MODELS",
+    "Classifier",
+    "FineTune",
+    "build_model",
+    "mlp",
+    "resnet18",
+    "small_cnn",
+    "split_head",
+]

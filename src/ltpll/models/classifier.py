@@ -56,6 +56,8 @@ def split_head(network: nn.Module, head: str) -> Classifier:
     layer = getattr(parent, last, None)
     if not isinstance(layer, nn.Linear):
         linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
-        raise InputError(f"The network has no linear layer {head!r} to use as its head; its linear layers: {', '.join(linear) or 'none'}.")
+        raise InputError(
+            f"The network has no linear layer {head!r} to use as its head; its linear layers: {', '.join(linear) or 'none'}."
+        )
     setattr(parent, last, nn.Identity())
     return Classifier(network, layer)

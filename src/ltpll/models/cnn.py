@@ -17,7 +17,11 @@ def small_cnn(n_classes: int, n_channels: int = 1, width: int = 32) -> Classifie
     """
 
     def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
-        return [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+        return [
+            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+        ]
 
     encoder = nn.Sequential(
         *block(n_channels, width, 1),

@@ -21,7 +21,9 @@ LAST_SHARE = 0.25  # the share of the layers that `layers="last"` trains
 FEWEST_ROWS_FOR_NORM = 10_000
 # With this length, a learning rate of 0.02 suits a linear layer: ten times the length diverges, and a tenth learns nothing in few epochs.
 SQUARED_LENGTH = 128.0
-LEAST_SPREAD = 0.1  # the share of the squared length of features that is taken for their variance, at least
+LEAST_SPREAD = (
+    0.1  # the share of the squared length of features that is taken for their variance, at least
+)
 CALIBRATION_BATCH = 32
 BatchNorm = nn.modules.batchnorm._NormBase  # all layers with running statistics
 
@@ -48,14 +50,20 @@ class FineTune(Configurable):
     """
 
     def __init__(
-        self, backbone: Backbone, layers: Layers = "all", lr_factor: float = 0.1, freeze_norm: bool | Literal["auto"] = "auto"
+        self,
+        backbone: Backbone,
+        layers: Layers = "all",
+        lr_factor: float = 0.1,
+        freeze_norm: bool | Literal["auto"] = "auto",
     ) -> None:
         self.backbone = backbone
         self.layers = layers
         self.lr_factor = lr_factor
         self.freeze_norm = freeze_norm
 
-    def __call__(self, shape: tuple[int, ...], n_classes: int, n_rows: int | None = None) -> FineTunedClassifier:
+    def __call__(
+        self, shape: tuple[int, ...], n_classes: int, n_rows: int | None = None
+    ) -> FineTunedClassifier:
         """Build a classifier; its head is initialised from torch's global random state.
 
         Args:
@@ -67,21 +75,31 @@ class FineTune(Configurable):
             InputError: If the backbone cannot be trained or does not take such pictures, or if an option is wrong.
         """
         self._check(shape)
-        frozen = n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM if self.freeze_norm == "auto" else bool(self.freeze_norm)
+        frozen = (
+            n_rows is None or n_rows < FEWEST_ROWS_FOR_NORM
+            if self.freeze_norm == "auto"
+            else bool(self.freeze_norm)
+        )
         encoder = deepcopy(self.backbone).requires_grad_(self.layers == "all")
         if self.layers == "last":
             for part in last_parts(encoder.encoder):
                 part.requires_grad_(True)
-        return FineTunedClassifier(encoder, nn.Linear(encoder.n_features, n_classes), self.lr_factor, frozen).train()
+        return FineTunedClassifier(
+            encoder, nn.Linear(encoder.n_features, n_classes), self.lr_factor, frozen
+        ).train()
 
     def _check(self, shape: tuple[int, ...]) -> None:
         backbone = self.backbone
         if not isinstance(backbone, Backbone):
-            raise InputError(f"The backbone is {shown(backbone)}: give a Backbone, such as Backbone.from_pretrained('efficientnet-lite0').")
+            raise InputError(
+                f"The backbone is {shown(backbone)}: give a Backbone, such as Backbone.from_pretrained('efficientnet-lite0')."
+            )
         if self.layers not in get_args(Layers):
             raise InputError(f"layers is {shown(self.layers)}: choose 'all' or 'last'.")
         if self.freeze_norm not in (True, False, "auto"):
-            raise InputError(f"freeze_norm is {shown(self.freeze_norm)}: choose True, False or 'auto'.")
+            raise InputError(
+                f"freeze_norm is {shown(self.freeze_norm)}: choose True, False or 'auto'."
+            )
         in_range(self.lr_factor, "lr_factor", 0, above=True)
         if not backbone.trainable:
             raise InputError(
@@ -89,7 +107,9 @@ class FineTune(Configurable):
                 "by embedding the pictures first."
             )
         if len(shape) != 3 or shape[0] != 3:
-            raise InputError(f"A backbone takes colour pictures, but each example has the shape {tuple(shape)}.")
+            raise InputError(
+                f"A backbone takes colour pictures, but each example has the shape {tuple(shape)}."
+            )
         side = backbone.preprocessing.side
         if tuple(shape) != (3, side, side):
             _check_size(backbone, shape)
@@ -133,14 +153,18 @@ class FineTunedClassifier(Classifier):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, encoder: Backbone, head: nn.Linear, lr_factor: float, freeze_norm: bool) -> None:
+    def __init__(
+        self, encoder: Backbone, head: nn.Linear, lr_factor: float, freeze_norm: bool
+    ) -> None:
         super().__init__(encoder, head)
         self.lr_factor = lr_factor
         self.register_buffer("mean", torch.zeros(encoder.n_features))
         self.register_buffer("scale", torch.ones(()))
         trained = [] if freeze_norm else _trained_norms(encoder.encoder)
         self._frozen_norms = [
-            name for name, module in encoder.named_modules() if isinstance(module, BatchNorm) and not any(module is one for one in trained)
+            name
+            for name, module in encoder.named_modules()
+            if isinstance(module, BatchNorm) and not any(module is one for one in trained)
         ]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,12 +181,18 @@ class FineTunedClassifier(Classifier):
             pictures: Normalised pictures, (batch, 3, height, width); a few dozen suffice.
         """
         self.eval()
-        features = torch.cat([self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]).double()
+        features = torch.cat(
+            [self.encoder(part) for part in pictures.split(CALIBRATION_BATCH)]
+        ).double()
         self.train()
         mean = features.mean(0)
-        length = torch.maximum((features - mean).square().sum(1).mean(), LEAST_SPREAD * features.square().sum(1).mean())
+        length = torch.maximum(
+            (features - mean).square().sum(1).mean(), LEAST_SPREAD * features.square().sum(1).mean()
+        )
         self.mean.copy_(mean)
-        self.scale.copy_((SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones_like(length))
+        self.scale.copy_(
+            (SQUARED_LENGTH / length).sqrt() if length > 0 else torch.ones_like(length)
+        )
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of all layers but frozen batch norms, which stay in evaluation mode."""
@@ -210,7 +240,12 @@ def _trained_norms(encoder: nn.Module) -> list[nn.Module]:
     """The batch norms of layers that are trained."""
     if all(parameter.requires_grad for parameter in encoder.parameters()):
         return [module for module in encoder.modules() if isinstance(module, BatchNorm)]
-    return [module for part in last_parts(encoder) for module in part.modules() if isinstance(module, BatchNorm)]
+    return [
+        module
+        for part in last_parts(encoder)
+        for module in part.modules()
+        if isinstance(module, BatchNorm)
+    ]
 
 
 def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
@@ -220,7 +255,9 @@ def _check_size(backbone: Backbone, shape: tuple[int, ...]) -> None:
     backbone.eval()
     try:
         with torch.no_grad():
-            fits = backbone(torch.zeros(1, *shape, device=first.device, dtype=first.dtype)).shape == (1, backbone.n_features)
+            fits = backbone(
+                torch.zeros(1, *shape, device=first.device, dtype=first.dtype)
+            ).shape == (1, backbone.n_features)
         reason = "it returns another number of features"
     except Exception as error:  # whatever the network raises
         fits, reason = False, first_line(error)

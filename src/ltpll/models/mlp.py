@@ -9,7 +9,9 @@ from torch import nn
 from ltpll.models.classifier import Classifier
 
 
-def mlp(n_inputs: int, n_classes: int, hidden: Sequence[int] = (256,), batch_norm: bool = False) -> Classifier:
+def mlp(
+    n_inputs: int, n_classes: int, hidden: Sequence[int] = (256,), batch_norm: bool = False
+) -> Classifier:
     """Linear layers with ReLU, for inputs of any shape, which are flattened.
 
     Args:
@@ -21,6 +23,10 @@ def mlp(n_inputs: int, n_classes: int, hidden: Sequence[int] = (256,), batch_nor
     layers: list[nn.Module] = [nn.Flatten()]
     width = n_inputs
     for size in hidden:
-        layers += [nn.Linear(width, size), *([nn.BatchNorm1d(size)] if batch_norm else []), nn.ReLU()]
+        layers += [
+            nn.Linear(width, size),
+            *([nn.BatchNorm1d(size)] if batch_norm else []),
+            nn.ReLU(),
+        ]
         width = size
     return Classifier(nn.Sequential(*layers), nn.Linear(width, n_classes))

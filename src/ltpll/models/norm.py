@@ -32,7 +32,11 @@ class NormReLU(nn.BatchNorm2d):
         self.normalise: Callable[[nn.BatchNorm2d, Tensor], Tensor] | None = None
         # The kernels count finished programs here; zero between calls.
         self._counter: Tensor
-        self.register_buffer("_counter", torch.zeros(max(channels // LEAST_CHANNELS, 1), dtype=torch.int32), persistent=False)
+        self.register_buffer(
+            "_counter",
+            torch.zeros(max(channels // LEAST_CHANNELS, 1), dtype=torch.int32),
+            persistent=False,
+        )
 
     def forward(self, x: Tensor, shortcut: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         replaced = self.normalise if self.training else None
@@ -45,12 +49,23 @@ class NormReLU(nn.BatchNorm2d):
         from ltpll.kernels.norm_kernels import NormReLUFunction, scale_and_shift
 
         if self.training:
-            statistics = (self.weight, self.bias, self.running_mean, self.running_var, self.num_batches_tracked, self._counter)
-            return NormReLUFunction.apply(x, shortcut, *statistics, self.momentum, self.eps, self.relu, self.subsamples)  # type: ignore[no-any-return]
+            statistics = (
+                self.weight,
+                self.bias,
+                self.running_mean,
+                self.running_var,
+                self.num_batches_tracked,
+                self._counter,
+            )
+            return NormReLUFunction.apply(
+                x, shortcut, *statistics, self.momentum, self.eps, self.relu, self.subsamples
+            )  # type: ignore[no-any-return]
         assert self.running_mean is not None
         assert self.running_var is not None
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-        return scale_and_shift(x, scale, self.bias - self.running_mean * scale, shortcut, self.relu, self.subsamples)
+        return scale_and_shift(
+            x, scale, self.bias - self.running_mean * scale, shortcut, self.relu, self.subsamples
+        )
 
     def _fits(self, x: Tensor) -> bool:
         """Whether the kernels support this input."""

@@ -23,7 +23,9 @@ class Stem(nn.Conv2d):
 
         around = neighbourhoods(x)
         weight = self.weight.permute(0, 2, 3, 1).flatten(1)
-        return F.linear(around, F.pad(weight, (0, around.shape[3] - weight.shape[1]))).permute(0, 3, 1, 2)
+        return F.linear(around, F.pad(weight, (0, around.shape[3] - weight.shape[1]))).permute(
+            0, 3, 1, 2
+        )
 
 
 class Shortcut(nn.Conv2d):
@@ -44,7 +46,9 @@ class BasicBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, next_halves: bool) -> None:
         super().__init__()
         self.halves = inputs != outputs
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=2 if self.halves else 1, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(
+            inputs, outputs, 3, stride=2 if self.halves else 1, padding=1, bias=False
+        )
         self.bn1 = NormReLU(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = NormReLU(outputs, subsamples=next_halves)
@@ -62,7 +66,9 @@ class BasicBlock(nn.Module):
 class ResNet18(nn.Module):
     """The encoder of `resnet18`: four stages of two blocks, then the mean over positions."""
 
-    def __init__(self, n_channels: int, width: int, stem: Literal["small", "strided"] = "small") -> None:
+    def __init__(
+        self, n_channels: int, width: int, stem: Literal["small", "strided"] = "small"
+    ) -> None:
         super().__init__()
         if stem not in ("small", "strided"):
             raise InputError(f"There is no stem {shown(stem)}: choose 'small' or 'strided'.")
@@ -76,7 +82,9 @@ class ResNet18(nn.Module):
         widths = [width, *(width << stage for stage in range(4) for _ in range(2))]
         self.blocks = nn.ModuleList(
             BasicBlock(inputs, outputs, next_halves=after != outputs)
-            for inputs, outputs, after in zip(widths, widths[1:], [*widths[2:], widths[-1]], strict=False)
+            for inputs, outputs, after in zip(
+                widths, widths[1:], [*widths[2:], widths[-1]], strict=False
+            )
         )
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -92,7 +100,12 @@ class ResNet18(nn.Module):
         return features
 
 
-def resnet18(n_classes: int, n_channels: int = 3, width: int = 64, stem: Literal["small", "strided"] = "small") -> Classifier:
+def resnet18(
+    n_classes: int,
+    n_channels: int = 3,
+    width: int = 64,
+    stem: Literal["small", "strided"] = "small",
+) -> Classifier:
     """A ResNet-18.
 
     Args:

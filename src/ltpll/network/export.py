@@ -38,23 +38,33 @@ class PredictingNetwork(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, predictor: Predictor, goal: Goal = "balanced", temperature: float = 1.0) -> None:
+    def __init__(
+        self, predictor: Predictor, goal: Goal = "balanced", temperature: float = 1.0
+    ) -> None:
         super().__init__()
         self.temperature = temperature
         views = predictor.views
         self.pictures = isinstance(views, ImageViews)
         if isinstance(views, ImageViews):
-            mean, std = (255 * torch.tensor(figures).view(-1, 1, 1) for figures in (views.mean, views.std))
+            mean, std = (
+                255 * torch.tensor(figures).view(-1, 1, 1) for figures in (views.mean, views.std)
+            )
         elif isinstance(views, FeatureViews):
             mean, std = views.mean, views.std
         else:
-            raise InputError("A classifier with custom views cannot be exported, because their normalisation is unknown.")
+            raise InputError(
+                "A classifier with custom views cannot be exported, because their normalisation is unknown."
+            )
         self.register_buffer("mean", mean.cpu())
         self.register_buffer("std", std.cpu())
         self.model = deepcopy(predictor.forward_pass.model).cpu().float().eval()
         self.method = deepcopy(predictor.method).cpu().eval()
         # The head of an extra replaces the rebalancer's correction.
-        self.balanced = deepcopy(predictor.balanced_head).cpu().eval() if goal == "balanced" and predictor.balanced_head else None
+        self.balanced = (
+            deepcopy(predictor.balanced_head).cpu().eval()
+            if goal == "balanced" and predictor.balanced_head
+            else None
+        )
         if goal == "balanced" and self.balanced is None:
             self._fold_in(predictor)
 
@@ -62,7 +72,9 @@ class PredictingNetwork(nn.Module):
         """Subtract the log-prior from the bias of the head."""
         head, rebalancer = linear_head(self.model), predictor.rebalancer
         with torch.no_grad():
-            log_prior = rebalancer.subtracted("prediction", linear_head(predictor.forward_pass.model)).cpu()
+            log_prior = rebalancer.subtracted(
+                "prediction", linear_head(predictor.forward_pass.model)
+            ).cpu()
             if type(predictor.method).predict is not Method.predict and bool(log_prior.any()):
                 raise InputError(
                     f"The method {self.method.name!r} with {rebalancer.name!r} cannot be exported: no single bias holds the log-prior."
@@ -93,13 +105,17 @@ class PicturesToPredictions(nn.Module):
     def __init__(self, backbone: Backbone, network: PredictingNetwork) -> None:
         super().__init__()
         for name in ("mean", "std"):
-            self.register_buffer(name, 255 * torch.tensor(getattr(backbone.preprocessing, name)).view(-1, 1, 1))
+            self.register_buffer(
+                name, 255 * torch.tensor(getattr(backbone.preprocessing, name)).view(-1, 1, 1)
+            )
         self.backbone = deepcopy(backbone).cpu().float().eval()
         self.network = network
         self.temperature = network.temperature
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = self.network(self.backbone((x.float() - self.mean) / self.std))
+        found: tuple[Tensor, Tensor] = self.network(
+            self.backbone((x.float() - self.mean) / self.std)
+        )
         return found
 
 
@@ -147,8 +163,13 @@ def export_onnx(
     inside = getattr(predictor.forward_pass.model, "encoder", None)  # of a fine-tuned classifier
     preprocessing = inside.preprocessing if isinstance(inside, Backbone) else None
     if encoder is not None:
-        network, preprocessing = _with_encoder(encoder, predictor, shape, predicting), encoder.preprocessing
-    joins = encoder is not None and isinstance(encoder.encoder, OnnxEncoder)  # torch cannot export it; it is joined afterwards
+        network, preprocessing = (
+            _with_encoder(encoder, predictor, shape, predicting),
+            encoder.preprocessing,
+        )
+    joins = encoder is not None and isinstance(
+        encoder.encoder, OnnxEncoder
+    )  # torch cannot export it; it is joined afterwards
     example = torch.zeros(2, *shape, dtype=predicting.mean.dtype)
     if encoder is not None:
         shape = (3, encoder.preprocessing.side, encoder.preprocessing.side)
@@ -157,7 +178,9 @@ def export_onnx(
     rows = torch.export.Dim("rows", min=1)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from inside the exporter
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports optional packages that are not needed
+        logging.getLogger("torch.onnx").setLevel(
+            logging.ERROR
+        )  # it reports optional packages that are not needed
         made = Path(folder) / "model.onnx"
         torch.onnx.export(
             predicting if joins else network,
@@ -174,13 +197,19 @@ def export_onnx(
         model = onnx.load(made)
     if encoder is not None and joins:
         model = with_onnx_encoder(model, encoder, network.mean.flatten(), network.std.flatten())
-    onnx.helper.set_model_props(model, {name: json.dumps(value, ensure_ascii=False) for name, value in described.items()})
+    onnx.helper.set_model_props(
+        model, {name: json.dumps(value, ensure_ascii=False) for name, value in described.items()}
+    )
     sidecar(path).unlink(missing_ok=True)  # first, so that it never describes another model
     write_atomically(path, model.SerializeToString())
-    write_atomically(sidecar(path), (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode())
+    write_atomically(
+        sidecar(path), (json.dumps(described, ensure_ascii=False, indent=1) + "\n").encode()
+    )
 
 
-def _with_encoder(encoder: Backbone, predictor: Predictor, shape: tuple[int, ...], network: PredictingNetwork) -> PicturesToPredictions:
+def _with_encoder(
+    encoder: Backbone, predictor: Predictor, shape: tuple[int, ...], network: PredictingNetwork
+) -> PicturesToPredictions:
     if not isinstance(predictor.views, FeatureViews) or shape != (encoder.n_features,):
         raise InputError(
             f"The backbone {encoder.name!r} gives {encoder.n_features} features, but the classifier takes inputs of shape {tuple(shape)}: "
@@ -211,21 +240,37 @@ def description(
         `classes` (names, in the order of the outputs), `input` (name, shape, type, and what the values are), `preprocessing` (the
         standardisation that the model does itself), `outputs` (names), `goal`, `temperature` and the `version` of the library.
     """
-    given: dict[str, Any] = {"name": "x", "shape": ["rows", *shape], "type": str(network.mean.dtype).removeprefix("torch.")}
+    given: dict[str, Any] = {
+        "name": "x",
+        "shape": ["rows", *shape],
+        "type": str(network.mean.dtype).removeprefix("torch."),
+    }
     if isinstance(network, PicturesToPredictions) or network.pictures:
-        given |= {"values": "pixels from 0 to 255", "layout": "rows, channels, height, width", "channels": "RGB"}
+        given |= {
+            "values": "pixels from 0 to 255",
+            "layout": "rows, channels, height, width",
+            "channels": "RGB",
+        }
         given |= {"height": shape[1], "width": shape[2]}
         if pictures is not None:
             given |= {"fit": pictures.fit, "resize": pictures.resize, "resample": pictures.resample}
     elif len(shape) == 3:
-        given |= {"values": "images of the numbers used for training", "layout": "rows, channels, height, width"}
+        given |= {
+            "values": "images of the numbers used for training",
+            "layout": "rows, channels, height, width",
+        }
     else:
-        given |= {"values": "features as used for training, not standardised", "features": list(feature_names) or None}
+        given |= {
+            "values": "features as used for training, not standardised",
+            "features": list(feature_names) or None,
+        }
     return {
         "classes": [name if isinstance(name, str | int | float) else str(name) for name in classes],
         "input": given,
         "preprocessing": {
-            "inside_model": "(x - mean) / std, for each channel" if len(shape) == 3 else "(x - mean) / std",
+            "inside_model": "(x - mean) / std, for each channel"
+            if len(shape) == 3
+            else "(x - mean) / std",
             "mean": network.mean.flatten().tolist(),
             "std": network.std.flatten().tolist(),
         },

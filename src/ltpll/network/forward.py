@@ -23,7 +23,13 @@ class ForwardPass:
         engine: "compiled" compiles the network, "captured" prepares it for CUDA graphs, "eager" runs it unchanged.
     """
 
-    def __init__(self, model: nn.Module, device: torch.device, precision: str = "float32", engine: str = "eager") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        device: torch.device,
+        precision: str = "float32",
+        engine: str = "eager",
+    ) -> None:
         if precision not in ("float32", "bfloat16"):
             raise InputError(f"Unknown precision {precision!r}: choose 'float32' or 'bfloat16'.")
         self.model = model
@@ -38,22 +44,31 @@ class ForwardPass:
         elif engine == "captured" and self.autocast:
             self.network = BFloat16Weights(model)
 
-    def __call__(self, x: Tensor, network: Callable[[Tensor], Any] | None = None) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, x: Tensor, network: Callable[[Tensor], Any] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return the (logits, features) of `x`, by default from the training network."""
         if self.dtype is torch.float64 and x.is_floating_point():
             x = x.double()
         # autocast's weight cache is disabled because it would outlive the CUDA graph that filled it.
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False):
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.autocast, cache_enabled=False
+        ):
             logits, features = (network or self.network)(x)
         return logits.to(self.dtype), features.to(self.dtype)
 
-    def outputs(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
+    def outputs(
+        self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None
+    ) -> list[Outputs]:
         """Return the outputs of each group of views; one pass for all views, so that batch norm sees them together."""
         views = [view for group in groups for view in group]
         logits, features = self(torch.cat(views) if len(views) > 1 else views[0], network)
         sizes = [len(view) for view in views]
         per_view = iter(zip(logits.split(sizes), features.split(sizes), strict=True))
-        return [Outputs.from_views([next(per_view) for _ in group]) if group else Outputs((), ()) for group in groups]
+        return [
+            Outputs.from_views([next(per_view) for _ in group]) if group else Outputs((), ())
+            for group in groups
+        ]
 
     def finish_gradients(self) -> None:
         """Complete the gradients of the model's parameters; call it after `backward` and before the optimizer's step."""

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-CAST_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # the layers whose weights autocast casts
+CAST_LAYERS = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+)  # the layers whose weights autocast casts
 
 
 class BFloat16Weights:
@@ -28,7 +33,9 @@ class BFloat16Weights:
             for name, weight in model.named_parameters()
             if id(weight) in cast and weight.requires_grad and weight.dtype == torch.float32
         }
-        self._copies = [weight.detach().to(torch.bfloat16).requires_grad_() for weight in self._weights.values()]
+        self._copies = [
+            weight.detach().to(torch.bfloat16).requires_grad_() for weight in self._weights.values()
+        ]
         self._stale = True
 
     def __call__(self, x: Tensor) -> Any:
@@ -39,7 +46,9 @@ class BFloat16Weights:
             with torch.no_grad():
                 torch._foreach_copy_(self._copies, list(self._weights.values()))
             self._stale = False
-        return functional_call(self.model, dict(zip(self._weights, self._copies, strict=True)), (x,))
+        return functional_call(
+            self.model, dict(zip(self._weights, self._copies, strict=True)), (x,)
+        )
 
     def transfer_gradients(self) -> None:
         """Add the gradients of the copies to those of the weights; the weights may change afterwards."""

@@ -37,7 +37,12 @@ class Predictor:
     """
 
     def __init__(
-        self, forward_pass: ForwardPass, method: Method, rebalancer: Rebalancer, views: ViewSource, extras: Sequence[Extra] = ()
+        self,
+        forward_pass: ForwardPass,
+        method: Method,
+        rebalancer: Rebalancer,
+        views: ViewSource,
+        extras: Sequence[Extra] = (),
     ) -> None:
         self.forward_pass = forward_pass
         self.method = method
@@ -48,11 +53,16 @@ class Predictor:
     def outputs(self, x: Array, batch_size: int | None = None) -> Outputs:
         """Return the raw outputs for all inputs, without rebalancing."""
         chunks = list(self.chunks(x, batch_size))
-        return Outputs((torch.cat([chunk.logits[0] for chunk in chunks]),), (torch.cat([chunk.features[0] for chunk in chunks]),))
+        return Outputs(
+            (torch.cat([chunk.logits[0] for chunk in chunks]),),
+            (torch.cat([chunk.features[0] for chunk in chunks]),),
+        )
 
     def inputs(self, x: Array, what: str = "prediction") -> Tensor:
         """The inputs as a tensor of the type that the views standardise; messages call them `what`."""
-        return as_inputs(x, what, self.views.kind if isinstance(self.views, FeatureViews) else torch.float32)
+        return as_inputs(
+            x, what, self.views.kind if isinstance(self.views, FeatureViews) else torch.float32
+        )
 
     @torch.no_grad()
     def chunks(self, x: Array, batch_size: int | None = None) -> Iterator[Outputs]:
@@ -89,12 +99,21 @@ class Predictor:
         balanced = None if head is None else head.balanced_logits(predicted)
         if balanced is not None:
             return balanced
-        return self.rebalancer.adjust(predicted, "prediction", linear_head(self.forward_pass.model)).logits[0]
+        return self.rebalancer.adjust(
+            predicted, "prediction", linear_head(self.forward_pass.model)
+        ).logits[0]
 
     @property
     def balanced_head(self) -> Extra | None:
         """The extra that has a head for balanced predictions."""
-        return next((extra for extra in self.extras if type(extra).balanced_logits is not Extra.balanced_logits), None)
+        return next(
+            (
+                extra
+                for extra in self.extras
+                if type(extra).balanced_logits is not Extra.balanced_logits
+            ),
+            None,
+        )
 
     @property
     def corrects(self) -> bool:
@@ -105,9 +124,17 @@ class Predictor:
     def estimated_prior(self) -> Tensor | None:
         """The class prior estimated by the rebalancer or else by the method, (classes,); None if neither estimates one."""
         head = linear_head(self.forward_pass.model)
-        log_prior = self.rebalancer.log_prior(head) if self.rebalancer.estimates_prior else self.method.log_prior()
+        log_prior = (
+            self.rebalancer.log_prior(head)
+            if self.rebalancer.estimates_prior
+            else self.method.log_prior()
+        )
         return None if log_prior is None else torch.softmax(log_prior, dim=0)
 
     def predict(self, x: Array, goal: Goal = "balanced") -> npt.NDArray[np.int64]:
         """Return the predicted class number of each row."""
-        return torch.cat([self.adjusted(chunk, goal).argmax(1) for chunk in self.chunks(x)]).cpu().numpy()
+        return (
+            torch.cat([self.adjusted(chunk, goal).argmax(1) for chunk in self.chunks(x)])
+            .cpu()
+            .numpy()
+        )

@@ -65,7 +65,11 @@ class EmbeddingCache:
 
     def add(self, digests: Sequence[bytes], rows: npt.NDArray[np.float32]) -> None:
         """Store new embeddings; some of them are written later, at the latest by `flush`."""
-        self._new |= {digest: row.copy() for digest, row in zip(digests, rows, strict=True) if digest not in self._row_of}
+        self._new |= {
+            digest: row.copy()
+            for digest, row in zip(digests, rows, strict=True)
+            if digest not in self._row_of
+        }
         if len(self._new) >= AT_ONCE:
             self.flush()
 
@@ -77,7 +81,11 @@ class EmbeddingCache:
             with self._lock():
                 n = self._complete()
                 for path, size, content in (
-                    (self._rows, 4 * self.n_features, np.stack(list(self._new.values())).astype(np.float32).tobytes()),
+                    (
+                        self._rows,
+                        4 * self.n_features,
+                        np.stack(list(self._new.values())).astype(np.float32).tobytes(),
+                    ),
                     (self._hashes, HASH, b"".join(self._new)),
                 ):
                     with path.open("r+b") as file:
@@ -97,4 +105,6 @@ class EmbeddingCache:
         """The number of rows with a hash."""
         for path in (self._hashes, self._rows):
             path.touch()
-        return min(self._hashes.stat().st_size // HASH, self._rows.stat().st_size // (4 * self.n_features))
+        return min(
+            self._hashes.stat().st_size // HASH, self._rows.stat().st_size // (4 * self.n_features)
+        )

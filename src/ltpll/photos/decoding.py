@@ -21,7 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.pictures import Geometry, PictureError, check_picture_file, decode_picture, split_box
+from ltpll.data.readers.pictures import (
+    Geometry,
+    PictureError,
+    check_picture_file,
+    decode_picture,
+    split_box,
+)
 from ltpll.errors import InputError
 
 AHEAD = 4  # blocks in shared memory: one is embedded while the others are decoded
@@ -64,7 +70,13 @@ class KnownHashes:
 
 
 def decoded_blocks(
-    files: Sequence[str], geometry: Geometry, *, block: int, workers: int, hashed: bool = False, known: KnownHashes | None = None
+    files: Sequence[str],
+    geometry: Geometry,
+    *,
+    block: int,
+    workers: int,
+    hashed: bool = False,
+    known: KnownHashes | None = None,
 ) -> Generator[Block]:
     """Decode pictures in order, a block at a time.
 
@@ -84,17 +96,32 @@ def decoded_blocks(
     return _decoded_in_processes(files, geometry, block, workers, hashed, known)
 
 
-def _decoded_here(files: Sequence[str], geometry: Geometry, block: int, hashed: bool, known: KnownHashes | None) -> Generator[Block]:
+def _decoded_here(
+    files: Sequence[str], geometry: Geometry, block: int, hashed: bool, known: KnownHashes | None
+) -> Generator[Block]:
     digests = known.load() if known else set()
     pixels = np.zeros((block, geometry.side, geometry.side, 3), dtype=np.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's warnings about unusual files do not matter
         for first in range(0, len(files), block):
             some = files[first : first + block]
-            yield Block(first, pixels[: len(some)], [_decode(file, geometry, pixels[i], hashed, digests) for i, file in enumerate(some)])
+            yield Block(
+                first,
+                pixels[: len(some)],
+                [
+                    _decode(file, geometry, pixels[i], hashed, digests)
+                    for i, file in enumerate(some)
+                ],
+            )
 
 
-def _decode(file: str, geometry: Geometry, pixels: npt.NDArray[np.uint8], hashed: bool, known: Collection[bytes]) -> Outcome:
+def _decode(
+    file: str,
+    geometry: Geometry,
+    pixels: npt.NDArray[np.uint8],
+    hashed: bool,
+    known: Collection[bytes],
+) -> Outcome:
     digest = b""
     try:
         if hashed:
@@ -148,7 +175,12 @@ class _Worker:
 
 
 def _decoded_in_processes(
-    files: Sequence[str], geometry: Geometry, block: int, workers: int, hashed: bool, known: KnownHashes | None
+    files: Sequence[str],
+    geometry: Geometry,
+    block: int,
+    workers: int,
+    hashed: bool,
+    known: KnownHashes | None,
 ) -> Generator[Block]:
     # Row i is decoded into slot i modulo the number of slots, so that no list of free slots is needed.
     n, slots = len(files), AHEAD * block
@@ -160,7 +192,9 @@ def _decoded_in_processes(
     sent = 0
     try:
         with _without_main_module():
-            for _ in range(min(workers, -(-n // CHUNK))):  # not a list comprehension: what has started is terminated below
+            for _ in range(
+                min(workers, -(-n // CHUNK))
+            ):  # not a list comprehension: what has started is terminated below
                 team.append(_Worker(context, shared, geometry, hashed, known))  # noqa: PERF401
         for first in range(0, n, block):
             last = min(first + block, n)
@@ -178,7 +212,11 @@ def _decoded_in_processes(
                     start, found = next(one for one in team if one.pipe is pipe).receive()
                     outcomes |= {start + i: Outcome(*outcome) for i, outcome in enumerate(found)}
             begin = first % slots
-            yield Block(first, pixels[begin : begin + last - first], [outcomes.pop(row) for row in range(first, last)])
+            yield Block(
+                first,
+                pixels[begin : begin + last - first],
+                [outcomes.pop(row) for row in range(first, last)],
+            )
     finally:
         for one in team:
             one.process.terminate()
@@ -202,9 +240,13 @@ def _without_main_module() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _work(pipe: Connection, shared: Any, geometry: Geometry, hashed: bool, known: KnownHashes | None) -> None:
+def _work(
+    pipe: Connection, shared: Any, geometry: Geometry, hashed: bool, known: KnownHashes | None
+) -> None:
     """Decode until the parent closes the pipe, or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt reaches the whole process group; the parent handles it
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # an interrupt reaches the whole process group; the parent handles it
     warnings.simplefilter("ignore")
     pixels = _as_slots(shared, geometry)
     digests = known.load() if known else set()
@@ -212,5 +254,10 @@ def _work(pipe: Connection, shared: Any, geometry: Geometry, hashed: bool, known
         while True:
             first, files = pipe.recv()
             slots = (pixels[(first + i) % len(pixels)] for i in range(len(files)))
-            found = [_decode(file, geometry, slot, hashed, digests) for file, slot in zip(files, slots, strict=True)]
-            pipe.send((first, [tuple(outcome) for outcome in found]))  # plain tuples are smaller than named ones
+            found = [
+                _decode(file, geometry, slot, hashed, digests)
+                for file, slot in zip(files, slots, strict=True)
+            ]
+            pipe.send(
+                (first, [tuple(outcome) for outcome in found])
+            )  # plain tuples are smaller than named ones

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ltpll.data.readers.pictures import DECODING, Geometry, all_unreadable, check_on_error, picture_files, unreadable
+from ltpll.data.readers.pictures import (
+    DECODING,
+    Geometry,
+    all_unreadable,
+    check_on_error,
+    picture_files,
+    unreadable,
+)
 from ltpll.errors import InputError, shown
 from ltpll.photos.cache import EmbeddingCache
 from ltpll.photos.decoding import Block, decoded_blocks
@@ -104,7 +111,9 @@ def embedded_pictures(
     check_on_error(on_error)
     files = picture_files(folder, paths)
     if stream is None:
-        stream = local_stream(backbone, cache=cache, device=device, precision=precision, workers=workers)
+        stream = local_stream(
+            backbone, cache=cache, device=device, precision=precision, workers=workers
+        )
     n, features = len(files), np.empty((0, backbone.n_features), dtype=np.float32)
     kept: list[int] = []
     problems: dict[int, str] = {}
@@ -124,7 +133,12 @@ def embedded_pictures(
 
 
 def local_stream(
-    backbone: Backbone, *, cache: Path | None = None, device: str = "auto", precision: str = "float32", workers: int | None = None
+    backbone: Backbone,
+    *,
+    cache: Path | None = None,
+    device: str = "auto",
+    precision: str = "float32",
+    workers: int | None = None,
 ) -> Stream:
     """A stream of embeddings that are computed on this machine; see `embedded_pictures` for the arguments."""
 
@@ -132,9 +146,19 @@ def local_stream(
         # When it is known that there is something to embed, since preparing the network takes seconds.
         from ltpll.backbones.embedder import Embedder
 
-        embed = Embedder(backbone, device, precision, cache=None if cache is None else cache / "networks")  # type: ignore[arg-type]
-        stored = None if cache is None else EmbeddingCache(cache / "embeddings" / embedding_key(backbone, precision), backbone.n_features)
-        return embedded_blocks(files, Geometry.of(backbone.preprocessing), embed, workers=workers, cache=stored)
+        embed = Embedder(
+            backbone, device, precision, cache=None if cache is None else cache / "networks"
+        )  # type: ignore[arg-type]
+        stored = (
+            None
+            if cache is None
+            else EmbeddingCache(
+                cache / "embeddings" / embedding_key(backbone, precision), backbone.n_features
+            )
+        )
+        return embedded_blocks(
+            files, Geometry.of(backbone.preprocessing), embed, workers=workers, cache=stored
+        )
 
     return stream
 
@@ -145,13 +169,23 @@ def embedding_key(backbone: Backbone, precision: str) -> str:
 
 
 def embedded_blocks(
-    files: Sequence[str], geometry: Geometry, embed: Embed, *, workers: int | None = None, cache: EmbeddingCache | None = None
+    files: Sequence[str],
+    geometry: Geometry,
+    embed: Embed,
+    *,
+    workers: int | None = None,
+    cache: EmbeddingCache | None = None,
 ) -> Generator[EmbeddedBlock]:
     """Embed files in order, a block at a time; memory does not grow with their number."""
     block = embed.batch_size * max(1, LEAST_BLOCK // embed.batch_size)
     known = cache.known if cache is not None else None
     decoded = decoded_blocks(
-        files, geometry, block=block, workers=chosen_workers(workers, len(files)), hashed=cache is not None, known=known
+        files,
+        geometry,
+        block=block,
+        workers=chosen_workers(workers, len(files)),
+        hashed=cache is not None,
+        known=known,
     )
     try:
         with closing(decoded):  # ends the processes, also if the caller stops early
@@ -169,7 +203,9 @@ def chosen_workers(workers: int | None, n_files: int) -> int:
     return 0 if n_files < FEWEST else max(1, min(MOST_WORKERS, (os.cpu_count() or 1) - 1))
 
 
-def _embedded(block: Block, files: Sequence[str], embed: Embed, cache: EmbeddingCache | None) -> EmbeddedBlock:
+def _embedded(
+    block: Block, files: Sequence[str], embed: Embed, cache: EmbeddingCache | None
+) -> EmbeddedBlock:
     outcomes = block.outcomes
     decoded = [i for i, outcome in enumerate(outcomes) if outcome.decoded]
     known = [i for i, outcome in enumerate(outcomes) if outcome.known]
@@ -182,8 +218,16 @@ def _embedded(block: Block, files: Sequence[str], embed: Embed, cache: Embedding
             cache.add([outcomes[i].digest for i in decoded], features[decoded])
     if cache is not None and known:
         features[known] = cache.rows([outcomes[i].digest for i in known])
-    problems = {block.first + i: outcome.problem for i, outcome in enumerate(outcomes) if outcome.problem}
-    return EmbeddedBlock(block.first, block.first + len(outcomes), [block.first + i for i in kept], features[kept], problems)
+    problems = {
+        block.first + i: outcome.problem for i, outcome in enumerate(outcomes) if outcome.problem
+    }
+    return EmbeddedBlock(
+        block.first,
+        block.first + len(outcomes),
+        [block.first + i for i in kept],
+        features[kept],
+        problems,
+    )
 
 
 def finite(features: npt.NDArray[Any], files: Sequence[str]) -> npt.NDArray[Any]:
@@ -191,18 +235,30 @@ def finite(features: npt.NDArray[Any], files: Sequence[str]) -> npt.NDArray[Any]
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
         name = Path(files[bad[0]]).name
-        raise InputError(f"The backbone gives NaN or infinite features for {shown(name, 200)}: check its weights, or use float32.")
+        raise InputError(
+            f"The backbone gives NaN or infinite features for {shown(name, 200)}: check its weights, or use float32."
+        )
     return features
 
 
 def checked(
-    blocks: Generator[EmbeddedBlock], folder: Path, paths: Sequence[str], on_error: str, first: int = 0
+    blocks: Generator[EmbeddedBlock],
+    folder: Path,
+    paths: Sequence[str],
+    on_error: str,
+    first: int = 0,
 ) -> Generator[EmbeddedBlock]:
     """Number the rows from `first`, and stop at the first problem if `on_error` is "stop"; what comes before it is returned."""
     with closing(blocks):
         for one in blocks:
             problems = {row + first: reason for row, reason in one.problems.items()}
-            block = EmbeddedBlock(one.first + first, one.stop + first, [row + first for row in one.kept], one.features, problems)
+            block = EmbeddedBlock(
+                one.first + first,
+                one.stop + first,
+                [row + first for row in one.kept],
+                one.features,
+                problems,
+            )
             if problems and on_error == "stop":
                 row = min(problems)
                 before = [k for k in block.kept if k < row]

@@ -68,7 +68,9 @@ def stored_pictures(
     n, geometry = len(paths), Geometry.of(preprocessing)
     shape = (n, geometry.side, geometry.side, 3)
     if np.prod(shape, dtype=np.int64) <= IN_MEMORY:
-        return read_pictures(folder, paths, preprocessing, on_error=on_error, on_progress=on_progress)
+        return read_pictures(
+            folder, paths, preprocessing, on_error=on_error, on_progress=on_progress
+        )
     check_on_error(on_error)
     files = picture_files(folder, paths)
     path = (cache or cache_root()) / "pictures" / f"{_key(files, geometry)}.npy"
@@ -110,7 +112,9 @@ def _key(files: Sequence[str], geometry: Geometry) -> str:
     digest = hashlib.sha256(repr((DECODING, geometry)).encode())
     for file in files:
         state = file_state(file)
-        digest.update(repr((file, None) if state is None else (file, *state)).encode(errors="surrogateescape"))
+        digest.update(
+            repr((file, None) if state is None else (file, *state)).encode(errors="surrogateescape")
+        )
     return digest.hexdigest()[:32]
 
 
@@ -126,7 +130,10 @@ def file_state(file: str) -> tuple[int, int] | None:
 def _stored(path: Path, shape: tuple[int, ...]) -> dict[int, str] | None:
     """The problems of the pictures in a file; None if there is no complete file."""
     try:
-        problems = {int(row): str(reason) for row, reason in parse_json(path.with_suffix(".json").read_bytes()).items()}
+        problems = {
+            int(row): str(reason)
+            for row, reason in parse_json(path.with_suffix(".json").read_bytes()).items()
+        }
         whole = np.load(path, mmap_mode="r").shape == shape
     except (OSError, ValueError, AttributeError, TypeError):
         return None
@@ -138,7 +145,9 @@ def _check_space(path: Path, n_bytes: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(path.parent).free
     except OSError as error:
-        raise InputError(f"The folder {path.parent} for decoded pictures cannot be used ({error.strerror}): set {VARIABLE}.") from None
+        raise InputError(
+            f"The folder {path.parent} for decoded pictures cannot be used ({error.strerror}): set {VARIABLE}."
+        ) from None
     if n_bytes > free:
         raise InputError(
             f"Decoded pictures take {format_bytes(n_bytes)}, but the disk of {path.parent} has {format_bytes(free)} left: "
@@ -161,10 +170,16 @@ def _decode(
     problems: dict[int, str] = {}
     try:
         images = np.lib.format.open_memmap(name, "w+", np.uint8, shape)
-        with closing(decoded_blocks(files, geometry, block=BLOCK, workers=chosen_workers(None, len(files)))) as blocks:
+        with closing(
+            decoded_blocks(files, geometry, block=BLOCK, workers=chosen_workers(None, len(files)))
+        ) as blocks:
             for block in blocks:
                 images[block.first : block.first + len(block.outcomes)] = block.pixels
-                problems |= {block.first + i: outcome.problem for i, outcome in enumerate(block.outcomes) if outcome.problem}
+                problems |= {
+                    block.first + i: outcome.problem
+                    for i, outcome in enumerate(block.outcomes)
+                    if outcome.problem
+                }
                 if problems and on_error == "stop":
                     row = min(problems)
                     raise unreadable(folder, str(paths[row]), row, problems[row])

@@ -47,9 +47,17 @@ def ray_stream(
             import ray.data
         started_here = not ray.is_initialized()
         try:
-            ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level="error")
+            ray.init(
+                address=address,
+                ignore_reinit_error=True,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+            )
         except (ConnectionError, ValueError, RuntimeError) as error:
-            raise InputError(f"Ray cannot be reached at {address or 'this machine'} ({first_line(error)}): see `ray status`.") from None
+            raise InputError(
+                f"Ray cannot be reached at {address or 'this machine'} ({first_line(error)}): see `ray status`."
+            ) from None
         try:
             yield from _embedded(ray, files, backbone, device, precision, workers, embedder)
         finally:
@@ -60,7 +68,13 @@ def ray_stream(
 
 
 def _embedded(
-    ray: Any, files: Sequence[str], backbone: Backbone, device: str, precision: str, workers: int | None, embedder: Any
+    ray: Any,
+    files: Sequence[str],
+    backbone: Backbone,
+    device: str,
+    precision: str,
+    workers: int | None,
+    embedder: Any,
 ) -> Generator[EmbeddedBlock]:
     gpus = int(ray.cluster_resources().get("GPU", 0))
     if device.startswith("cuda") and not gpus:
@@ -73,9 +87,12 @@ def _embedded(
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     arguments = (ray.put(backbone), "cuda" if on_gpu else "cpu", precision, embedder)
     pictures = ray.data.from_items(
-        [{"row": i, "file": file} for i, file in enumerate(files)], override_num_blocks=-(-len(files) // AT_ONCE)
+        [{"row": i, "file": file} for i, file in enumerate(files)],
+        override_num_blocks=-(-len(files) // AT_ONCE),
     )
-    embedded = pictures.map_batches(_Decode(Geometry.of(backbone.preprocessing)), batch_size=BLOCK).map_batches(
+    embedded = pictures.map_batches(
+        _Decode(Geometry.of(backbone.preprocessing)), batch_size=BLOCK
+    ).map_batches(
         _Network,
         fn_constructor_args=arguments,
         batch_size=BLOCK,
@@ -87,13 +104,17 @@ def _embedded(
             yield _block(batch, files)
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None)
-        raise InputError(f"The job on Ray failed ({first_line(cause or error)}): rerun the command to resume.") from None
+        raise InputError(
+            f"The job on Ray failed ({first_line(cause or error)}): rerun the command to resume."
+        ) from None
 
 
 def _block(batch: dict[str, Any], files: Sequence[str]) -> EmbeddedBlock:
     rows, problems = batch["row"].tolist(), [str(problem) for problem in batch["problem"]]
     kept = [i for i, problem in enumerate(problems) if not problem]
-    features = finite(np.asarray(batch["features"], dtype=np.float32)[kept], [files[rows[i]] for i in kept])
+    features = finite(
+        np.asarray(batch["features"], dtype=np.float32)[kept], [files[rows[i]] for i in kept]
+    )
     found = {row: problem for row, problem in zip(rows, problems, strict=True) if problem}
     return EmbeddedBlock(rows[0], rows[-1] + 1, [rows[i] for i in kept], features, found)
 
@@ -113,7 +134,11 @@ class _Decode:
                 problems.append("")
             except PictureError as problem:
                 problems.append(str(problem))
-        return {"row": batch["row"], "pixels": pixels, "problem": np.asarray(problems, dtype=object)}
+        return {
+            "row": batch["row"],
+            "pixels": pixels,
+            "problem": np.asarray(problems, dtype=object),
+        }
 
 
 class _Network:

@@ -22,9 +22,24 @@ from ltpll.data.readers.pictures import all_unreadable, check_on_error, picture_
 from ltpll.data.readers.streaming import open_table
 from ltpll.data.writers import write_table
 from ltpll.errors import BusyError, InputError
-from ltpll.files import acquire_lock, cannot_write_error, check_output, check_writable, followed, parse_json, write_atomically
+from ltpll.files import (
+    acquire_lock,
+    cannot_write_error,
+    check_output,
+    check_writable,
+    followed,
+    parse_json,
+    write_atomically,
+)
 from ltpll.formatting import counted
-from ltpll.photos.embedding import EmbeddedBlock, Progress, Stream, checked, embedding_key, local_stream
+from ltpll.photos.embedding import (
+    EmbeddedBlock,
+    Progress,
+    Stream,
+    checked,
+    embedding_key,
+    local_stream,
+)
 from ltpll.photos.on_disk import file_state
 
 if TYPE_CHECKING:
@@ -102,20 +117,41 @@ def embed_pictures(
     if not files:
         raise InputError(f"There are no pictures to embed in {folder}.")
     if stream is None:
-        stream = local_stream(backbone, cache=cache, device=device, precision=precision, workers=workers)
+        stream = local_stream(
+            backbone, cache=cache, device=device, precision=precision, workers=workers
+        )
     check_writable(out.parent)
     listed = hashlib.sha256("\0".join(paths).encode()).hexdigest()
-    job = {"format": FORMAT, "key": embedding_key(backbone, precision), "pictures": listed, "n": len(paths)}
-    busy = BusyError(f"{out} is being written by another process: wait for it, or choose another file.")
+    job = {
+        "format": FORMAT,
+        "key": embedding_key(backbone, precision),
+        "pictures": listed,
+        "n": len(paths),
+    }
+    busy = BusyError(
+        f"{out} is being written by another process: wait for it, or choose another file."
+    )
     with acquire_lock(out.with_name(f".{out.name}.lock"), busy):
-        states = np.asarray([file_state(file) or (-1, -1) for file in files], dtype=np.int64)  # before they are read
+        states = np.asarray(
+            [file_state(file) or (-1, -1) for file in files], dtype=np.int64
+        )  # before they are read
         output = _Output(out, job, states, fresh, backbone.n_features)
         earlier = output.finished
         if on_progress is not None:
             on_progress(output.done, len(paths))
         if not earlier:
-            about = {"backbone": backbone.name, "precision": precision, "folder": str(folder), "ltpll": __version__}
-            with output.opened(about), closing(checked(stream(files[output.done :]), folder, paths, on_error, output.done)) as blocks:
+            about = {
+                "backbone": backbone.name,
+                "precision": precision,
+                "folder": str(folder),
+                "ltpll": __version__,
+            }
+            with (
+                output.opened(about),
+                closing(
+                    checked(stream(files[output.done :]), folder, paths, on_error, output.done)
+                ) as blocks,
+            ):
                 for block in blocks:
                     output.append_block(block)
                     if on_progress is not None:
@@ -126,15 +162,30 @@ def embed_pictures(
         if not earlier:
             _write_rows(rows_file(out), paths, ids, kept, output.problems)
             output.complete_file()
-    return Written(backbone.n_features, kept, [(str(paths[row]), reason) for row, reason in output.problems.items()], earlier)
+    return Written(
+        backbone.n_features,
+        kept,
+        [(str(paths[row]), reason) for row, reason in output.problems.items()],
+        earlier,
+    )
 
 
 class _Output:
     """The partial file, and the record of what is in it."""
 
-    def __init__(self, out: Path, job: dict[str, Any], states: npt.NDArray[np.int64], fresh: bool, n_features: int) -> None:
+    def __init__(
+        self,
+        out: Path,
+        job: dict[str, Any],
+        states: npt.NDArray[np.int64],
+        fresh: bool,
+        n_features: int,
+    ) -> None:
         self.out, self.job, self.states, self.n_features = followed(out), job, states, n_features
-        self.partial, self.record = self.out.with_name(f"{self.out.name}.partial"), out.with_suffix(".job.json")
+        self.partial, self.record = (
+            self.out.with_name(f"{self.out.name}.partial"),
+            out.with_suffix(".job.json"),
+        )
         self.done = self.n_kept = 0
         self.problems: dict[int, str] = {}
         if fresh and self.record.exists():  # otherwise the file may not be ours
@@ -155,16 +206,25 @@ class _Output:
         try:
             found: Any = parse_json(self.record.read_bytes())
             job, done, n_kept = found["job"], int(found["done"]), int(found["kept"])
-            problems, seen = {int(row): str(reason) for row, reason in found["problems"]}, found.get("seen")
+            problems, seen = (
+                {int(row): str(reason) for row, reason in found["problems"]},
+                found.get("seen"),
+            )
         except (OSError, ValueError, KeyError, TypeError):
             if self.out.exists():
-                raise InputError(f"{self.out} exists, and no record says what is in it: choose another file.") from None
+                raise InputError(
+                    f"{self.out} exists, and no record says what is in it: choose another file."
+                ) from None
             return  # nothing to resume
         advice = "choose another file, or discard it with --fresh"
         if job != self.job:
             if not self.out.exists():
                 return  # what another backbone or list began is not needed
-            what = "with another backbone" if job.get("key") != self.job["key"] else "of other pictures"
+            what = (
+                "with another backbone"
+                if job.get("key") != self.job["key"]
+                else "of other pictures"
+            )
             raise InputError(f"{self.out} holds embeddings {what}: {advice}.")
         held = self.out if self.out.exists() else self.partial
         if not held.exists() or held.stat().st_size < HEADER + 4 * n_kept * self.n_features:
@@ -175,7 +235,9 @@ class _Output:
         newer = bool((self.states[:, 1] > held.stat().st_mtime_ns).any())
         if newer if seen is None else seen != self._seen(done):
             if held == self.out:
-                raise InputError(f"{self.out} holds embeddings of pictures whose files have changed since: {advice}.")
+                raise InputError(
+                    f"{self.out} holds embeddings of pictures whose files have changed since: {advice}."
+                )
             return  # its rows would be of both
         self.done, self.n_kept, self.problems = done, n_kept, problems
 
@@ -210,10 +272,20 @@ class _Output:
 
     def _save(self) -> None:
         self._file.flush()
-        os.fsync(self._file.fileno())  # a record must not promise rows that a crash of the machine could take away
-        record = {"job": self.job, **self._about, "n_features": self.n_features, "done": self.done, "kept": self.n_kept}
+        os.fsync(
+            self._file.fileno()
+        )  # a record must not promise rows that a crash of the machine could take away
+        record = {
+            "job": self.job,
+            **self._about,
+            "n_features": self.n_features,
+            "done": self.done,
+            "kept": self.n_kept,
+        }
         record["seen"] = self._seen(self.done)
-        write_atomically(self.record, json.dumps({**record, "problems": list(self.problems.items())}).encode())
+        write_atomically(
+            self.record, json.dumps({**record, "problems": list(self.problems.items())}).encode()
+        )
         self._saved = time.monotonic()
 
     def complete_file(self) -> None:
@@ -231,12 +303,26 @@ class _Output:
             raise cannot_write_error(self.out, error) from error
 
 
-def _write_rows(path: Path, paths: Sequence[str], ids: Sequence[str] | None, kept: Sequence[int], problems: dict[int, str]) -> None:
+def _write_rows(
+    path: Path,
+    paths: Sequence[str],
+    ids: Sequence[str] | None,
+    kept: Sequence[int],
+    problems: dict[int, str],
+) -> None:
     numbers: list[int | None] = [None] * len(paths)
     for number, row in enumerate(kept):
         numbers[row] = number
     names = {} if ids is None else {"id": list(ids)}
-    write_table(path, {ROW: numbers, **names, "path": list(paths), "problem": [problems.get(row, "") for row in range(len(paths))]})
+    write_table(
+        path,
+        {
+            ROW: numbers,
+            **names,
+            "path": list(paths),
+            "problem": [problems.get(row, "") for row in range(len(paths))],
+        },
+    )
 
 
 def read_rows(out: Path, n: int) -> dict[str, list[str]]:
@@ -251,12 +337,18 @@ def read_rows(out: Path, n: int) -> dict[str, list[str]]:
     table = open_table(path)
     if not {ROW, "path"} <= set(table.names):
         return {}  # not ours
-    columns = {name: TextColumn(table, table.column(name)) for name in (ROW, "id", "path") if name in table.names}
+    columns = {
+        name: TextColumn(table, table.column(name))
+        for name in (ROW, "id", "path")
+        if name in table.names
+    }
     for batch in table.batches([column.index for column in columns.values()]):
         for column in columns.values():
             column.add(batch)
     values = {name: column.values().tolist() for name, column in columns.items()}
-    number = {i: int(row) if row.isdecimal() else -1 for i, row in enumerate(values.pop(ROW)) if row}
+    number = {
+        i: int(row) if row.isdecimal() else -1 for i, row in enumerate(values.pop(ROW)) if row
+    }
     kept = sorted(number, key=lambda i: number[i])
     if [number[i] for i in kept] != list(range(n)):
         raise InputError(

@@ -25,7 +25,9 @@ def suitable_side(folder: Path, paths: Sequence[str]) -> int:
     from PIL import Image
 
     longer = []
-    for i in np.unique(np.linspace(0, len(paths) - 1, SAMPLE).round().astype(int)) if len(paths) else ():
+    for i in (
+        np.unique(np.linspace(0, len(paths) - 1, SAMPLE).round().astype(int)) if len(paths) else ()
+    ):
         try:
             name, box = split_box(str(paths[i]))
             with Image.open(Path(folder) / name) as picture:

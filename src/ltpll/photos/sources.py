@@ -36,7 +36,12 @@ def folder_source(folder: Path) -> PictureList:
 
 
 def table_source(
-    table: Path, images: Path, *, id_column: str | None = None, path_column: str | None = None, task: str | None = None
+    table: Path,
+    images: Path,
+    *,
+    id_column: str | None = None,
+    path_column: str | None = None,
+    task: str | None = None,
 ) -> PictureList:
     """The pictures that a table names, in the order in which `ltpll train` reads its examples.
 
@@ -58,7 +63,10 @@ def table_source(
             f"{table} has neither a column {PATH} nor a column {ID} that names pictures: choose one of {format_names(opened.names)} "
             "with --path."
         )
-    columns = {what: TextColumn(opened, opened.column(what)) for what in dict.fromkeys([path, name or path])}
+    columns = {
+        what: TextColumn(opened, opened.column(what))
+        for what in dict.fromkeys([path, name or path])
+    }
     for batch in opened.batches([column.index for column in columns.values()]):
         for column in columns.values():
             column.add(batch)
@@ -68,7 +76,9 @@ def table_source(
     return _tasks(opened, images, columns[task].values(), columns[path].values())
 
 
-def _tasks(table: Table, images: Path, tasks: npt.NDArray[np.object_], paths: npt.NDArray[np.object_]) -> PictureList:
+def _tasks(
+    table: Table, images: Path, tasks: npt.NDArray[np.object_], paths: npt.NDArray[np.object_]
+) -> PictureList:
     """One picture per task, in order of first appearance."""
     number: dict[str, int] = {}
     chosen: list[str] = []
@@ -80,7 +90,9 @@ def _tasks(table: Table, images: Path, tasks: npt.NDArray[np.object_], paths: np
             chosen.append(path)
         example[i] = number[name]
         if chosen[example[i]] != path:
-            raise InputError(f"{table.row(i)} gives {name!r} another path than before: use one per example.")
+            raise InputError(
+                f"{table.row(i)} gives {name!r} another path than before: use one per example."
+            )
     return PictureList(images, chosen, list(number), Path(table.path), example)
 
 

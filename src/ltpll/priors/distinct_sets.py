@@ -69,6 +69,10 @@ def distinct_sets(candidates: Candidates) -> DistinctSets:
     offsets, labels = candidates.offsets.cpu().numpy(), candidates.labels.cpu().numpy()
     numbers = np.random.default_rng(0).integers(0, 2**64, candidates.n_classes, dtype=np.uint64)
     sums = np.add.reduceat(numbers[labels], offsets[:-1])
-    _, first, of_row, counts = np.unique(sums, return_index=True, return_inverse=True, return_counts=True)
-    matrix = csr_matrix((np.ones(len(labels)), labels, offsets), shape=(len(candidates), candidates.n_classes))
+    _, first, of_row, counts = np.unique(
+        sums, return_index=True, return_inverse=True, return_counts=True
+    )
+    matrix = csr_matrix(
+        (np.ones(len(labels)), labels, offsets), shape=(len(candidates), candidates.n_classes)
+    )
     return DistinctSets(matrix[first], counts.astype(np.float64), of_row)

@@ -84,7 +84,9 @@ class PriorEstimate:
         deviation = np.where(certain, 1.0, self.deviation)
         low, high = -self.estimate / deviation, (1 - self.estimate) / deviation
         density = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / math.sqrt(2 * math.pi)
-        centre = np.where(certain, self.estimate, self.estimate + deviation * density / (ndtr(high) - ndtr(low)))
+        centre = np.where(
+            certain, self.estimate, self.estimate + deviation * density / (ndtr(high) - ndtr(low))
+        )
         return np.asarray(centre / centre.sum())
 
     @property
@@ -94,9 +96,14 @@ class PriorEstimate:
 
     def record(self) -> dict[str, Any]:
         """All values in a dictionary that JSON can hold."""
-        arrays = {name: getattr(self, name).tolist() for name in ("estimate", "lower", "upper", "em", "average", "deviation")}
+        arrays = {
+            name: getattr(self, name).tolist()
+            for name in ("estimate", "lower", "upper", "em", "average", "deviation")
+        }
         return {
-            "classes": [name if isinstance(name, (str, int, float)) else str(name) for name in self.classes],
+            "classes": [
+                name if isinstance(name, (str, int, float)) else str(name) for name in self.classes
+            ],
             "n": self.n,
             "regime": self.regime,
             "because": self.because,
@@ -111,17 +118,26 @@ class PriorEstimate:
         }
 
     def __repr__(self) -> str:
-        lines = [f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: {self.because})"]
+        lines = [
+            f"Class prior of {self.n:,} rows, {len(self.classes)} classes ({self.regime}: {self.because})"
+        ]
         order = np.argsort(-self.estimate, kind="stable")
         lines += [
-            f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  [{self.lower[c]:.2%}, {self.upper[c]:.2%}]" for c in order[:20]
+            f"  {str(self.classes[c])[:30]:<30} {self.estimate[c]:7.2%}  [{self.lower[c]:.2%}, {self.upper[c]:.2%}]"
+            for c in order[:20]
         ]
         if len(order) > 20:
             lines.append(f"  and {len(order) - 20} smaller classes")
         return "\n".join(lines)
 
 
-def estimate_prior(candidates: Any, *, how: How = "auto", width: float = 2.0, missing: float | Sequence[float] = 0.0) -> PriorEstimate:
+def estimate_prior(
+    candidates: Any,
+    *,
+    how: How = "auto",
+    width: float = 2.0,
+    missing: float | Sequence[float] = 0.0,
+) -> PriorEstimate:
     """Estimate the class prior from candidate sets alone.
 
     Args:
@@ -147,27 +163,43 @@ def estimate_prior(candidates: Any, *, how: How = "auto", width: float = 2.0, mi
     if how not in HOW:
         raise InputError(f"how is {how!r}: it must be one of {', '.join(HOW)}.")
     if not 0 <= width < math.inf:
-        raise InputError(f"The width is {width}: it is a number of standard deviations, so it must be finite and at least 0.")
+        raise InputError(
+            f"The width is {width}: it is a number of standard deviations, so it must be finite and at least 0."
+        )
     candidates = candidates if isinstance(candidates, Candidates) else Candidates.of(candidates)
     candidates = candidates.observed or candidates
     sets = distinct_sets(candidates)
-    decision = decide_regime(sets, None if candidates.groups is None else candidates.groups.cpu().numpy())
+    decision = decide_regime(
+        sets, None if candidates.groups is None else candidates.groups.cpu().numpy()
+    )
     odds: Array | float = 0.0
     if np.any(missing):
         odds = outside_odds(missing, sets.sizes, sets.n_classes)
         if decision.regime in ("independent", "unclear"):
-            because = "wrong labels are taken to join independently, and some sets to lack the true label"
+            because = (
+                "wrong labels are taken to join independently, and some sets to lack the true label"
+            )
             decision = replace(decision, regime="independent", because=because)
     em, gap = em_prior(sets, odds=odds)
     average = average_prior(sets)
-    em_noise, average_noise = _em_deviation(sets, em, odds), _average_deviation(sets, decision.clusters or single_rows(sets))
-    rule = how if how != "auto" else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
+    em_noise, average_noise = (
+        _em_deviation(sets, em, odds),
+        _average_deviation(sets, decision.clusters or single_rows(sets)),
+    )
+    rule = (
+        how
+        if how != "auto"
+        else {"independent": "sets", "unclear": "both"}.get(decision.regime, "average")
+    )
     if decision.regime == "known":
         estimate, deviation, lower, upper = average, np.zeros_like(average), average, average
     elif rule == "both":
         apart = np.abs(em - average)
         weight = _em_weight(em_noise, average_noise, apart)
-        estimate, deviation = weight * em + (1 - weight) * average, (apart + em_noise + average_noise) / 2
+        estimate, deviation = (
+            weight * em + (1 - weight) * average,
+            (apart + em_noise + average_noise) / 2,
+        )
         lower = np.minimum(em - width * em_noise, average - width * average_noise) - apart
         upper = np.maximum(em + width * em_noise, average + width * average_noise) + apart
     else:
@@ -175,7 +207,11 @@ def estimate_prior(candidates: Any, *, how: How = "auto", width: float = 2.0, mi
         lower, upper = estimate - width * deviation, estimate + width * deviation
     # A class is true in every row of which it is the only candidate, and only where it is a candidate, unless sets lack the true label.
     possible = sets.appearances / sets.n
-    least, most = (0.0, 1.0) if np.any(missing) else (sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n, possible)
+    least, most = (
+        (0.0, 1.0)
+        if np.any(missing)
+        else (sets.per_class(sets.counts * (sets.sizes == 1)) / sets.n, possible)
+    )
     return PriorEstimate(
         classes=candidates.classes,
         n=sets.n,
@@ -238,5 +274,7 @@ def _average_deviation(sets: DistinctSets, clusters: Clusters) -> Array:
     removed = m * (k - 1) / k**2
     missing = min(1.0, 2 * (1 - clusters.completeness))
     variance = np.where(m < k, removed, complete + missing * removed) * clusters.times
-    per_set: Array = np.bincount(clusters.of_set, weights=variance, minlength=len(sets.counts)).astype(np.float64)
+    per_set: Array = np.bincount(
+        clusters.of_set, weights=variance, minlength=len(sets.counts)
+    ).astype(np.float64)
     return np.sqrt(sets.per_class(per_set)) / sets.n

@@ -63,11 +63,17 @@ def pairs_test(sets: DistinctSets) -> Outcome | None:
     pairs = together.data[other]
     per_class = np.bincount(together.row[other], weights=pairs, minlength=n_classes)
     total = float(per_class.sum())
-    length = (pairs @ pairs) / 2 - (per_class @ per_class - total**2 / (2 * (n_classes - 1))) / (n_classes - 2)
+    length = (pairs @ pairs) / 2 - (per_class @ per_class - total**2 / (2 * (n_classes - 1))) / (
+        n_classes - 2
+    )
     sample = _sample_rows(counts, rng)
     overlaps = (matrix[sample] @ matrix[sample].T).toarray()
     size = sizes[rows][sample]
-    kernel = _pair_kernel(overlaps, size[:, None], size[None, :], n_classes) * weights[sample][:, None] * weights[sample][None, :]
+    kernel = (
+        _pair_kernel(overlaps, size[:, None], size[None, :], n_classes)
+        * weights[sample][:, None]
+        * weights[sample][None, :]
+    )
     return _upper_tail(float(length - counts.sum()), kernel, float(counts.sum()))
 
 
@@ -75,7 +81,9 @@ def _pair_kernel(overlap: Array, size: Array, other: Array, n_classes: int) -> A
     """The inner product of the pair vectors of two sets without their sums of one term per label."""
     both = (size - 1) * (other - 1)
     return np.asarray(
-        overlap * (overlap - 1) / 2 - both * overlap / (n_classes - 2) + size * other * both / (2 * (n_classes - 1) * (n_classes - 2))
+        overlap * (overlap - 1) / 2
+        - both * overlap / (n_classes - 2)
+        + size * other * both / (2 * (n_classes - 1) * (n_classes - 2))
     )
 
 
@@ -107,7 +115,11 @@ def sizes_test(sets: DistinctSets) -> Outcome | None:
     prior = weighted_sum(precision) / precision.sum()
     matrix = sets.matrix
     squared = (
-        scale**2 * sizes - 2 * scale * (matrix @ prior + shift * sizes) + n_classes * shift**2 + 2 * shift * prior.sum() + prior @ prior
+        scale**2 * sizes
+        - 2 * scale * (matrix @ prior + shift * sizes)
+        + n_classes * shift**2
+        + 2 * shift * prior.sum()
+        + prior @ prior
     )
     length = weighted_sum(contrast * counts)
     statistic = float(length @ length - (contrast**2 * counts) @ squared)
@@ -125,13 +137,17 @@ def absences_test(sets: DistinctSets) -> Outcome:
     """
     rate = (sets.mean_size - 1) / (sets.n_classes - 1)
     rarest = float(sets.appearances.min())
-    return Outcome(rarest / sets.n, rate, min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate))))
+    return Outcome(
+        rarest / sets.n, rate, min(1.0, sets.n_classes * float(bdtr(rarest, sets.n, rate)))
+    )
 
 
 def _sample_rows(counts: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Positions of the sets of some random rows."""
     n = int(counts.sum())
-    chosen = np.arange(n) if n <= SAMPLED_ROWS else np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
+    chosen = (
+        np.arange(n) if n <= SAMPLED_ROWS else np.sort(rng.choice(n, SAMPLED_ROWS, replace=False))
+    )
     return np.searchsorted(np.cumsum(counts), chosen, side="right")
 
 

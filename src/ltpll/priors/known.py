@@ -34,7 +34,9 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
         array([0.75, 0.25])
     """
     entries = _entries(candidates, shares)
-    bounds = np.asarray([_bounds(name, entry) for name, entry in zip(candidates.classes, entries, strict=True)])
+    bounds = np.asarray(
+        [_bounds(name, entry) for name, entry in zip(candidates.classes, entries, strict=True)]
+    )
     lower, upper = bounds[:, 0], bounds[:, 1]
     if (lower == upper).all():
         total = lower.sum()
@@ -53,7 +55,13 @@ def known_prior(candidates: Candidates, shares: Any) -> PriorEstimate:
     found = estimate_prior(candidates)
     deviation = (upper - lower) / (2 * found.width)
     return replace(
-        found, estimate=estimate, lower=lower, upper=upper, deviation=deviation, how="given", because="the class shares were given"
+        found,
+        estimate=estimate,
+        lower=lower,
+        upper=upper,
+        deviation=deviation,
+        how="given",
+        because="the class shares were given",
     )
 
 
@@ -64,18 +72,32 @@ def _entries(candidates: Candidates, shares: Any) -> list[Any]:
         names = [str(name) for name in candidates.classes]
         unknown, missing = set(by_name) - set(names), set(names) - set(by_name)
         if unknown or missing:
-            name, what = (min(unknown), "is not a class of these sets") if unknown else (min(missing), "has no share")
-            raise InputError(f"{shown(name)} {what}: give the share of every class, and of no other.")
+            name, what = (
+                (min(unknown), "is not a class of these sets")
+                if unknown
+                else (min(missing), "has no share")
+            )
+            raise InputError(
+                f"{shown(name)} {what}: give the share of every class, and of no other."
+            )
         return [by_name[name] for name in names]
-    entries = list(np.asarray(shares).tolist()) if not isinstance(shares, (str, Sequence)) else list(shares)
+    entries = (
+        list(np.asarray(shares).tolist())
+        if not isinstance(shares, (str, Sequence))
+        else list(shares)
+    )
     if len(entries) != candidates.n_classes:
-        raise InputError(f"Give one share per class, not {counted(len(entries), 'class share')} for {candidates.n_classes} classes.")
+        raise InputError(
+            f"Give one share per class, not {counted(len(entries), 'class share')} for {candidates.n_classes} classes."
+        )
     return entries
 
 
 def _bounds(name: Any, entry: Any) -> tuple[float, float]:
     pair = tuple(entry) if isinstance(entry, (list, tuple)) else (entry, entry)
-    numbers = len(pair) == 2 and all(isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in pair)
+    numbers = len(pair) == 2 and all(
+        isinstance(value, (int, float)) and math.isfinite(value) and value >= 0 for value in pair
+    )
     if not numbers or pair[0] > pair[1]:
         raise InputError(
             f"The share of class {shown(name)} is {shown(entry)}: it must be a number of at least 0, or a lower and an upper bound of it."

@@ -16,7 +16,9 @@ MOST_STEPS = 5_000
 DEVIATION_CLASS_LIMIT = 2_000  # beyond it, inverting a matrix of classes × classes takes too long
 
 
-def em_prior(sets: DistinctSets, tolerance: float | None = None, odds: Array | float = 0.0) -> tuple[Array, float]:
+def em_prior(
+    sets: DistinctSets, tolerance: float | None = None, odds: Array | float = 0.0
+) -> tuple[Array, float]:
     """Estimate the class prior by expectation maximisation: π_j ← mean_i S_ij π_j / Σ_k S_ik π_k.
 
     This is the maximum likelihood estimate if wrong labels join a set independently of the true label. If sets may lack the true label,
@@ -46,7 +48,9 @@ def em_prior(sets: DistinctSets, tolerance: float | None = None, odds: Array | f
 
     def step(prior: Array) -> tuple[Array, float, float]:
         likelihood = set_likelihood(sets, prior, odds)
-        factors = transposed @ (weights * (1 - odds) / likelihood) + float(weights @ (odds / likelihood))
+        factors = transposed @ (weights * (1 - odds) / likelihood) + float(
+            weights @ (odds / likelihood)
+        )
         return prior * factors, float(weights @ np.log(likelihood)), n * (float(factors.max()) - 1)
 
     prior = np.full(sets.n_classes, 1 / sets.n_classes)

@@ -30,7 +30,9 @@ class Neighbours(NamedTuple):
     distances: Tensor
 
 
-def nearest_neighbours(x: Tensor, k: int, *, groups: Tensor | None = None, on_progress: OnProgress | None = None) -> Neighbours:
+def nearest_neighbours(
+    x: Tensor, k: int, *, groups: Tensor | None = None, on_progress: OnProgress | None = None
+) -> Neighbours:
     """Find the k nearest other rows of every row, by Euclidean distance.
 
     Args:
@@ -77,7 +79,9 @@ def nearest_neighbours(x: Tensor, k: int, *, groups: Tensor | None = None, on_pr
 def _reranked(x: Tensor, index: Tensor, k: int) -> Neighbours:
     """The k nearest, by distances that are computed from differences: those from products are inexact for rows that are close together."""
     distance = torch.empty(index.shape)
-    for rows in torch.arange(len(x)).split(max(1, rows_per_chunk(x, RERANKED_VALUES) // index.shape[1])):
+    for rows in torch.arange(len(x)).split(
+        max(1, rows_per_chunk(x, RERANKED_VALUES) // index.shape[1])
+    ):
         given, _ = index[rows].sort(dim=1)
         difference = x[given.clamp_min(0)].sub_(x[rows][:, None])
         found = torch.linalg.vector_norm(difference, dim=2).masked_fill_(given == NOBODY, torch.inf)

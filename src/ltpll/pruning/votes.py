@@ -61,7 +61,9 @@ class Pruned:
 
     def counts(self) -> Tensor:
         """The number of rows from which each class was removed, (C,)."""
-        return torch.bincount(self.given.labels[self.removed].long(), minlength=self.given.n_classes)
+        return torch.bincount(
+            self.given.labels[self.removed].long(), minlength=self.given.n_classes
+        )
 
     def lost(self, labels: npt.ArrayLike) -> Lost:
         """Count removed true labels, for evaluation.
@@ -131,8 +133,12 @@ def prune_candidates(
             "pictures first, with a pretrained network."
         )
     if len(x) != len(sets):
-        raise InputError(f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}: give one set per row.")
-    index = nearest_neighbours(directions(x.cpu()), neighbours, groups=sets.groups, on_progress=on_progress).rows
+        raise InputError(
+            f"There are {counted(len(x), 'row')} of features, but {counted(len(sets), 'set')}: give one set per row."
+        )
+    index = nearest_neighbours(
+        directions(x.cpu()), neighbours, groups=sets.groups, on_progress=on_progress
+    ).rows
     return without(sets, relative_votes(index.numpy(), sets) < threshold)
 
 
@@ -141,7 +147,9 @@ def directions(x: Tensor) -> Tensor:
     return torch.nn.functional.normalize(FeatureViews.of(x).plain(x), dim=1)
 
 
-def relative_votes(index: npt.NDArray[np.int64], sets: Candidates, frequency_power: float = FREQUENCY_POWER) -> Array:
+def relative_votes(
+    index: npt.NDArray[np.int64], sets: Candidates, frequency_power: float = FREQUENCY_POWER
+) -> Array:
     """The votes for each entry of `sets.labels`, relative to those of the best candidate of its row; 1 where nobody votes.
 
     Args:
@@ -155,12 +163,18 @@ def relative_votes(index: npt.NDArray[np.int64], sets: Candidates, frequency_pow
     frequency = np.bincount(labels, weights=shares, minlength=sets.n_classes)
     given = csr_matrix((shares, labels, offsets), shape=(len(sets), sets.n_classes))
     votes = np.empty(len(labels))
-    for rows in np.array_split(np.arange(len(sets)), max(1, len(sets) * sets.n_classes // VOTES_PER_PASS)):
+    for rows in np.array_split(
+        np.arange(len(sets)), max(1, len(sets) * sets.n_classes // VOTES_PER_PASS)
+    ):
         known = index[rows] >= 0
         ends = np.concatenate([[0], np.cumsum(known.sum(1))])
-        voters = csr_matrix((np.ones(ends[-1]), index[rows][known], ends), shape=(len(rows), len(sets)))
+        voters = csr_matrix(
+            (np.ones(ends[-1]), index[rows][known], ends), shape=(len(rows), len(sets))
+        )
         own = slice(offsets[rows[0]], offsets[rows[-1] + 1])
-        votes[own] = (voters @ given).toarray()[np.repeat(np.arange(len(rows)), sizes[rows]), labels[own]]
+        votes[own] = (voters @ given).toarray()[
+            np.repeat(np.arange(len(rows)), sizes[rows]), labels[own]
+        ]
     votes /= frequency[labels] ** frequency_power
     best = np.repeat(np.maximum.reduceat(votes, offsets[:-1]), sizes)
     relative: Array = np.divide(votes, best, out=np.ones_like(votes), where=best > 0)
@@ -173,4 +187,6 @@ def without(sets: Candidates, removed: npt.NDArray[np.bool_]) -> Pruned:
     kept = torch.cat([mask.new_zeros(1), ~mask]).cumsum(0)
     offsets = kept[sets.offsets.long()].to(sets.offsets.dtype)
     left = Candidates(offsets, sets.labels[~mask], sets.n_classes, sets.classes, sets.groups)
-    return Pruned(left if sets.weights is None else left.with_weights(sets.weights[~mask]), sets, mask)
+    return Pruned(
+        left if sets.weights is None else left.with_weights(sets.weights[~mask]), sets, mask
+    )

@@ -26,7 +26,9 @@ MOST = 1.0  # the largest distance that counts
 def checked_prior(prior: Any) -> Any:
     """The prior that an anchor was given; the shares of classes are checked when the classes are known."""
     if isinstance(prior, str) and prior not in ("auto", "sets", "average"):
-        raise InputError(f"The anchor's prior is {prior!r}: choose 'auto', 'sets' or 'average', or give the share of each class.")
+        raise InputError(
+            f"The anchor's prior is {prior!r}: choose 'auto', 'sets' or 'average', or give the share of each class."
+        )
     return prior
 
 
@@ -88,12 +90,24 @@ class Anchor(RECORDS):
         if bounds not in ("interval", "point"):
             raise InputError(f"The anchor's bounds are {bounds!r}: choose 'interval' or 'point'.")
         if lift not in ("records", "warm-up", "none"):
-            raise InputError(f"The anchor's lift is {lift!r}: choose 'records', 'warm-up' or 'none'.")
+            raise InputError(
+                f"The anchor's lift is {lift!r}: choose 'records', 'warm-up' or 'none'."
+            )
         if not 0 <= warmup <= 1:
-            raise InputError(f"The anchor's warmup is {warmup}: it is a share of the epochs, between 0 and 1.")
+            raise InputError(
+                f"The anchor's warmup is {warmup}: it is a share of the epochs, between 0 and 1."
+            )
         if not width >= 0:
-            raise InputError(f"The anchor's width is {width}: it is a number of standard deviations, at least 0.")
-        self.prior, self.bounds, self.width, self.warmup, self.lift = checked_prior(prior), bounds, width, warmup, lift
+            raise InputError(
+                f"The anchor's width is {width}: it is a number of standard deviations, at least 0."
+            )
+        self.prior, self.bounds, self.width, self.warmup, self.lift = (
+            checked_prior(prior),
+            bounds,
+            width,
+            warmup,
+            lift,
+        )
         self._holds = False
 
     def attach(self, model: nn.Module) -> None:
@@ -116,11 +130,15 @@ class Anchor(RECORDS):
         self.lower.copy_(floored(torch.as_tensor(lower, device=self.lower.device), n))
         self.upper.copy_(floored(torch.as_tensor(upper, device=self.upper.device), n))
 
-    def estimate(self, candidates: Candidates, missing: float | Sequence[float] = 0.0) -> PriorEstimate:
+    def estimate(
+        self, candidates: Candidates, missing: float | Sequence[float] = 0.0
+    ) -> PriorEstimate:
         """The class prior that the candidate sets imply, some of which may lack the true label, or the one that was given."""
         if not isinstance(self.prior, str):
             return known_prior(candidates, self.prior)
-        return estimate_prior(candidates, how=cast(How, self.prior), width=self.width, missing=missing)
+        return estimate_prior(
+            candidates, how=cast(How, self.prior), width=self.width, missing=missing
+        )
 
     def bounds_of(self, prior: PriorEstimate) -> tuple[Any, Any]:
         """The bounds that hold the class shares of the targets."""
@@ -129,11 +147,15 @@ class Anchor(RECORDS):
         if prior.how == "given" or prior.regime == "unclear":
             return prior.lower, prior.upper
         # A class whose bound is zero would be free to vanish: it keeps what a share that is estimated as zero is on average.
-        return np.maximum(prior.lower, np.minimum(math.sqrt(2 / math.pi) * prior.deviation, prior.upper)), prior.upper
+        return np.maximum(
+            prior.lower, np.minimum(math.sqrt(2 / math.pi) * prior.deviation, prior.upper)
+        ), prior.upper
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         self._holds = epoch + 1 >= self.warmup * n_epochs
-        lifts = self.lift == "records" or (self.lift == "warm-up" and epoch < self.warmup * n_epochs)
+        lifts = self.lift == "records" or (
+            self.lift == "warm-up" and epoch < self.warmup * n_epochs
+        )
         self.strength.fill_(float(lifts))
 
     def end_epoch(self, training: Training) -> None:
@@ -141,7 +163,9 @@ class Anchor(RECORDS):
         if self._holds:
             missing = self.mean_target.clamp(self.lower, self.upper).log() - self.mean_target.log()
             # Between the bounds the bias decays: a constant one would be absorbed again and again, and push the share to the other bound.
-            self.bias.mul_(torch.where(missing == 0, DECAY, 1.0)).add_(STEP * missing.clamp(-MOST, MOST))
+            self.bias.mul_(torch.where(missing == 0, DECAY, 1.0)).add_(
+                STEP * missing.clamp(-MOST, MOST)
+            )
             self.bias -= self.bias.mean()
 
     def log_prior(self, head: nn.Linear) -> Tensor:

@@ -15,7 +15,9 @@ from ltpll.priors.joining import FadingEvidence, can_weigh
 from ltpll.rebalancers.anchor import Anchor
 
 # Chosen on tables with real features and simulated sets (docs/beyond.md).
-MANY_SINGLETONS = 0.3  # share of rows with one candidate above which plain training recovers as many labels
+MANY_SINGLETONS = (
+    0.3  # share of rows with one candidate above which plain training recovers as many labels
+)
 PRECISE = 0.06  # expected L1 error of the estimate below which it is held exactly
 
 PLAIN, AVERAGE = "plain", "average"
@@ -78,12 +80,18 @@ class Auto(Anchor):
 
     def start_training(self, training: Training) -> None:
         super().start_training(training)
-        choice = choose(self.prior_, self.bounds_of(self.prior_), self.scores, can_weigh(training.candidates))
+        choice = choose(
+            self.prior_, self.bounds_of(self.prior_), self.scores, can_weigh(training.candidates)
+        )
         self.because = choice.because
         self._evidence = FadingEvidence(training.candidates) if choice.weighs else None
         if choice.bounds is None:
             self.lift = "none"
-            self.hold(np.zeros_like(self.prior_.lower), np.ones_like(self.prior_.upper), len(training.targets))
+            self.hold(
+                np.zeros_like(self.prior_.lower),
+                np.ones_like(self.prior_.upper),
+                len(training.targets),
+            )
         else:
             self.lift = "warm-up"
             self.hold(*choice.bounds, len(training.targets))
@@ -98,15 +106,26 @@ class Auto(Anchor):
 
     def is_undecided(self, candidates: Candidates) -> bool:
         """Whether the sets alone do not say how to hold the class shares."""
-        return isinstance(self.prior, str) and self.prior == "auto" and self.estimate(candidates).regime == "unclear"
+        return (
+            isinstance(self.prior, str)
+            and self.prior == "auto"
+            and self.estimate(candidates).regime == "unclear"
+        )
 
 
 def rejects_independence(prior: PriorEstimate) -> bool:
     """Whether a test rejects that wrong labels join independently, while nothing shows how the sets arose."""
-    return prior.regime == "unclear" and any(one.speaks_for == "not independent" for one in prior.evidence)
+    return prior.regime == "unclear" and any(
+        one.speaks_for == "not independent" for one in prior.evidence
+    )
 
 
-def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str, float] | None = None, weighable: bool = False) -> Choice:
+def choose(
+    prior: PriorEstimate,
+    interval: tuple[Any, Any],
+    scores: Mapping[str, float] | None = None,
+    weighable: bool = False,
+) -> Choice:
     """Choose what fixes the class shares of the targets.
 
     Args:
@@ -119,7 +138,11 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str,
     centre = (prior.centre, prior.centre)
     at_average = "Class shares are fixed at the average of the sets"
     weighs = weighable and rejects_independence(prior)
-    alone = "Class shares are left alone, and labels that often share sets support each other" if weighs else "Targets are not rebalanced"
+    alone = (
+        "Class shares are left alone, and labels that often share sets support each other"
+        if weighs
+        else "Targets are not rebalanced"
+    )
     if prior.how == "given":
         return Choice(interval, "Class shares are fixed at the ones that were given.")
     if prior.how == "average":
@@ -139,11 +162,16 @@ def choose(prior: PriorEstimate, interval: tuple[Any, Any], scores: Mapping[str,
         found = f"fixing shares at the average of the sets gave {figures}"
         return Choice(None, f"{alone}: {found}.", weighs)
     if prior.regime == "unclear":
-        return Choice(None, f"{alone}, because it is unclear how the sets arose: {prior.because}.", weighs)
+        return Choice(
+            None, f"{alone}, because it is unclear how the sets arose: {prior.because}.", weighs
+        )
     if prior.regime == "co-occurrence":
         return Choice(centre, f"{at_average}, because {prior.because}.")
     if prior.singletons >= MANY_SINGLETONS:
-        return Choice(None, f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single label.")
+        return Choice(
+            None,
+            f"Targets are not rebalanced, because {prior.singletons:.0%} of the rows have a single label.",
+        )
     if prior.expected_error < PRECISE:
         where = "fixed at the most likely ones"
         return Choice(centre, f"Class shares are {where}, because {prior.because}.")
@@ -173,4 +201,7 @@ def shares_of(candidates: Candidates) -> dict[str, list[float]] | None:
     bounds = choose(prior, auto.bounds_of(prior)).bounds
     if bounds is None:
         return None
-    return {str(name): [float(low), float(high)] for name, low, high in zip(candidates.classes, *bounds, strict=True)}
+    return {
+        str(name): [float(low), float(high)]
+        for name, low, high in zip(candidates.classes, *bounds, strict=True)
+    }

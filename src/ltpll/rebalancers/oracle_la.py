@@ -25,10 +25,14 @@ def _checked_log_frequencies(class_frequencies: Any, name: str) -> Tensor:
     frequencies = np.asarray(class_frequencies, dtype=np.float64).ravel()
     wrong = np.flatnonzero(~np.isfinite(frequencies) | (frequencies < 0))
     if len(wrong):
-        raise InputError(f"The frequency of class {wrong[0]} is {frequencies[wrong[0]]}: frequencies must be counts or shares.")
+        raise InputError(
+            f"The frequency of class {wrong[0]} is {frequencies[wrong[0]]}: frequencies must be counts or shares."
+        )
     present = frequencies > 0
     if not present.any():
-        raise InputError("All class frequencies are zero: give the number of training examples of each class.")
+        raise InputError(
+            "All class frequencies are zero: give the number of training examples of each class."
+        )
     if absent := int((~present).sum()):
         # log 0 would lift an absent class above every other one.
         warnings.warn(
@@ -69,7 +73,9 @@ class OracleLA(Rebalancer):
     def __init__(self, class_frequencies: Any) -> None:
         super().__init__()
         self.class_frequencies = class_frequencies
-        self.register_buffer("log_frequencies", _checked_log_frequencies(class_frequencies, self.name))
+        self.register_buffer(
+            "log_frequencies", _checked_log_frequencies(class_frequencies, self.name)
+        )
 
     def log_prior(self, head: nn.Linear) -> Tensor:
         return self.log_frequencies

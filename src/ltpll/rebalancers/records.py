@@ -40,12 +40,16 @@ class RECORDS(Rebalancer):
     def __init__(self, momentum: float = 0.9) -> None:
         super().__init__()
         if not 0 <= momentum <= 1:
-            raise InputError(f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and 1 (never moves).")
+            raise InputError(
+                f"RECORDS' momentum is {momentum}: it must lie between 0 (only the last batch) and 1 (never moves)."
+            )
         self.momentum = momentum
 
     def attach(self, model: nn.Module) -> None:
         head = linear_head(model)
-        self.register_buffer("mean_feature", torch.zeros(head.in_features, device=head.weight.device))
+        self.register_buffer(
+            "mean_feature", torch.zeros(head.in_features, device=head.weight.device)
+        )
 
     @torch.no_grad()
     def observe(self, outputs: Outputs, head: nn.Linear) -> None:

@@ -55,7 +55,9 @@ class SetEvidence(Anchor):
         if not 0 <= power <= 1:
             raise InputError(f"The power of set-evidence is {power}: it must be between 0 and 1.")
         if not 0 <= until <= 1:
-            raise InputError(f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1.")
+            raise InputError(
+                f"set-evidence's until is {until}: it is a share of the epochs, between 0 and 1."
+            )
         self.power, self.until = power, until
         self._evidence: FadingEvidence | None = None
 
@@ -63,7 +65,9 @@ class SetEvidence(Anchor):
         n, candidates = len(training.targets), training.candidates
         self.mean_target.copy_(floored(training.targets.mean(), n))
         self.hold(torch.zeros_like(self.lower), torch.ones_like(self.upper), n)
-        self._evidence = FadingEvidence(candidates, self.power, self.until) if can_weigh(candidates) else None
+        self._evidence = (
+            FadingEvidence(candidates, self.power, self.until) if can_weigh(candidates) else None
+        )
 
     def start_epoch(self, epoch: int, n_epochs: int) -> None:
         super().start_epoch(epoch, n_epochs)

@@ -50,10 +50,14 @@ class Example:
     runner_up: int
     confidence: float
     margin: float
-    suspicion: float | None  # None if the set was not judged by a classifier that was not trained on it
+    suspicion: (
+        float | None
+    )  # None if the set was not judged by a classifier that was not trained on it
     suggestion: int | None  # the likelier label of a flagged set; None if it is not flagged
     true: int | None
-    votes: list[tuple[int, int]] | None  # label and number of annotators, the most frequent first; None if sets are not from annotators
+    votes: (
+        list[tuple[int, int]] | None
+    )  # label and number of annotators, the most frequent first; None if sets are not from annotators
     picture: bytes | None
 
 
@@ -83,7 +87,9 @@ class PageContents:
     verdicts: Sequence[str]  # how far labels can be trusted
     beats_guess: bool | None  # None if that could not be checked
     findings: Sequence[str]  # sentences about flagged sets
-    not_judged: Sequence[tuple[str, int, int]]  # class, examples, how many are recovered out of fold
+    not_judged: Sequence[
+        tuple[str, int, int]
+    ]  # class, examples, how many are recovered out of fold
     facts: Sequence[tuple[str, str]]
     class_names: Sequence[str]
     classes: Mapping[str, Sequence[Any]]
@@ -104,7 +110,9 @@ class PageContents:
 # ---- from a run folder to the contents of its page -------------------------------------------------------------------
 
 
-def page_contents(folder: Path, title: str | None = None, false_discoveries: float | None = None) -> PageContents:
+def page_contents(
+    folder: Path, title: str | None = None, false_discoveries: float | None = None
+) -> PageContents:
     """Read the folder of a finished run on a table and collect what its page shows; by default, the title names the table."""
     return contents_of(read_cleaned(folder, false_discoveries), title)
 
@@ -123,17 +131,26 @@ def contents_of(run: CleanedTable, title: str | None = None) -> PageContents:
         class_names=[str(name) for name in run.classes],
         classes={name: list(values) for name, values in class_columns(run).items()},
         confusions=_triples(*confusion_pairs(run)),
-        annotators=None if run.votes is None else {name: list(values) for name, values in annotator_columns(run).items()},
+        annotators=None
+        if run.votes is None
+        else {name: list(values) for name, values in annotator_columns(run).items()},
         examples=[_example(run, int(i), votes) for i in rows],
         n_examples=len(run.ids),
         curves=run.record["curves"],
-        config={"config": run.record["config"], "source": run.record["source"], "environment": run.record["environment"]},
+        config={
+            "config": run.record["config"],
+            "source": run.record["source"],
+            "environment": run.record["environment"],
+        },
         prior=run.record.get("prior"),
         choice=run.record.get("choice"),
         true_shares=true_shares(run),
         truth=_truth(run),
         judged_by_own=bool((run.labels.judged_by == "own").any()),
-        review=[(_example(run, int(i), votes), why) for i, why in zip(first, _reasons(run, first), strict=True)],
+        review=[
+            (_example(run, int(i), votes), why)
+            for i, why in zip(first, _reasons(run, first), strict=True)
+        ],
     )
 
 
@@ -157,7 +174,9 @@ def _votes(run: CleanedTable, rows: Numbers) -> dict[int, list[tuple[int, int]]]
     found: dict[int, list[tuple[int, int]]] = {row: [] for row in rows.tolist()}
     if run.votes is not None:
         shown = np.isin(run.votes.rows, rows)
-        pairs, counts = np.unique(np.stack([run.votes.rows[shown], run.votes.labels[shown]]), axis=1, return_counts=True)
+        pairs, counts = np.unique(
+            np.stack([run.votes.rows[shown], run.votes.labels[shown]]), axis=1, return_counts=True
+        )
         for k in np.argsort(-counts, kind="stable").tolist():
             found[int(pairs[0, k])].append((int(pairs[1, k]), int(counts[k])))
     return found
@@ -197,17 +216,31 @@ def _findings(run: CleanedTable) -> list[str]:
             f"missing; {wrong:.0%} of these flags are expected to be wrong."
         ]
     else:
-        found = [f"None of {counted(rows, 'set')} is flagged: no set is suspicious enough to say that it lacks the true label."]
-    found.append(f"An estimated {judgement['missing']:.1%} of these sets lack the true label; flags name only those that stand out.")
+        found = [
+            f"None of {counted(rows, 'set')} is flagged: no set is suspicious enough to say that it lacks the true label."
+        ]
+    found.append(
+        f"An estimated {judgement['missing']:.1%} of these sets lack the true label; flags name only those that stand out."
+    )
     said = said_of_missing_labels(run)
     if said:
         found.append(said)
     known, lacking = known_truth(run)[0], lack_truth(run)
     if len(known):
-        n_lacking, caught, checked = int(lacking.sum()), int(lacking[issue[known]].sum()), int(issue[known].sum())
-        lack = "none of these sets lacks" if n_lacking == 0 else f"{n_lacking:,} of these sets {'lacks' if n_lacking == 1 else 'lack'}"
+        n_lacking, caught, checked = (
+            int(lacking.sum()),
+            int(lacking[issue[known]].sum()),
+            int(issue[known].sum()),
+        )
+        lack = (
+            "none of these sets lacks"
+            if n_lacking == 0
+            else f"{n_lacking:,} of these sets {'lacks' if n_lacking == 1 else 'lack'}"
+        )
         among = f", among them {caught:,} of the {checked:,} flagged ones" if checked else ""
-        found.append(f"True labels are known for {counted(len(known), 'row')}: {lack} the true label{among}.")
+        found.append(
+            f"True labels are known for {counted(len(known), 'row')}: {lack} the true label{among}."
+        )
     return found
 
 
@@ -220,7 +253,10 @@ def _truth(run: CleanedTable) -> Truth | None:
     return Truth(
         n_rows=len(rows),
         confusions=_triples(*true_confusion_pairs(run)),
-        calibrations=[Calibration(words[name], figures[name], intervals) for name, intervals in calibration_intervals(run).items()],
+        calibrations=[
+            Calibration(words[name], figures[name], intervals)
+            for name, intervals in calibration_intervals(run).items()
+        ],
     )
 
 
@@ -228,23 +264,43 @@ def _facts(run: CleanedTable) -> list[tuple[str, str]]:
     record, cleaned = run.record, run.labels
     rows, last, config = record["rows"], record["last"], record["config"]
     facts = [
-        ("examples", f"{rows['all']:,}" + (f", {rows['trained']:,} for training" if rows["held_out"] else "")),
+        (
+            "examples",
+            f"{rows['all']:,}"
+            + (f", {rows['trained']:,} for training" if rows["held_out"] else ""),
+        ),
         ("classes", f"{len(run.classes):,}"),
         ("candidates per set", f"{run.sizes.mean():.2f}"),
         ("ambiguous sets", f"{int((run.sizes > 1).sum()):,}"),
         ("mean confidence", f"{cleaned.confidence.mean():.1%}"),
-        ("method", " + ".join([config["method"], *config["extras"], *([] if config["rebalancer"] == "none" else [config["rebalancer"]])])),
+        (
+            "method",
+            " + ".join(
+                [
+                    config["method"],
+                    *config["extras"],
+                    *([] if config["rebalancer"] == "none" else [config["rebalancer"]]),
+                ]
+            ),
+        ),
     ]
     test = last.get("test", {})
     if "accuracy" in test:
         for goal, figures in test.get("by_goal", {"": test}).items():
             words = "held-out accuracy" + (f" with the goal {goal}" if goal else "")
-            facts.append((words, f"{figures['accuracy']:.1%}, balanced {figures['balanced_accuracy']:.1%}"))
+            facts.append(
+                (words, f"{figures['accuracy']:.1%}, balanced {figures['balanced_accuracy']:.1%}")
+            )
     elif test:
         facts.append(("held-out predictions inside their sets", f"{test['covering_rate']:.1%}"))
     known, true = known_truth(run)
     if len(known):
-        facts.append(("labels that are right", f"{(cleaned.label[known] == true).mean():.1%} of {len(known):,} with a known true label"))
+        facts.append(
+            (
+                "labels that are right",
+                f"{(cleaned.label[known] == true).mean():.1%} of {len(known):,} with a known true label",
+            )
+        )
     if run.reviewed is not None:
         facts.append(("reviewed", f"{int(run.reviewed.sum()):,}"))
     if record["skipped"]:
@@ -270,9 +326,16 @@ def render_cleaning_page(contents: PageContents) -> str:
         lines=_class_lines(contents),
         frequencies=_frequencies(contents),
         confusion=_confusion(contents),
-        true_confusion=None if contents.truth is None else _true_confusion(contents, contents.truth),
-        reliability=[_reliability(one) for one in (contents.truth.calibrations if contents.truth else [])],
-        unknown=(contents.not_judged[:NAMED_CLASSES], max(0, len(contents.not_judged) - NAMED_CLASSES)),
+        true_confusion=None
+        if contents.truth is None
+        else _true_confusion(contents, contents.truth),
+        reliability=[
+            _reliability(one) for one in (contents.truth.calibrations if contents.truth else [])
+        ],
+        unknown=(
+            contents.not_judged[:NAMED_CLASSES],
+            max(0, len(contents.not_judged) - NAMED_CLASSES),
+        ),
         annotators=_annotator_lines(contents.annotators),
         plots=_plots(contents.curves),
         data=_data(contents),
@@ -300,7 +363,11 @@ def _data(contents: PageContents) -> dict[str, Any]:
             ]
             for i, one in enumerate(contents.examples)
         ],
-        "pictures": {i: _as_url(one.picture) for i, one in enumerate(contents.examples) if one.picture is not None},
+        "pictures": {
+            i: _as_url(one.picture)
+            for i, one in enumerate(contents.examples)
+            if one.picture is not None
+        },
     }
 
 
@@ -342,12 +409,17 @@ def _class_lines(contents: PageContents) -> list[dict[str, Any]]:
     return [
         {
             "name": columns["class"][c],
-            "bars": [(name, f"{values[c]:.1%}", f"{100 * values[c] / longest:.2f}") for name, values in shares.items()],
+            "bars": [
+                (name, f"{values[c]:.1%}", f"{100 * values[c] / longest:.2f}")
+                for name, values in shares.items()
+            ],
             "distractor": _percent(columns["distractor_rate"][c]),
             "confidence": _percent(columns["mean_confidence"][c]),
             "recovered": _recovered(columns, c),
             "unjudged": columns["judged_examples"][c] > 0 and not columns["judged"][c],
-            "truth": [_percent(columns[name][c]) for name in ("precision", "recall") if name in columns],
+            "truth": [
+                _percent(columns[name][c]) for name in ("precision", "recall") if name in columns
+            ],
             "suggested": f"{columns['suggested_for'][c]:,}",
             "instead": columns["most_often_instead"][c],
             "times": f"{columns['times_instead'][c]:,}",
@@ -361,9 +433,17 @@ def _frequencies(contents: PageContents) -> dict[str, Any] | None:
     if contents.prior is None:
         return None
     estimate, lower, upper = (contents.prior[name] for name in ("estimate", "lower", "upper"))
-    columns = [estimate, lower, upper, contents.classes["estimated_prior"], *([contents.true_shares] if contents.true_shares else [])]
+    columns = [
+        estimate,
+        lower,
+        upper,
+        contents.classes["estimated_prior"],
+        *([contents.true_shares] if contents.true_shares else []),
+    ]
     # Anything below half an example is drawn at the left edge.
-    axis = _LogAxis.of([max(share, 0.5 / contents.n_examples) for column in columns for share in column])
+    axis = _LogAxis.of(
+        [max(share, 0.5 / contents.n_examples) for column in columns for share in column]
+    )
     return {
         "ticks": [(axis.at(tick), f"{100 * tick:g}%") for tick in axis.ticks()],
         "rows": [
@@ -400,10 +480,24 @@ class _LogAxis:
 
     def ticks(self) -> list[float]:
         """Shares to mark: powers of ten and, if they are few, their doubles and fivefolds."""
-        powers = [10.0**power for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)]
-        steps = (1, 2, 5) if self.high < 100 * self.low else (1, 3) if self.high < 1000 * self.low else (1,)
+        powers = [
+            10.0**power
+            for power in range(
+                math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1
+            )
+        ]
+        steps = (
+            (1, 2, 5)
+            if self.high < 100 * self.low
+            else (1, 3)
+            if self.high < 1000 * self.low
+            else (1,)
+        )
         return [
-            tick for power in powers for step in steps if self.low * (self.high / self.low) ** 0.03 <= (tick := step * power) <= self.high
+            tick
+            for power in powers
+            for step in steps
+            if self.low * (self.high / self.low) ** 0.03 <= (tick := step * power) <= self.high
         ]
 
 
@@ -425,10 +519,17 @@ def _confusion(contents: PageContents) -> dict[str, Any] | None:
         return None
     rows = []
     for label in frequent:
-        shares = [None if other == label else counts.get((label, other), 0) / max(totals[label], 1) for other in frequent]
+        shares = [
+            None if other == label else counts.get((label, other), 0) / max(totals[label], 1)
+            for other in frequent
+        ]
         cells = [None if share is None else (f"{share:.0%}", round(share, 3)) for share in shares]
         rows.append((contents.class_names[label], cells))
-    return {"names": [contents.class_names[c] for c in frequent], "rows": rows, "left_out": len(totals) - len(frequent)}
+    return {
+        "names": [contents.class_names[c] for c in frequent],
+        "rows": rows,
+        "left_out": len(totals) - len(frequent),
+    }
 
 
 def _true_confusion(contents: PageContents, truth: Truth) -> dict[str, Any]:
@@ -437,13 +538,25 @@ def _true_confusion(contents: PageContents, truth: Truth) -> dict[str, Any]:
     totals = [0] * n
     for true, _, rows in truth.confusions:
         totals[true] += rows
-    frequent = sorted((c for c in range(n) if totals[c]), key=lambda c: -totals[c])[:CONFUSED_CLASSES]
+    frequent = sorted((c for c in range(n) if totals[c]), key=lambda c: -totals[c])[
+        :CONFUSED_CLASSES
+    ]
     counts = {(true, label): rows for true, label, rows in truth.confusions}
     lines = []
     for true in frequent:
         cells = [counts.get((true, label), 0) for label in frequent]
-        shares = [(f"{count:,}", round(count / totals[true], 3), label == true) for count, label in zip(cells, frequent, strict=True)]
-        lines.append((contents.class_names[true], shares, f"{totals[true] - sum(cells):,}", f"{totals[true]:,}"))
+        shares = [
+            (f"{count:,}", round(count / totals[true], 3), label == true)
+            for count, label in zip(cells, frequent, strict=True)
+        ]
+        lines.append(
+            (
+                contents.class_names[true],
+                shares,
+                f"{totals[true] - sum(cells):,}",
+                f"{totals[true]:,}",
+            )
+        )
     return {
         "names": [contents.class_names[c] for c in frequent],
         "rows": lines,
@@ -489,11 +602,20 @@ def _plots(curves: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     shares = [name for name in WORDS if name != "loss" and name in curves]
     found = [_plot("Loss", curves["epoch"], {"loss": curves["loss"]}, shares=False)]
     if shares:
-        found.append(_plot("Evaluation during training", curves["measured"], {name: curves[name] for name in shares}, shares=True))
+        found.append(
+            _plot(
+                "Evaluation during training",
+                curves["measured"],
+                {name: curves[name] for name in shares},
+                shares=True,
+            )
+        )
     return found
 
 
-def _plot(title: str, x: Sequence[float], series: Mapping[str, Sequence[float]], *, shares: bool) -> dict[str, Any]:
+def _plot(
+    title: str, x: Sequence[float], series: Mapping[str, Sequence[float]], *, shares: bool
+) -> dict[str, Any]:
     """The points of each line in the coordinates of the SVG, and the marks of its axes."""
     top = 1.0 if shares else max(max(values) for values in series.values()) or 1.0
     last = max(x) or 1
@@ -511,7 +633,13 @@ def _plot(title: str, x: Sequence[float], series: Mapping[str, Sequence[float]],
             }
             for name, values in series.items()
         ],
-        "marks": [(8 + (HEIGHT - BOTTOM - 8) * (1 - share), f"{share:.0%}" if shares else f"{share * top:.2g}") for share in (0, 0.5, 1)],
+        "marks": [
+            (
+                8 + (HEIGHT - BOTTOM - 8) * (1 - share),
+                f"{share:.0%}" if shares else f"{share * top:.2g}",
+            )
+            for share in (0, 0.5, 1)
+        ],
         "last": last,
         "size": (WIDTH, HEIGHT, LEFT, BOTTOM),
     }
@@ -519,7 +647,11 @@ def _plot(title: str, x: Sequence[float], series: Mapping[str, Sequence[float]],
 
 # ---- calibration ------------------------------------------------------------------------------------------------------
 
-SIDE, EDGE, FOOT = 240, 42, 34  # of the square that accuracies are drawn in, and the margins for its axes
+SIDE, EDGE, FOOT = (
+    240,
+    42,
+    34,
+)  # of the square that accuracies are drawn in, and the margins for its axes
 
 
 def _reliability(calibration: Calibration) -> dict[str, Any]:
@@ -533,7 +665,12 @@ def _reliability(calibration: Calibration) -> dict[str, Any]:
             "confidence": f"{8 + SIDE * (1 - one.confidence):.1f}",
             "middle": f"{EDGE + SIDE * (k + 0.5) / 10:.1f}",
             "rows": _compact(one.rows),
-            "texts": (f"{k * 10} to {k * 10 + 10}%", f"{one.rows:,}", f"{one.confidence:.1%}", f"{one.accuracy:.1%}"),
+            "texts": (
+                f"{k * 10} to {k * 10 + 10}%",
+                f"{one.rows:,}",
+                f"{one.confidence:.1%}",
+                f"{one.accuracy:.1%}",
+            ),
         }
         for k, one in enumerate(calibration.intervals)
         if one.rows
@@ -548,7 +685,10 @@ def _reliability(calibration: Calibration) -> dict[str, Any]:
             ("mean confidence", f"{figures['mean_confidence']:.1%}"),
         ],
         "bars": bars,
-        "marks": [(tenths, EDGE + SIDE * tenths / 10, 8 + SIDE * (1 - tenths / 10)) for tenths in (0, 5, 10)],
+        "marks": [
+            (tenths, EDGE + SIDE * tenths / 10, 8 + SIDE * (1 - tenths / 10))
+            for tenths in (0, 5, 10)
+        ],
         "size": (EDGE + SIDE + 20, SIDE + 8 + FOOT, EDGE, SIDE),
     }
 

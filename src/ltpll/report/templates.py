@@ -15,7 +15,9 @@ from typing import Any
 from ltpll.errors import required_by
 from ltpll.files import write_atomically
 
-BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\N{REPLACEMENT CHARACTER}")
+BIDI_CONTROLS = dict.fromkeys(
+    [*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\N{REPLACEMENT CHARACTER}"
+)
 JSON_TEXT = re.compile(r'("(?:[^"\\]|\\.)*")')
 
 
@@ -23,7 +25,9 @@ JSON_TEXT = re.compile(r'("(?:[^"\\]|\\.)*")')
 def read_asset(name: str, package: str = "ltpll.report") -> str:
     """A style sheet, a script or a template of this package, or of another one."""
     own = files(package).joinpath(name)
-    return (own if own.is_file() else files("ltpll.report").joinpath(name)).read_text(encoding="utf-8")
+    return (own if own.is_file() else files("ltpll.report").joinpath(name)).read_text(
+        encoding="utf-8"
+    )
 
 
 def without_bidi_controls(text: str) -> str:
@@ -46,7 +50,9 @@ def bdi(text: object) -> Any:
 def json_markup(value: object, *, sort_keys: bool = False) -> Any:
     """A value as indented JSON, in which every text stays by itself."""
     text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False)
-    return markup("").join(bdi(part) if part.startswith('"') else part for part in JSON_TEXT.split(text))
+    return markup("").join(
+        bdi(part) if part.startswith('"') else part for part in JSON_TEXT.split(text)
+    )
 
 
 def render(
@@ -64,9 +70,16 @@ def render(
     Its content security policy allows these scripts by their hashes, pictures from these sources,
     and nothing else.
     """
-    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    hashes = [
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
+    ]
     page: str = _compiled(template, package).render(
-        title=title, style="".join(styles), scripts=scripts, hashes=hashes, pictures=pictures, **values
+        title=title,
+        style="".join(styles),
+        scripts=scripts,
+        hashes=hashes,
+        pictures=pictures,
+        **values,
     )
     return page
 

@@ -21,7 +21,9 @@ def unreadable_run(folder: Path, problem: str, advice: str) -> InputError:
 
 def marker_text(folder: Path, names: Iterable[str]) -> bytes:
     """The content of a marker for some files of a folder; `sha256sum --check done` reads it too."""
-    return "".join(f"{_digest((folder / name).read_bytes())}  {name}\n" for name in sorted(names)).encode()
+    return "".join(
+        f"{_digest((folder / name).read_bytes())}  {name}\n" for name in sorted(names)
+    ).encode()
 
 
 def checksums(folder: Path) -> dict[str, str]:
@@ -46,11 +48,17 @@ def read_checked(path: Path) -> bytes:
     except FileNotFoundError:
         raise unreadable_run(path.parent, f"its file {path.name} is missing", RESTORE) from None
     except OSError as error:
-        raise unreadable_run(path.parent, f"its file {path.name}: {error.strerror or error}", RESTORE) from None
+        raise unreadable_run(
+            path.parent, f"its file {path.name}: {error.strerror or error}", RESTORE
+        ) from None
     if expected is None:
         raise unreadable_run(path.parent, f"there is no checksum of its file {path.name}", RESTORE)
     if _digest(content) != expected:
-        raise unreadable_run(path.parent, f"its file {path.name} is damaged or not the file that the run wrote", RESTORE)
+        raise unreadable_run(
+            path.parent,
+            f"its file {path.name} is damaged or not the file that the run wrote",
+            RESTORE,
+        )
     return content
 
 

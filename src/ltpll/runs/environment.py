@@ -55,14 +55,20 @@ def _commit() -> str:
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, check=True, timeout=10
+            ["git", "-C", str(PACKAGE), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
         ).stdout.strip()
 
     try:
         # An installed package may lie inside another project's repository.
         if Path(git("rev-parse", "--show-toplevel")).resolve() != PACKAGE.parents[1]:
             return "unknown"
-        return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--", str(PACKAGE)) else "")
+        return git("rev-parse", "--short=12", "HEAD") + (
+            "+changes" if git("status", "--porcelain", "--", str(PACKAGE)) else ""
+        )
     except (OSError, subprocess.SubprocessError):
         return "unknown"
 
@@ -76,7 +82,11 @@ def _hardware(device: str) -> str:
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.split(":", 1)[1].strip()
+            for line in cpuinfo.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         name = names[0] if names else name
     return f"{name}, {os.cpu_count()} cores"
 

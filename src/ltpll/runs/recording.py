@@ -21,7 +21,9 @@ from ltpll.training.trainer import PartialLabelTrainer
 EVALUATION = "evaluation_seconds"  # in the log: the part of an epoch's seconds that is not training
 SNAPSHOTS = 8
 CURVE_POINTS = 120
-CHECKPOINT_SECONDS = 20.0  # minimum between two checkpoints: writing one takes about as long as a fast epoch
+CHECKPOINT_SECONDS = (
+    20.0  # minimum between two checkpoints: writing one takes about as long as a fast epoch
+)
 
 
 def record_training(
@@ -53,7 +55,9 @@ def record_training(
     """
     begin_run(run, trainer, resumes=checkpoint_every > 0)
     path = run.folder / RunFile.CHECKPOINT
-    checkpoint = [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
+    checkpoint = (
+        [Checkpoint(path, checkpoint_every, checkpoint_seconds)] if checkpoint_every else []
+    )
     log = RunLog(run, evaluate, durable=checkpoint_every > 0)
     trainer.fit(x, candidates, [evaluate, log, *callbacks, *checkpoint])
     if not trainer.world.first:
@@ -61,7 +65,9 @@ def record_training(
     others = [*evaluate.posthoc, *trainer.method.variants]
     rows = ["test", *others]
     before_done()
-    prior = getattr(trainer.rebalancer, "prior_", None)  # of rebalancers that read it off the candidate sets
+    prior = getattr(
+        trainer.rebalancer, "prior_", None
+    )  # of rebalancers that read it off the candidate sets
     if prior is not None:
         facts["prior"] = round_floats(prior.record())
     run.finish(
@@ -117,9 +123,14 @@ class RunLog(Callback):
         seconds = now - self._epoch_began + trainer.state.seconds_before
         self._epoch_began = now
         if trainer.world.first:
-            times = {"seconds": round(seconds, 4)} | ({EVALUATION: round(self.evaluate.seconds, 4)} if self.evaluate.seconds else {})
+            times = {"seconds": round(seconds, 4)} | (
+                {EVALUATION: round(self.evaluate.seconds, 4)} if self.evaluate.seconds else {}
+            )
             speed = round(trainer.views_per_epoch / (seconds - self.evaluate.seconds))
-            self.run.log({**without_long_lists(record), **times, "views_per_second": speed}, durable=self.durable)
+            self.run.log(
+                {**without_long_lists(record), **times, "views_per_second": speed},
+                durable=self.durable,
+            )
 
 
 def training_conditions(run: Run, trainer: PartialLabelTrainer) -> Record:
@@ -140,7 +151,9 @@ def record_curves(history: Sequence[Record], rows: Sequence[str]) -> Record:
     columns: Record = {
         "epoch": [record["epoch"] for record in measured],
         "loss": [record["loss"] for record in measured],
-        "accuracy": {row: [record[row]["balanced_accuracy"] for record in measured] for row in rows},
+        "accuracy": {
+            row: [record[row]["balanced_accuracy"] for record in measured] for row in rows
+        },
     }
     for name in ("target_recovery", "mean_target_distance", "prior_distance"):
         if all(name in record for record in measured):
@@ -156,20 +169,26 @@ def _thinned(measured: Sequence[Record], most: int) -> list[Record]:
     seeds can be averaged.
     """
     steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
-    step = next(step for step in steps if sum(record["epoch"] % step == 0 for record in measured) <= most)
+    step = next(
+        step for step in steps if sum(record["epoch"] % step == 0 for record in measured) <= most
+    )
     return [record for record in measured if record["epoch"] % step == 0 or record is measured[-1]]
 
 
 def record_snapshots(history: Sequence[Record], rows: Sequence[str], every: int = 1) -> Record:
     """The mean prediction on the test set at a few evenly spaced epochs, of those divisible by `every` and the last."""
-    regular = [record for record in history if record["epoch"] % every == 0 or record is history[-1]]
+    regular = [
+        record for record in history if record["epoch"] % every == 0 or record is history[-1]
+    ]
     measured = [record for record in regular if "mean_prediction" in record.get("test", {})]
     n = min(SNAPSHOTS, len(measured))
     chosen = [measured[(k + 1) * len(measured) // n - 1] for k in range(n)]
     compact: Record = round_floats(
         {
             "epoch": [record["epoch"] for record in chosen],
-            "mean_prediction": {row: [record[row]["mean_prediction"] for record in chosen] for row in rows},
+            "mean_prediction": {
+                row: [record[row]["mean_prediction"] for record in chosen] for row in rows
+            },
         }
     )
     return compact

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from ltpll.errors import BusyError, InputError, InputWarning, VersionError, first_line
-from ltpll.files import acquire_lock, cannot_write_error, followed, other_version, parse_json, remove_leftovers, write_atomically
+from ltpll.files import (
+    acquire_lock,
+    cannot_write_error,
+    followed,
+    other_version,
+    parse_json,
+    remove_leftovers,
+    write_atomically,
+)
 from ltpll.formatting import command
 from ltpll.runs.checksums import checksums, damaged_files, marker_text, read_checked, unreadable_run
 from ltpll.runs.run_files import RunFile
@@ -70,8 +78,14 @@ class Run:
         config = _read_config(folder)
         found = kind_of_run(config)
         if kind is not None and found is not kind:
-            wanted = "that `ltpll train TABLE --out RUN` wrote" if kind is Kind.TABLE else f"of {kind}"
-            raise unreadable_run(folder, f"it is {found or 'a run of another kind'}, not {kind}", f"give a folder {wanted}")
+            wanted = (
+                "that `ltpll train TABLE --out RUN` wrote" if kind is Kind.TABLE else f"of {kind}"
+            )
+            raise unreadable_run(
+                folder,
+                f"it is {found or 'a run of another kind'}, not {kind}",
+                f"give a folder {wanted}",
+            )
         place = folder if folder.name not in ("", "..") else folder.resolve()
         return cls(place.parent, config, "" if place.name == config_hash(config) else place.name)
 
@@ -104,7 +118,9 @@ class Run:
         if not damaged_files(self.folder):
             return []
         with self.locked():
-            damaged = damaged_files(self.folder)  # another process may have restored them, or started the run again, in the meantime
+            damaged = damaged_files(
+                self.folder
+            )  # another process may have restored them, or started the run again, in the meantime
             if damaged:
                 message = f"The run {self.folder} has lost or damaged files ({', '.join(damaged)}): they are made again."
                 warnings.warn(message, InputWarning, stacklevel=2)
@@ -130,7 +146,11 @@ class Run:
                 self.folder.rename(old)
                 shutil.rmtree(old)
             return
-        gone = [file for file in RunFile if file is not RunFile.CONFIG and not (keep_parts and file.part)]
+        gone = [
+            file
+            for file in RunFile
+            if file is not RunFile.CONFIG and not (keep_parts and file.part)
+        ]
         for path in [path for file in gone for path in file.found_in(self.folder)]:
             if path.is_dir():
                 shutil.rmtree(path)
@@ -145,16 +165,30 @@ class Run:
             before = self.stored_config()
         except FileNotFoundError:
             # A process that died before it had written the config leaves at most a temporary file.
-            if self.folder.is_dir() and any(not path.name.startswith(".config.json.") for path in self.folder.iterdir()):
-                raise InputError(f"{self.folder} contains files but is not a run folder: give a new folder for the run.") from None
+            if self.folder.is_dir() and any(
+                not path.name.startswith(".config.json.") for path in self.folder.iterdir()
+            ):
+                raise InputError(
+                    f"{self.folder} contains files but is not a run folder: give a new folder for the run."
+                ) from None
             return
         except (OSError, ValueError) as error:
-            raise unreadable_run(self.folder, f"its config.json is damaged: {first_line(error)}", "give another folder") from None
-        if not isinstance(before, dict) or before.get("experiment") != self.config.get("experiment"):
-            raise InputError(f"The folder {self.folder} contains a run of another kind: give another folder.")
+            raise unreadable_run(
+                self.folder,
+                f"its config.json is damaged: {first_line(error)}",
+                "give another folder",
+            ) from None
+        if not isinstance(before, dict) or before.get("experiment") != self.config.get(
+            "experiment"
+        ):
+            raise InputError(
+                f"The folder {self.folder} contains a run of another kind: give another folder."
+            )
         if afresh or self._untrained():
             return
-        differing = sorted(name for name in {*before, *self.config} if before.get(name) != self.config.get(name))
+        differing = sorted(
+            name for name in {*before, *self.config} if before.get(name) != self.config.get(name)
+        )
         if differing == ["goal"] and self.done and self.config.get("experiment") == "own":
             raise InputError(
                 f"The run in {self.folder} differs only in the goal, which needs no new training: predict with "
@@ -180,19 +214,27 @@ class Run:
 
     def _untrained(self) -> bool:
         """Whether the folder holds only a config: the run failed before it had stored anything."""
-        kept = [file for file in RunFile if file.part or file in (RunFile.CHECKPOINT, RunFile.OTHER_CHECKPOINTS)]
+        kept = [
+            file
+            for file in RunFile
+            if file.part or file in (RunFile.CHECKPOINT, RunFile.OTHER_CHECKPOINTS)
+        ]
         stored = any(path for file in kept for path in self.folder.glob(file.value))
         return not self.done and self.epochs_logged() == 0 and not stored
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from training this run, or raise BusyError if one is; a process that dies releases its lock."""
-        busy = BusyError(f"The run {self.folder.name} in {self.root} is being trained by another process: wait for it.")
+        busy = BusyError(
+            f"The run {self.folder.name} in {self.root} is being trained by another process: wait for it."
+        )
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             lock = acquire_lock(self.root / f".{self.folder.name}.lock", busy)
         except OSError as error:
-            raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
+            raise InputError(
+                f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder."
+            ) from error
         with lock:
             yield
 
@@ -203,7 +245,9 @@ class Run:
             self.folder.mkdir(parents=True, exist_ok=bool(self.name))
             write_atomically(self.folder / RunFile.CONFIG, _json(self.config))
         except OSError as error:
-            raise InputError(f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder.") from error
+            raise InputError(
+                f"The run folder {self.folder} cannot be written ({error.strerror}): choose another output folder."
+            ) from error
 
     @property
     def _stream(self) -> Path:
@@ -226,7 +270,9 @@ class Run:
         try:
             return [_checked_record(line) for line in self._lines()]
         except (OSError, ValueError):
-            raise InputError(f"The log {self._stream} is missing or damaged: {self._start_over}.") from None
+            raise InputError(
+                f"The log {self._stream} is missing or damaged: {self._start_over}."
+            ) from None
 
     def keep_log(self, n: int) -> None:
         """Cut the log back to its first n records; the epochs after the last checkpoint are trained again."""
@@ -237,17 +283,27 @@ class Run:
         except ValueError:
             raise InputError(f"The log {self._stream} is damaged: {self._start_over}.") from None
         if len(lines) < n:
-            raise InputError(f"The log {self._stream} has {len(lines)} of the {n} epochs of its checkpoint: {self._start_over}.")
+            raise InputError(
+                f"The log {self._stream} has {len(lines)} of the {n} epochs of its checkpoint: {self._start_over}."
+            )
         remove_leftovers(self.folder)
         write_atomically(self._stream, b"".join(lines[:n]))
 
     @property
     def _start_over(self) -> str:
-        return "train the run from the start with --fresh" if self.name else f"delete the folder {self.folder} and rerun the command"
+        return (
+            "train the run from the start with --fresh"
+            if self.name
+            else f"delete the folder {self.folder} and rerun the command"
+        )
 
     def _lines(self) -> list[bytes]:
         """All complete lines; a process that died may have left part of one."""
-        return [line for line in self._stream.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        return [
+            line
+            for line in self._stream.read_bytes().splitlines(keepends=True)
+            if line.endswith(b"\n")
+        ]
 
     def epochs_logged(self) -> int:
         """How many epochs the log has records of."""
@@ -258,7 +314,10 @@ class Run:
 
     def finish(self, result: Record) -> None:
         """Write the record, which is `result` with the config and its key, then the marker with the checksums of all files read again."""
-        write_atomically(self.folder / RunFile.RESULT, _json({"format": FORMAT, "key": self.key, "config": self.config, **result}))
+        write_atomically(
+            self.folder / RunFile.RESULT,
+            _json({"format": FORMAT, "key": self.key, "config": self.config, **result}),
+        )
         names = [file for file in RunFile if file.checked and (self.folder / file).exists()]
         write_atomically(self.folder / RunFile.MARKER, marker_text(self.folder, names))
 
@@ -269,7 +328,9 @@ class Run:
             InputError: The run is not finished, or its record is missing or damaged.
         """
         if not (self.folder / RunFile.MARKER).exists():
-            raise unreadable_run(self.folder, "it is not finished", "rerun the command that started it")
+            raise unreadable_run(
+                self.folder, "it is not finished", "rerun the command that started it"
+            )
         return _read_record(self.folder / RunFile.RESULT, kind_of_run(self.config))
 
 
@@ -306,7 +367,11 @@ def finished_runs(folder: Path, *, skip_damaged: bool = False) -> list[Record]:
             if not skip_damaged:
                 raise
             warnings.warn(str(error), InputWarning, stacklevel=2)
-    return found + [_read_record(path) for path in sorted(folder.glob("*.json")) if not _is_of_another_kind(path)]
+    return found + [
+        _read_record(path)
+        for path in sorted(folder.glob("*.json"))
+        if not _is_of_another_kind(path)
+    ]
 
 
 def results_under(folder: Path) -> Iterator[Record]:
@@ -325,14 +390,19 @@ def _is_of_another_kind(path: Path) -> bool:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return False
-    return not (isinstance(content, dict) and str(content.get("format")).startswith(FORMAT.rpartition("-")[0]))
+    return not (
+        isinstance(content, dict)
+        and str(content.get("format")).startswith(FORMAT.rpartition("-")[0])
+    )
 
 
 def run_of_file(path: Path) -> Path | None:
     """The folder of the run that a path is a file of, or would be; None for all other files."""
     real = followed(path)
     for folder in real.parents:
-        name = real.relative_to(folder).parts[0].lower()  # of any case, which some file systems ignore
+        name = (
+            real.relative_to(folder).parts[0].lower()
+        )  # of any case, which some file systems ignore
         if any(file.matches(name) for file in RunFile) and (folder / RunFile.CONFIG).exists():
             return folder
     return None
@@ -345,16 +415,23 @@ def config_hash(config: Mapping[str, Any]) -> str:
 
 
 def _read_config(folder: Path) -> Record:
-    advice, restore = "give a folder that `ltpll train` wrote", "restore that file from a copy, or train the run again"
+    advice, restore = (
+        "give a folder that `ltpll train` wrote",
+        "restore that file from a copy, or train the run again",
+    )
     if not folder.exists():
         raise unreadable_run(folder, "there is no such folder", advice)
     try:
         config = parse_json((folder / RunFile.CONFIG).read_bytes())
         config_hash(config)
     except (FileNotFoundError, NotADirectoryError):
-        raise unreadable_run(folder, "it is not a run folder, since it has no config.json", advice) from None
+        raise unreadable_run(
+            folder, "it is not a run folder, since it has no config.json", advice
+        ) from None
     except (OSError, ValueError) as error:
-        raise unreadable_run(folder, f"its config.json is damaged: {first_line(error)}", restore) from None
+        raise unreadable_run(
+            folder, f"its config.json is damaged: {first_line(error)}", restore
+        ) from None
     if not isinstance(config, dict):
         raise unreadable_run(folder, "its config.json is damaged: it is not a mapping", restore)
     return config
@@ -366,19 +443,27 @@ def _read_record(path: Path, kind: Kind | None = None) -> Record:
 
     def unreadable(problem: str) -> InputError:
         if of_run:
-            return unreadable_run(path.parent, f"its file {path.name} {problem}", "train it again with --fresh")
-        return InputError(f"The result file {path} cannot be read (it {problem}): restore it from a copy, or leave it out.")
+            return unreadable_run(
+                path.parent, f"its file {path.name} {problem}", "train it again with --fresh"
+            )
+        return InputError(
+            f"The result file {path} cannot be read (it {problem}): restore it from a copy, or leave it out."
+        )
 
     try:
         record = parse_json((read_checked(path) if of_run else path.read_bytes()).decode())
     except FileNotFoundError:
-        raise InputError(f"The result file {path} cannot be read (there is no such file): check the path.") from None
+        raise InputError(
+            f"The result file {path} cannot be read (there is no such file): check the path."
+        ) from None
     except InputError:
         raise
     except (OSError, ValueError) as error:
         raise unreadable(f"is damaged: {first_line(error)}") from None
     if isinstance(record, dict) and (other := other_version(record.get("format"), FORMAT)):
-        raise VersionError(f"The result file {path} {other}: use the version that wrote it, or train again.")
+        raise VersionError(
+            f"The result file {path} {other}: use the version that wrote it, or train again."
+        )
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise unreadable("is not a result file of this program")
     if not isinstance(record.get("config"), dict) or not isinstance(record.get("key"), str):
@@ -399,5 +484,8 @@ def _checked_record(line: bytes) -> Record:
 
 def _json(value: Record) -> bytes:
     """One line per entry: short enough to commit, and still readable in a diff."""
-    lines = (f"{json.dumps(key)}: {json.dumps(value[key], sort_keys=True, allow_nan=False)}" for key in sorted(value))
+    lines = (
+        f"{json.dumps(key)}: {json.dumps(value[key], sort_keys=True, allow_nan=False)}"
+        for key in sorted(value)
+    )
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

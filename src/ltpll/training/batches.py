@@ -37,7 +37,13 @@ class BatchSampler:
     """
 
     def __init__(
-        self, n: int, batch_size: int, drop_last: bool, chunk: int, generator: torch.Generator, world: World | None = None
+        self,
+        n: int,
+        batch_size: int,
+        drop_last: bool,
+        chunk: int,
+        generator: torch.Generator,
+        world: World | None = None,
     ) -> None:
         self.n = n
         self.size = min(batch_size, n)
@@ -45,14 +51,22 @@ class BatchSampler:
         self.generator = generator
         self.world = world or World()
         rest = n % self.size
-        self.rows = n - rest if drop_last or rest < self.world.size else n  # each process needs a row
+        self.rows = (
+            n - rest if drop_last or rest < self.world.size else n
+        )  # each process needs a row
         self.step = 0
-        self._states: dict[str, dict[str, Tensor]] = {}  # the random states before the order and the current views were drawn
+        self._states: dict[
+            str, dict[str, Tensor]
+        ] = {}  # the random states before the order and the current views were drawn
 
     @property
     def settings(self) -> dict[str, int]:
         """The settings that must be equal to resume in the middle of an epoch."""
-        return {"batch_size": self.size, "batches_per_draw": self.batches_per_draw, "rows": self.rows}
+        return {
+            "batch_size": self.size,
+            "batches_per_draw": self.batches_per_draw,
+            "rows": self.rows,
+        }
 
     def batches(
         self, draw: DrawViews, announce: Callable[[Tensor], None] = lambda rows: None
@@ -65,7 +79,11 @@ class BatchSampler:
             draw: Draws the views of some rows.
             announce: Called after each draw with the rows of the next one.
         """
-        order = self._redraw("order", self._draw_order) if self.step else self._draw("order", self._draw_order)
+        order = (
+            self._redraw("order", self._draw_order)
+            if self.step
+            else self._draw("order", self._draw_order)
+        )
         chunks = order.split(self.size * self.batches_per_draw)
         for number, rows in enumerate(chunks):
             batches = rows.split(self.size)
@@ -74,12 +92,16 @@ class BatchSampler:
                 continue
             places = torch.arange(len(rows), device=rows.device).split(self.size)
             shares = [place[self.world.part(len(place))] for place in places]
-            draw_views = partial(draw, rows) if self.world.alone else partial(draw, rows, torch.cat(shares))
+            draw_views = (
+                partial(draw, rows) if self.world.alone else partial(draw, rows, torch.cat(shares))
+            )
             views = self._redraw("views", draw_views) if done else self._draw("views", draw_views)
             if number + 1 < len(chunks):
                 announce(chunks[number + 1])
             sizes = [len(share) for share in shares]
-            for index, *batch_views in list(zip(batches, *(view.split(sizes) for view in views), strict=True))[done:]:
+            for index, *batch_views in list(
+                zip(batches, *(view.split(sizes) for view in views), strict=True)
+            )[done:]:
                 self.step += 1
                 yield index, tuple(batch_views)
 
@@ -88,13 +110,23 @@ class BatchSampler:
         self.step = 0
 
     def _draw_order(self) -> Tensor:
-        return torch.randperm(self.n, generator=self.generator, device=self.generator.device)[: self.rows]
+        return torch.randperm(self.n, generator=self.generator, device=self.generator.device)[
+            : self.rows
+        ]
 
     # ---- random states ----------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
         """The random states of the current epoch; empty between epochs."""
-        return {f"{name}.{key}": tensor for name, state in self._states.items() for key, tensor in state.items()} if self.step else {}
+        return (
+            {
+                f"{name}.{key}": tensor
+                for name, state in self._states.items()
+                for key, tensor in state.items()
+            }
+            if self.step
+            else {}
+        )
 
     def load_state_dict(self, step: int, state: Mapping[str, Tensor]) -> None:
         """Resume after `step` steps of an epoch."""

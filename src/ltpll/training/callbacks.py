@@ -68,7 +68,11 @@ class Callback:
 class OnEpoch(Callback):
     """Calls a function with the record of every epoch, and another one with the number of finished epochs when training resumes."""
 
-    def __init__(self, function: Callable[[dict[str, Any]], None], on_resume: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[[dict[str, Any]], None],
+        on_resume: Callable[[int], None] | None = None,
+    ) -> None:
         self.function = function
         self._on_resume = on_resume
 
@@ -144,7 +148,10 @@ class Checkpoint(Callback):
             trainer.load(self.path)
 
     def on_epoch_end(self, trainer: PartialLabelTrainer, record: dict[str, Any]) -> None:
-        due = trainer.epoch % self.every == 0 and time.monotonic() - self._saved_at >= self.min_seconds
+        due = (
+            trainer.epoch % self.every == 0
+            and time.monotonic() - self._saved_at >= self.min_seconds
+        )
         if trainer.world.agreed(due or trainer.epoch == trainer.epochs):
             self._save(trainer)
 
@@ -180,7 +187,9 @@ class Progress(Callback):
         >>> _ = trainer.fit(X, sets, callbacks=[Evaluate(X, y), Progress()])
     """
 
-    def __init__(self, every_seconds: float = 5.0, write: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, every_seconds: float = 5.0, write: Callable[[str], None] | None = None
+    ) -> None:
         self.every_seconds = in_range(every_seconds, "every_seconds", 0)
         self.write = write or (lambda line: print(line, file=sys.stderr, flush=True))
         self.part: Part | None = None
@@ -221,11 +230,16 @@ class Progress(Callback):
 
     def on_resume(self, trainer: PartialLabelTrainer) -> None:
         if self.part is not None:
-            self.part.done = trainer.epochs_done  # without a report, which would count for the speed
+            self.part.done = (
+                trainer.epochs_done
+            )  # without a report, which would count for the speed
 
     def on_step_end(self, trainer: PartialLabelTrainer) -> None:
         # The last step of an epoch is reported with the figures of the epoch.
-        if time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS) and trainer.step_of_epoch < trainer.steps_per_epoch:
+        if (
+            time.monotonic() - self._updated >= min(self.every_seconds, UPDATE_SECONDS)
+            and trainer.step_of_epoch < trainer.steps_per_epoch
+        ):
             self.job.threads = max(1, trainer.threads.number)
             self.update(trainer.epochs_done)
 
@@ -275,7 +289,11 @@ class Progress(Callback):
         """The figures of the last epoch, and the speed."""
         assert self.part is not None
         speed = self.job.stage_of(self.part).speed()
-        views = f"{speed / self.part.cost * self._views_per_epoch:,.0f} views/s" if speed and self._views_per_epoch else ""
+        views = (
+            f"{speed / self.part.cost * self._views_per_epoch:,.0f} views/s"
+            if speed and self._views_per_epoch
+            else ""
+        )
         return " · ".join(filter(None, [*self._figures.values(), views]))
 
     def show(self, important: bool) -> None:
@@ -283,8 +301,22 @@ class Progress(Callback):
         now = time.monotonic()
         if not important and now < self._next_line:
             return
-        self._next_line = now + self.every_seconds * (1 if now - self._began < FREQUENT_SECONDS else 6)
-        self.write(" · ".join(filter(None, [f"{int(100 * self.job.share_done)}%", self.time_left, self.current, self.figures])))
+        self._next_line = now + self.every_seconds * (
+            1 if now - self._began < FREQUENT_SECONDS else 6
+        )
+        self.write(
+            " · ".join(
+                filter(
+                    None,
+                    [
+                        f"{int(100 * self.job.share_done)}%",
+                        self.time_left,
+                        self.current,
+                        self.figures,
+                    ],
+                )
+            )
+        )
 
     def close(self) -> None:
         """Called when nothing follows; closing twice does no harm."""
@@ -293,7 +325,15 @@ class Progress(Callback):
 def _figures(record: Mapping[str, Any]) -> dict[str, str]:
     """The figures of an epoch that are shown, by name."""
     test = record.get("test", {})
-    found = {"loss": record.get("loss"), **{name: test.get(name) for name in MEASURED}, "target_recovery": record.get("target_recovery")}
+    found = {
+        "loss": record.get("loss"),
+        **{name: test.get(name) for name in MEASURED},
+        "target_recovery": record.get("target_recovery"),
+    }
     if found["accuracy"] is not None:
         found["covering_rate"] = None  # with true labels, it says little
-    return {name: f"{SHOWN_AS[name]} {value:{'.3f' if name == 'loss' else '.1%'}}" for name, value in found.items() if value is not None}
+    return {
+        name: f"{SHOWN_AS[name]} {value:{'.3f' if name == 'loss' else '.1%'}}"
+        for name, value in found.items()
+        if value is not None
+    }

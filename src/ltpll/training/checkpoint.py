@@ -18,7 +18,9 @@ from ltpll.errors import CheckpointWarning, InputError, VersionError, first_line
 from ltpll.files import other_version, remove_leftovers, write_atomically
 
 FORMAT = "ltpll-checkpoint-2"
-MAX_HEADER = 1 << 20  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer
+MAX_HEADER = (
+    1 << 20
+)  # bytes of values; safetensors reads no header above 100 MB, and histories of many classes grow longer
 LONG_VALUES = "ltpll.values"
 ANOTHER = "use another path, or start a run again with --fresh"
 DAMAGED = "use a copy or another path, or start a run again with --fresh"
@@ -26,7 +28,9 @@ Tensors = dict[str, Tensor]
 Values = dict[str, Any]
 
 
-def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values, keep: Path | None = None) -> None:
+def write_checkpoint(
+    path: Path, tensors: Mapping[str, Tensor], values: Values, keep: Path | None = None
+) -> None:
     """Write a checkpoint file; with `keep`, an existing file is renamed to that path first."""
     flat = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(values)
@@ -48,7 +52,9 @@ def _in_order(content: bytes) -> bytes:
     return b"".join((len(text).to_bytes(8, "little"), text, memoryview(content)[8 + size :]))
 
 
-def read_checkpoint(path: Path, device: torch.device | str = "cpu", *, advice: str = "") -> tuple[Tensors, Values]:
+def read_checkpoint(
+    path: Path, device: torch.device | str = "cpu", *, advice: str = ""
+) -> tuple[Tensors, Values]:
     """Return the tensors and values of a file.
 
     Args:
@@ -79,11 +85,19 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         with safe_open(path, framework="pt", device=str(device)) as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                if other := other_version(metadata.get("format"), FORMAT):  # not damaged, so it is neither renamed nor skipped
-                    raise VersionError(f"The checkpoint {path} {other}: use the version that wrote it, or train again.")
+                if other := other_version(
+                    metadata.get("format"), FORMAT
+                ):  # not damaged, so it is neither renamed nor skipped
+                    raise VersionError(
+                        f"The checkpoint {path} {other}: use the version that wrote it, or train again."
+                    )
                 raise _UnusableError(f"{path} is not an ltpll checkpoint", "choose another path")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        text = bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode() if LONG_VALUES in tensors else metadata["values"]
+        text = (
+            bytes(tensors.pop(LONG_VALUES).cpu().numpy()).decode()
+            if LONG_VALUES in tensors
+            else metadata["values"]
+        )
         values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError("its values are not a mapping")
@@ -94,8 +108,12 @@ def _read(path: Path, device: torch.device | str = "cpu") -> tuple[Tensors, Valu
         raise InputError(f"There is no checkpoint {path}.") from None
     except (_UnusableError, InputError):
         raise
-    except Exception as error:  # from safetensors, the JSON of its header, or a dtype that torch does not know
-        raise _UnusableError(f"The checkpoint {path} is damaged ({first_line(error)})", DAMAGED) from None
+    except (
+        Exception
+    ) as error:  # from safetensors, the JSON of its header, or a dtype that torch does not know
+        raise _UnusableError(
+            f"The checkpoint {path} is damaged ({first_line(error)})", DAMAGED
+        ) from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
@@ -127,7 +145,9 @@ def add_checkpoint(path: Path, tensors: Mapping[str, Tensor], values: Values) ->
     write_checkpoint(path, tensors, values, keep=previous_checkpoint(path))
 
 
-def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tuple[Tensors, Values]:
+def usable_checkpoint(
+    path: Path, check: Callable[[Tensors, Values], str]
+) -> tuple[Tensors, Values]:
     """Return the newest intact checkpoint that passes `check`, which returns the reason why one cannot be used.
 
     If a newer one is unusable, a warning says so, and it is renamed, so that it does not replace a good one at the next save.
@@ -147,13 +167,17 @@ def usable_checkpoint(path: Path, check: Callable[[Tensors, Values], str]) -> tu
             aside = path.with_name(f"{path.stem}.refused{path.suffix}")
             bad.replace(aside)
             warnings.warn(
-                f"{why.fact}: it was renamed to {aside.name}, and the previous checkpoint is used.", CheckpointWarning, stacklevel=3
+                f"{why.fact}: it was renamed to {aside.name}, and the previous checkpoint is used.",
+                CheckpointWarning,
+                stacklevel=3,
             )
         return tensors, values
     if not refused:
         raise InputError(f"There is no checkpoint {path}.")
     first = refused[0][1]
-    if len(refused) == 1 or first.advice == ANOTHER:  # then the previous one belongs to another training, too
+    if (
+        len(refused) == 1 or first.advice == ANOTHER
+    ):  # then the previous one belongs to another training, too
         raise InputError(f"{first.fact}: {first.advice}.")
     raise InputError(f"{'; '.join(why.fact for _, why in refused)}: {DAMAGED}.")
 
@@ -168,12 +192,20 @@ def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors whose names start with the prefix, without it."""
-    return {name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")}
+    return {
+        name.removeprefix(f"{prefix}."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(f"{prefix}.")
+    }
 
 
 def check_state_fits(modules: Mapping[str, nn.Module], tensors: Mapping[str, Tensor]) -> None:
     """Raise a ValueError if names and shapes differ from those of the modules, which may be on the device "meta" and need no memory."""
-    expected = {key: value.shape for name, module in modules.items() for key, value in with_prefix(name, module.state_dict()).items()}
+    expected = {
+        key: value.shape
+        for name, module in modules.items()
+        for key, value in with_prefix(name, module.state_dict()).items()
+    }
     for key, shape in expected.items():
         if key not in tensors or tensors[key].shape != shape:
             raise ValueError(f"its {key} is missing or does not have the shape {tuple(shape)}")
@@ -183,7 +215,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The state of an optimizer (momenta) by parameter number, without its settings."""
     found: dict[str, Tensor] = {}
     for number, state in optimizer.state_dict()["state"].items():
-        found |= with_prefix(f"optimizer.{number}", {name: value for name, value in state.items() if isinstance(value, Tensor)})
+        found |= with_prefix(
+            f"optimizer.{number}",
+            {name: value for name, value in state.items() if isinstance(value, Tensor)},
+        )
     return found
 
 
@@ -200,4 +235,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
             # In the memory layout of the parameter, which files do not keep and the fused optimizer requires.
             tensor = torch.empty_like(parameter).copy_(tensor)
         state.setdefault(int(number), {})[key] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )

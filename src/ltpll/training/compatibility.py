@@ -30,7 +30,9 @@ def check_parts(head: nn.Linear, method: Method, rebalancer: Rebalancer, views: 
             f"The rebalancer {rebalancer.name!r} was created for another model: this one's head takes {head.in_features} features."
         ) from None
     if length != head.out_features:
-        raise InputError(f"The rebalancer's prior has {length} classes, but the model's head has {head.out_features}.")
+        raise InputError(
+            f"The rebalancer's prior has {length} classes, but the model's head has {head.out_features}."
+        )
     if len(set(method.views)) > 1 and isinstance(views, Views) and not (views.weak or views.strong):
         warnings.warn(
             f"The method {method.name!r} compares a weak with a strong view, but without augmentation both are equal: "
@@ -44,9 +46,15 @@ def check_data(inputs: Tensor, sets: Candidates, head: nn.Linear) -> None:
     """Raise an InputError if the data do not fit the model or each other, or if nothing can be learned from them."""
     if len(inputs) != len(sets):
         rows, others = counted(len(inputs), "row"), counted(len(sets), "candidate set")
-        raise InputError(f"The data have {rows} of features but {others}: they must be the same rows.")
+        raise InputError(
+            f"The data have {rows} of features but {others}: they must be the same rows."
+        )
     if sets.n_classes != head.out_features:
-        raise InputError(f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}.")
+        raise InputError(
+            f"The candidates have {sets.n_classes} classes, but the model's head has {head.out_features}."
+        )
     sets.check_learnable()
     if all(bool((part == inputs[:1]).all()) for part in inputs.split(rows_per_chunk(inputs))):
-        raise InputError(f"All {len(inputs)} rows of the features are identical: nothing can be learned from them.")
+        raise InputError(
+            f"All {len(inputs)} rows of the features are identical: nothing can be learned from them."
+        )

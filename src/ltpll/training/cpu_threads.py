@@ -37,7 +37,9 @@ def _chosen_by_user() -> bool:
     return any(os.environ.get(name) for name in VARIABLES) or torch.get_num_threads() != AT_IMPORT
 
 
-def seconds_per_pass(numbers: Sequence[int], timed_pass: TimedPass, max_rows: int) -> dict[int, float]:
+def seconds_per_pass(
+    numbers: Sequence[int], timed_pass: TimedPass, max_rows: int
+) -> dict[int, float]:
     """Measure the mean time of a pass with each number of threads, alternating; afterwards torch uses any of them."""
 
     def timed(number: int, rows: int, least: float = 0.0) -> tuple[float, int]:
@@ -62,7 +64,10 @@ def seconds_per_pass(numbers: Sequence[int], timed_pass: TimedPass, max_rows: in
             found[number].append(timed(number, rows, ROUND_SECONDS))
         if time.perf_counter() - began > MAX_SECONDS:
             break
-    return {number: sum(seconds for seconds, _ in each) / sum(count for _, count in each) for number, each in found.items()}
+    return {
+        number: sum(seconds for seconds, _ in each) / sum(count for _, count in each)
+        for number, each in found.items()
+    }
 
 
 class Threads:
@@ -92,7 +97,9 @@ class Threads:
         torch.set_num_threads(self.number)
 
     def _measured(self, make_pass: Callable[[], TimedPass], max_rows: int, most: int) -> int:
-        begun = 1 <= self.number <= most  # not if the checkpoint comes from a machine with more cores
+        begun = (
+            1 <= self.number <= most
+        )  # not if the checkpoint comes from a machine with more cores
         current = self.number if begun else 1
         try:
             seconds = seconds_per_pass(sorted({1, current, most}), make_pass(), max_rows)

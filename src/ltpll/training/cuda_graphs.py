@@ -29,13 +29,23 @@ def chosen_engine(engine: str, device: torch.device, world: World | None = None)
         InputError: If the engine is unknown, needs a GPU, or cannot be used by several processes.
     """
     if engine not in ENGINES:
-        raise InputError(f"Unknown engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'.")
+        raise InputError(
+            f"Unknown engine {engine!r}: choose 'auto', 'eager', 'captured' or 'compiled'."
+        )
     if engine in ("captured", "compiled") and device.type != "cuda":
         raise InputError(f"The engine {engine!r} needs a CUDA device: choose 'auto' or 'eager'.")
     world = world or World()
-    if not world.alone and (engine == "compiled" or (engine == "captured" and not world.can_be_recorded)):
-        raise InputError(f"Several processes cannot train with the engine {engine!r} here: choose 'auto' or 'eager'.")
-    return ("captured" if device.type == "cuda" and world.can_be_recorded else "eager") if engine == "auto" else engine
+    if not world.alone and (
+        engine == "compiled" or (engine == "captured" and not world.can_be_recorded)
+    ):
+        raise InputError(
+            f"Several processes cannot train with the engine {engine!r} here: choose 'auto' or 'eager'."
+        )
+    return (
+        ("captured" if device.type == "cuda" and world.can_be_recorded else "eager")
+        if engine == "auto"
+        else engine
+    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,9 @@ class GraphedFunction:
     are active) and one set of shapes. The first calls run normally and count like all others; recording itself executes nothing.
     """
 
-    def __init__(self, function: Callable[..., Any], generator: torch.Generator, alone: bool = True) -> None:
+    def __init__(
+        self, function: Callable[..., Any], generator: torch.Generator, alone: bool = True
+    ) -> None:
         self.function = function
         self.generator = generator
         # With several processes, a thread of NCCL queries the device even during a recording.
@@ -102,9 +114,14 @@ class GraphedFunction:
     def _record(self, inputs: tuple[Tensor, ...]) -> _Recording:
         held = tuple(tensor.clone() for tensor in inputs)
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.generator)  # so that every replay draws new random numbers
+        graph.register_generator_state(
+            self.generator
+        )  # so that every replay draws new random numbers
         try:
-            with _no_garbage_collection(), torch.cuda.graph(graph, stream=self._stream, **self._mode):
+            with (
+                _no_garbage_collection(),
+                torch.cuda.graph(graph, stream=self._stream, **self._mode),
+            ):
                 outputs = self.function(*held)
         except RuntimeError as error:
             raise InputError(
@@ -142,10 +159,14 @@ class Runner:
     ) -> None:
         self.world = world
         self.step = step
-        self.draw: DrawViews = lambda rows, places=None: draw(gather(rows), *(() if places is None else (places,)))
+        self.draw: DrawViews = lambda rows, places=None: draw(
+            gather(rows), *(() if places is None else (places,))
+        )
         self.graphed_step: GraphedFunction | None = None
         if engine != "eager":
-            graphed_step = self.graphed_step = GraphedFunction(lambda index, *views: step(index, views), generator, world.alone)
+            graphed_step = self.graphed_step = GraphedFunction(
+                lambda index, *views: step(index, views), generator, world.alone
+            )
             graphed_draw = GraphedFunction(draw, generator, world.alone)
 
             def replay_step(index: Tensor, views: Sequence[Tensor]) -> Tensor:
@@ -153,7 +174,9 @@ class Runner:
                 return loss
 
             self.step = replay_step
-            self.draw = lambda rows, places=None: graphed_draw(gather(rows), *(() if places is None else (places,)))
+            self.draw = lambda rows, places=None: graphed_draw(
+                gather(rows), *(() if places is None else (places,))
+            )
 
     @contextmanager
     def releasing_graphs(self) -> Iterator[None]:

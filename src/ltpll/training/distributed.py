@@ -38,7 +38,9 @@ class World:
         control: The process group for decisions, which may differ from the group for gradients.
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, control: dist.ProcessGroup | None = None) -> None:
+    def __init__(
+        self, rank: int = 0, size: int = 1, control: dist.ProcessGroup | None = None
+    ) -> None:
         self.rank, self.size = rank, size
         self._control = control
 
@@ -88,10 +90,17 @@ class World:
         if self.alone:
             return outputs
         parts = (*outputs.logits, *outputs.features)
-        if len(set(sizes)) == 1:  # one message for all, because the number of messages determines the time
-            whole = _Gather.apply(torch.cat(parts, dim=1), self, sizes[0]).split([part.shape[1] for part in parts], dim=1)
+        if (
+            len(set(sizes)) == 1
+        ):  # one message for all, because the number of messages determines the time
+            whole = _Gather.apply(torch.cat(parts, dim=1), self, sizes[0]).split(
+                [part.shape[1] for part in parts], dim=1
+            )
         else:
-            whole = tuple(_Gather.apply(part, self, n) for part, n in zip(parts, (*sizes, *sizes), strict=True))
+            whole = tuple(
+                _Gather.apply(part, self, n)
+                for part, n in zip(parts, (*sizes, *sizes), strict=True)
+            )
         n_views = len(outputs.logits)
         return Outputs(tuple(whole[:n_views]), tuple(whole[n_views:]))
 
@@ -137,10 +146,15 @@ class World:
             if parameter.grad is not None:
                 kinds.setdefault(parameter.dtype, []).append((parameter, parameter.grad))
         for dtype, pairs in kinds.items():
-            flat = torch.empty(sum(one.numel() for one, _ in pairs), dtype=dtype, device=pairs[0][0].device)
+            flat = torch.empty(
+                sum(one.numel() for one, _ in pairs), dtype=dtype, device=pairs[0][0].device
+            )
             parts = zip(pairs, flat.split([one.numel() for one, _ in pairs]), strict=True)
             # In the memory layout of each parameter, as the fused optimizer requires.
-            means = [part.as_strided(one.shape, torch.empty_like(one).stride(), part.storage_offset()) for (one, _), part in parts]
+            means = [
+                part.as_strided(one.shape, torch.empty_like(one).stride(), part.storage_offset())
+                for (one, _), part in parts
+            ]
             torch._foreach_copy_(means, [gradient for _, gradient in pairs])
             dist.all_reduce(flat)
             flat /= self.size
@@ -174,7 +188,10 @@ class World:
             if buffer.is_floating_point():
                 dist.all_reduce(buffer)
                 buffer /= self.size
-        for tensor in [targets, *(tensor for part in parts for tensor in (*part.parameters(), *part.buffers()))]:
+        for tensor in [
+            targets,
+            *(tensor for part in parts for tensor in (*part.parameters(), *part.buffers())),
+        ]:
             dist.broadcast(tensor.detach(), src=0)
 
     def largest(self, mine: int) -> int:
@@ -218,7 +235,9 @@ class SharedSignals:
         """Whether any process has a pending signal; all processes must call this equally often."""
         number = self._largest(self._signals.pending())
         self._signals.add(number)
-        return number > 0  # signals that arrived since then are left for the next call, so that all processes stop after the same step
+        return (
+            number > 0
+        )  # signals that arrived since then are left for the next call, so that all processes stop after the same step
 
     def _largest(self, mine: int) -> int:
         if self._world.alone:
@@ -230,7 +249,9 @@ class SharedSignals:
         number = self._world.largest(mine)
         # As many calls as the first process makes in the interval, but at most twice as many as before: the first steps may be unusual.
         pace = self._calls / max(time.monotonic() - self._started, 1e-9)
-        self._remaining = self._world.agreed(max(1, min(int(pace * SIGNAL_INTERVAL), 2 * self._calls)))
+        self._remaining = self._world.agreed(
+            max(1, min(int(pace * SIGNAL_INTERVAL), 2 * self._calls))
+        )
         self._calls, self._started = 0, time.monotonic()
         return number
 
@@ -284,7 +305,9 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield World(), device
         return
-    rank, size, local = (int(os.environ.get(name, 0)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    rank, size, local = (
+        int(os.environ.get(name, 0)) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    )
     on_cuda = device.startswith("cuda")
     if on_cuda:
         if local >= torch.cuda.device_count():
@@ -293,7 +316,9 @@ def world_of_torchrun(device: str, say: Callable[[str], None]) -> Iterator[tuple
             )
         device = f"cuda:{local}"
         torch.cuda.set_device(local)
-    dist.init_process_group("nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=STEP_TIMEOUT))
+    dist.init_process_group(
+        "nccl" if on_cuda else "gloo", timeout=datetime.timedelta(seconds=STEP_TIMEOUT)
+    )
     try:
         # Decisions are exchanged between CPUs, so that nothing waits for a GPU.
         timeout = datetime.timedelta(seconds=CONTROL_TIMEOUT)
@@ -338,4 +363,6 @@ def is_loss_of_a_process(error: RuntimeError) -> bool:
     signs = ("gloo", "connection closed", "connection reset", "timed out", "nccl", "socket")
     text = str(error).lower()
     # NCCL reports, for example, a GPU that is used by two processes as invalid usage.
-    return "invalid usage" not in text and (isinstance(error, dist.DistError) or any(sign in text for sign in signs))
+    return "invalid usage" not in text and (
+        isinstance(error, dist.DistError) or any(sign in text for sign in signs)
+    )

@@ -16,7 +16,12 @@ from ltpll.errors import InputError, InputWarning, VersionError
 from ltpll.files import remove_leftovers
 from ltpll.folds import Rows
 from ltpll.training.callbacks import Callback, Checkpoint
-from ltpll.training.checkpoint import Tensors, previous_checkpoint, read_checkpoint, write_checkpoint
+from ltpll.training.checkpoint import (
+    Tensors,
+    previous_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from ltpll.training.distributed import current_world
 from ltpll.training.job import Part
 
@@ -79,7 +84,10 @@ class KeptFolds:
 def fold_parts(name: str, classifier: Any, folds: Sequence[tuple[Rows, Rows]]) -> list[Part]:
     """The training runs of a cross-validation, as parts of a job."""
     rows = [len(others) for others, _ in folds]
-    return [Part.of_rows(f"{name} {k + 1} of {len(rows)}", n, *classifier.schedule(n)) for k, n in enumerate(rows)]
+    return [
+        Part.of_rows(f"{name} {k + 1} of {len(rows)}", n, *classifier.schedule(n))
+        for k, n in enumerate(rows)
+    ]
 
 
 def train_fold(
@@ -113,7 +121,9 @@ def train_fold(
         The predictions, or None in all processes but the first.
     """
     others, rows = fold
-    checkpoint = [] if kept is None else [Checkpoint(kept.checkpoint(number), min_seconds=kept.seconds)]
+    checkpoint = (
+        [] if kept is None else [Checkpoint(kept.checkpoint(number), min_seconds=kept.seconds)]
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # about classes that only other folds have
         fitting = classifier.begin(rows_of(x, others), sets.select(others))
@@ -151,7 +161,12 @@ def train_folds(
         found = None if kept is None or not world.first else kept.read(number)
         if not world.agreed(found is not None):
             one = clone(classifier).set_params(on_epoch=None)
-            how: dict[str, Any] = {"callbacks": callbacks_of(number), "kept": kept, "scores": scores, "rows_of": rows_of}
+            how: dict[str, Any] = {
+                "callbacks": callbacks_of(number),
+                "kept": kept,
+                "scores": scores,
+                "rows_of": rows_of,
+            }
             found = train_fold(one, x, sets, fold, predict, number, **how)
         elif kept is not None and world.first:
             kept.tidy(number)

@@ -50,7 +50,11 @@ class StreamedInputs(Inputs):
         self.x = x
         self.device = device
         # Whole rows are copied in the order in which they are stored.
-        self._channels_last = x.ndim == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+        self._channels_last = (
+            x.ndim == 4
+            and not x.is_contiguous()
+            and x.is_contiguous(memory_format=torch.channels_last)
+        )
         self._stored = x.permute(0, 2, 3, 1) if self._channels_last else x
         self._thread = ThreadPoolExecutor(1, "inputs")
         self._announced: tuple[Tensor, Future[Tensor]] | None = None
@@ -66,11 +70,19 @@ class StreamedInputs(Inputs):
 
     def announce(self, rows: Tensor) -> None:
         # The thread itself never calls CUDA, which would end the recording of a CUDA graph in the main thread.
-        self._announced = rows, self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows)))
+        self._announced = (
+            rows,
+            self._thread.submit(self._copied, rows.cpu(), self._buffer(len(rows))),
+        )
 
     def _buffer(self, n: int) -> Tensor:
         # torch does not reuse pinned memory before the device has read it.
-        return torch.empty(n, *self._stored.shape[1:], dtype=self._stored.dtype, pin_memory=self.device.type == "cuda")
+        return torch.empty(
+            n,
+            *self._stored.shape[1:],
+            dtype=self._stored.dtype,
+            pin_memory=self.device.type == "cuda",
+        )
 
     def _copied(self, rows: Tensor, buffer: Tensor) -> Tensor:
         return torch.index_select(self._stored, 0, rows, out=buffer)

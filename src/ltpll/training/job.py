@@ -12,7 +12,9 @@ RECENT_SECONDS = 10.0  # older speeds count less and less; with time, more of th
 LEAST_SECONDS = 0.5  # a speed that was measured for less time says nothing
 START_SECONDS = 4.0  # until processes that train in parallel have imported torch and started
 CORE_GAIN = 0.8  # what a further core adds to the speed of the first, because cores share memory and other programs need some
-EXPECTED_SECONDS = 3.0  # for which the speed that is expected after earlier stages counts beside the measured one
+EXPECTED_SECONDS = (
+    3.0  # for which the speed that is expected after earlier stages counts beside the measured one
+)
 
 
 @dataclass(eq=False)
@@ -89,7 +91,11 @@ class Stage:
         if expected is not None:
             weight = max(0.0, EXPECTED_SECONDS * self.workers - self._elapsed)
             return (self._work + expected * weight) / (self._seconds + weight)
-        return self._work / self._seconds if self._seconds >= LEAST_SECONDS and self._work > 0 else None
+        return (
+            self._work / self._seconds
+            if self._seconds >= LEAST_SECONDS and self._work > 0
+            else None
+        )
 
     def parallel_speedup(self, threads: int) -> float:
         """The expected speed-up of all workers together over one run with `threads` threads."""
@@ -156,6 +162,8 @@ class Job:
             if stage.longest > 0:
                 if not speed:
                     return None
-                seconds += stage.longest / speed + (START_SECONDS if stage.workers > 1 and not stage.begun else 0.0)
+                seconds += stage.longest / speed + (
+                    START_SECONDS if stage.workers > 1 and not stage.begun else 0.0
+                )
             reference = speed / scale if speed else reference
         return seconds

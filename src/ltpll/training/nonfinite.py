@@ -22,7 +22,9 @@ def _rows_not_finite(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([*parts], dim=1).mul_(0).sum(1) != 0
 
 
-def not_finite_error(what: str, epoch: int, step: int | None, rows: Sequence[int], lr: float) -> NotFiniteError:
+def not_finite_error(
+    what: str, epoch: int, step: int | None, rows: Sequence[int], lr: float
+) -> NotFiniteError:
     """Return the error that says where a non-finite number was found; epochs and steps count from 1."""
     where = f"epoch {epoch}" + ("" if step is None else f", step {step}")
     listed = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
@@ -104,9 +106,13 @@ class StopOnNonFinite:
 
     def _fail(self, index: Tensor | None, epoch: int, step: int | None) -> NoReturn:
         rows = torch.nonzero(self.rows).flatten().tolist()
-        what = "The network's logits, or the targets refined from them, are" if rows else "The loss is"
+        what = (
+            "The network's logits, or the targets refined from them, are" if rows else "The loss is"
+        )
         # A loss alone does not tell which rows of the batch it comes from.
-        raise not_finite_error(what, epoch, step, rows or ([] if index is None else index.tolist()), self.lr)
+        raise not_finite_error(
+            what, epoch, step, rows or ([] if index is None else index.tolist()), self.lr
+        )
 
 
 class SkipNonFinite:
@@ -118,14 +124,22 @@ class SkipNonFinite:
 
     counts_skipped = True
 
-    def __init__(self, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    def __init__(
+        self, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device
+    ) -> None:
         self.optimizer = optimizer
         self.n_skipped = torch.zeros((), device=device)
         self._bad, self._one = torch.zeros((), device=device), torch.ones((), device=device)
-        self._trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._trained = [
+            parameter for group in optimizer.param_groups for parameter in group["params"]
+        ]
         trained = {id(parameter) for parameter in self._trained}
         # Batch norm statistics, running features, queues, prototypes, momentum encoders.
-        changing = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
+        changing = {
+            id(tensor): tensor
+            for module in modules
+            for tensor in (*module.parameters(), *module.buffers())
+        }
         self._changing = [tensor for key, tensor in changing.items() if key not in trained]
         optimizer.register_step_pre_hook(self._block_update)
 
@@ -161,11 +175,15 @@ class SkipNonFinite:
     def _block_update(self, *_: Any) -> None:
         """Before the optimizer's step: keep it from changing weights and momenta if something is not finite."""
         gradients = [parameter.grad for parameter in self._trained if parameter.grad is not None]
-        torch._amp_foreach_non_finite_check_and_unscale_(gradients, self._bad, self._one)  # sets `_bad` to one if it finds any
+        torch._amp_foreach_non_finite_check_and_unscale_(
+            gradients, self._bad, self._one
+        )  # sets `_bad` to one if it finds any
         if self.optimizer.defaults.get("fused"):
             self.optimizer.found_inf = self._bad  # type: ignore[attr-defined]  # the fused optimizer does nothing where it is one
         elif self._bad:
-            self.optimizer.zero_grad(set_to_none=True)  # parameters without gradients are left alone
+            self.optimizer.zero_grad(
+                set_to_none=True
+            )  # parameters without gradients are left alone
 
     def check_step(self, index: Tensor, loss: Tensor, epoch: int, step: int) -> None:
         """Nothing to check: bad steps are skipped."""
@@ -175,9 +193,17 @@ class SkipNonFinite:
 
 
 def nonfinite_policy(
-    on_nan: str, lr: float, modules: Iterable[nn.Module], optimizer: torch.optim.Optimizer, device: torch.device
+    on_nan: str,
+    lr: float,
+    modules: Iterable[nn.Module],
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
 ) -> StopOnNonFinite | SkipNonFinite:
     """Return the policy named "stop" or "skip"."""
     if on_nan not in ("stop", "skip"):
         raise InputError(f"on_nan is {on_nan!r}: choose 'stop' or 'skip'.")
-    return StopOnNonFinite(lr, device) if on_nan == "stop" else SkipNonFinite(modules, optimizer, device)
+    return (
+        StopOnNonFinite(lr, device)
+        if on_nan == "stop"
+        else SkipNonFinite(modules, optimizer, device)
+    )

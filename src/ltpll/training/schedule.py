@@ -25,7 +25,9 @@ def check_milestones(milestones: Sequence[int], n_epochs: int) -> tuple[int, ...
     """Check that milestones are increasing numbers of epochs, after each of which some epoch follows."""
     numbers = list(milestones)
     whole = all(isinstance(number, int) and not isinstance(number, bool) for number in numbers)
-    if numbers and not (whole and sorted(set(numbers)) == numbers and numbers[0] >= 1 and numbers[-1] < n_epochs):
+    if numbers and not (
+        whole and sorted(set(numbers)) == numbers and numbers[0] >= 1 and numbers[-1] < n_epochs
+    ):
         raise InputError(
             f"milestones is {shown(numbers)}: they must be increasing numbers of epochs, at least 1 and below {n_epochs}, "
             f"the number of epochs in which the learning rate falls."

@@ -65,7 +65,11 @@ def delayed_signals(enabled: bool = True) -> Iterator[DelayedSignals]:
     signals = DelayedSignals()
     if enabled and threading.current_thread() is threading.main_thread():
         found = {number: signal.getsignal(number) for number in DELAYED}
-        signals.handlers = {number: handler for number, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+        signals.handlers = {
+            number: handler
+            for number, handler in found.items()
+            if handler not in (signal.SIG_IGN, None)
+        }
     try:
         for number in signals.handlers:
             signal.signal(number, signals.delay)

@@ -14,7 +14,14 @@ from ltpll.candidates import Candidates
 from ltpll.errors import shown
 from ltpll.targets import Targets
 from ltpll.training.batches import BatchSampler
-from ltpll.training.checkpoint import Tensors, Values, load_optimizer, optimizer_tensors, under_prefix, with_prefix
+from ltpll.training.checkpoint import (
+    Tensors,
+    Values,
+    load_optimizer,
+    optimizer_tensors,
+    under_prefix,
+    with_prefix,
+)
 from ltpll.training.cpu_threads import Threads
 from ltpll.training.nonfinite import all_finite
 
@@ -60,7 +67,9 @@ class TrainingState:
     def start(self, candidates: Candidates, targets: Targets, batches: BatchSampler) -> None:
         """Begin a training run on new data."""
         self.targets, self.batches = targets, batches
-        self.loss_sum = torch.zeros((), dtype=targets.values.dtype, device=self.device)  # over the steps of the epoch
+        self.loss_sum = torch.zeros(
+            (), dtype=targets.values.dtype, device=self.device
+        )  # over the steps of the epoch
         self.fingerprint = _fingerprint(candidates)
         self.start_epoch()
 
@@ -83,7 +92,11 @@ class TrainingState:
 
     def state_dict(self) -> tuple[Tensors, Values]:
         """Return all tensors and all plain values of a checkpoint."""
-        tensors = self.tensors() | with_prefix("epoch", self.batches.state_dict()) | with_prefix("initial", self.initial)
+        tensors = (
+            self.tensors()
+            | with_prefix("epoch", self.batches.state_dict())
+            | with_prefix("initial", self.initial)
+        )
         step = self.batches.step
         return tensors, {
             "epoch": self.epoch,
@@ -97,7 +110,13 @@ class TrainingState:
             "threads": self.threads.number,
         }
 
-    def load_state_dict(self, tensors: Tensors, values: Values, start_epoch: Callable[[float], None], with_random: bool = True) -> None:
+    def load_state_dict(
+        self,
+        tensors: Tensors,
+        values: Values,
+        start_epoch: Callable[[float], None],
+        with_random: bool = True,
+    ) -> None:
         """Restore what `state_dict` returned.
 
         Args:
@@ -123,11 +142,19 @@ class TrainingState:
         load_optimizer(self.optimizer, tensors)
         if "dropped" in tensors:
             self.n_skipped.copy_(tensors["dropped"])
-        self.initial = {name: tensor.to(self.device) for name, tensor in under_prefix("initial", tensors).items()} or self.initial
+        self.initial = {
+            name: tensor.to(self.device)
+            for name, tensor in under_prefix("initial", tensors).items()
+        } or self.initial
 
     def tensors(self) -> Tensors:
         """The tensors that a checkpoint has at any point of a training run."""
-        found = {"targets": self.targets.values, "total": self.loss_sum, "generator": self.generator.get_state(), "dropped": self.n_skipped}
+        found = {
+            "targets": self.targets.values,
+            "total": self.loss_sum,
+            "generator": self.generator.get_state(),
+            "dropped": self.n_skipped,
+        }
         found |= with_prefix("random", self.random)
         for name, module in self.modules.items():
             found |= with_prefix(name, module.state_dict())
@@ -136,7 +163,9 @@ class TrainingState:
     def mismatch(self, tensors: Tensors, values: Values) -> str:
         """Return why a checkpoint does not belong to this training; empty if it does."""
         counts = [values.get(name) for name in ("epoch", "step")]
-        if not all(isinstance(count, int) and count >= 0 for count in counts) or not isinstance(values.get("history"), list):
+        if not all(isinstance(count, int) and count >= 0 for count in counts) or not isinstance(
+            values.get("history"), list
+        ):
             return "does not say how many epochs and steps it has"
         if values.get("parts") != self.parts:
             return f"was made with {shown(values.get('parts'))}, not with {self.parts}"
@@ -156,8 +185,17 @@ class TrainingState:
 
     def is_finite(self) -> bool:
         """Whether all weights, buffers, momenta and targets are finite: a last step with non-finite gradients shows nowhere else."""
-        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        return all_finite([self.targets.values, *trained, *self.modules["model"].buffers(), *optimizer_tensors(self.optimizer).values()])
+        trained = [
+            parameter for group in self.optimizer.param_groups for parameter in group["params"]
+        ]
+        return all_finite(
+            [
+                self.targets.values,
+                *trained,
+                *self.modules["model"].buffers(),
+                *optimizer_tensors(self.optimizer).values(),
+            ]
+        )
 
 
 def _fingerprint(candidates: Candidates) -> str:
@@ -172,5 +210,12 @@ def _fingerprint(candidates: Candidates) -> str:
 def without_long_lists(record: Mapping[str, Any], longest: int | None = None) -> dict[str, Any]:
     """Return a record without lists of more than `longest` numbers, by default 1,000: those of all epochs would fill checkpoints."""
     longest = LONG_LIST if longest is None else longest
-    kept = {key: without_long_lists(value, longest) if isinstance(value, Mapping) else value for key, value in record.items()}
-    return {key: value for key, value in kept.items() if not (isinstance(value, list) and len(value) > longest)}
+    kept = {
+        key: without_long_lists(value, longest) if isinstance(value, Mapping) else value
+        for key, value in record.items()
+    }
+    return {
+        key: value
+        for key, value in kept.items()
+        if not (isinstance(value, list) and len(value) > longest)
+    }

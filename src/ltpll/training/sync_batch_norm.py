@@ -28,11 +28,17 @@ def shared_norm(norm: nn.BatchNorm2d, x: Tensor, world: World) -> Tensor:
     mean = world.summed(wide.sum((0, 2, 3))) / count
     centred = wide - mean[:, None, None]
     variance = world.summed((centred * centred).sum((0, 2, 3))) / count
-    if norm.running_mean is not None and norm.running_var is not None and norm.num_batches_tracked is not None:
+    if (
+        norm.running_mean is not None
+        and norm.running_var is not None
+        and norm.num_batches_tracked is not None
+    ):
         with torch.no_grad():
             momentum = norm.momentum or 0.0
             norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), momentum)
-            norm.running_var.lerp_((variance * count / (count - 1)).to(norm.running_var.dtype), momentum)
+            norm.running_var.lerp_(
+                (variance * count / (count - 1)).to(norm.running_var.dtype), momentum
+            )
             norm.num_batches_tracked.add_(1)
     scale = norm.weight * torch.rsqrt(variance + norm.eps)
     return (centred * scale[:, None, None] + norm.bias[:, None, None]).to(x.dtype)

@@ -19,7 +19,17 @@ from ltpll.candidates import Candidates
 from ltpll.candidates.open_sets import OpenSets
 from ltpll.errors import InputError, first_line
 from ltpll.formatting import counted
-from ltpll.interfaces import Batch, Extra, Goal, Method, Outputs, Rebalancer, Step, ViewKind, linear_head
+from ltpll.interfaces import (
+    Batch,
+    Extra,
+    Goal,
+    Method,
+    Outputs,
+    Rebalancer,
+    Step,
+    ViewKind,
+    linear_head,
+)
 from ltpll.network.forward import ForwardPass
 from ltpll.network.predictor import Array, Predictor, prediction_batch_size
 from ltpll.priors import estimate_prior
@@ -132,7 +142,9 @@ class PartialLabelTrainer:
         self.engine = chosen_engine(engine, self.device, self.world)
         self.epochs = whole_number(epochs, 1, "epochs")
         self.batch_size = whole_number(batch_size, 1, "batch_size")
-        self.warmup_epochs = whole_number(method.warmup_epochs if warmup_epochs is None else warmup_epochs, 0, "warmup_epochs")
+        self.warmup_epochs = whole_number(
+            method.warmup_epochs if warmup_epochs is None else warmup_epochs, 0, "warmup_epochs"
+        )
         self.truth_missing = truth_missing
         self._open_from = max(1, self.warmup_epochs, round(method.open_after * self.epochs))
         self._ramp = max(1, round(OPEN_RAMP * self.epochs))
@@ -154,7 +166,12 @@ class PartialLabelTrainer:
         self.method, self.rebalancer = method, rebalancer or NoRebalancing()
         self.extras: list[Extra] = list(extras)
         self.forward_pass = ForwardPass(self.model, self.device, precision, self.engine)
-        modules = {"model": self.model, "method": method, "rebalancer": self.rebalancer, "extras": nn.ModuleList(extras)}
+        modules = {
+            "model": self.model,
+            "method": method,
+            "rebalancer": self.rebalancer,
+            "extras": nn.ModuleList(extras),
+        }
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             set_random_state(random, self.device)
             self.method.attach(self.model)
@@ -168,23 +185,49 @@ class PartialLabelTrainer:
                 module.double()
         if not self.world.alone and self.engine == "eager":
             self.forward_pass.network = self.world.data_parallel(self.model)
-        self.predictor = Predictor(self.forward_pass, self.method, self.rebalancer, self.views, self.extras)
+        self.predictor = Predictor(
+            self.forward_pass, self.method, self.rebalancer, self.views, self.extras
+        )
         check_parts(self.head, self.method, self.rebalancer, self.views)
 
-        self.optimizer = self._optimizer(modules, in_range(momentum, "momentum", 0, 1), in_range(weight_decay, "weight_decay", 0))
-        self._nonfinite = nonfinite_policy(on_nan, self.lr, modules.values(), self.optimizer, self.device)
+        self.optimizer = self._optimizer(
+            modules, in_range(momentum, "momentum", 0, 1), in_range(weight_decay, "weight_decay", 0)
+        )
+        self._nonfinite = nonfinite_policy(
+            on_nan, self.lr, modules.values(), self.optimizer, self.device
+        )
         self.generator = torch.Generator(self.device).manual_seed(self.seed)
-        names = {"method": method.name, "rebalancer": self.rebalancer.name, "extras": [extra.name for extra in extras]}
-        self.state = TrainingState(modules, self.optimizer, self.generator, random, self._nonfinite.n_skipped, self.threads, names)
+        names = {
+            "method": method.name,
+            "rebalancer": self.rebalancer.name,
+            "extras": [extra.name for extra in extras],
+        }
+        self.state = TrainingState(
+            modules,
+            self.optimizer,
+            self.generator,
+            random,
+            self._nonfinite.n_skipped,
+            self.threads,
+            names,
+        )
         self._restart = self.method.restart(self.epochs)
         if not 0 <= self._restart < self.epochs:
-            raise InputError(f"The method {method.name!r} restarts after {self._restart} of {self.epochs} epochs: train longer.")
+            raise InputError(
+                f"The method {method.name!r} restarts after {self._restart} of {self.epochs} epochs: train longer."
+            )
         self.milestones = check_milestones(milestones, self._stage_length)
         if self._restart:
-            self.state.initial = {name: value.clone() for name, value in self.model.state_dict().items()}
+            self.state.initial = {
+                name: value.clone() for name, value in self.model.state_dict().items()
+            }
 
-    def _optimizer(self, modules: dict[str, nn.Module], momentum: float, weight_decay: float) -> torch.optim.Optimizer:
-        parameters = [p for module in modules.values() for p in module.parameters() if p.requires_grad]
+    def _optimizer(
+        self, modules: dict[str, nn.Module], momentum: float, weight_decay: float
+    ) -> torch.optim.Optimizer:
+        parameters = [
+            p for module in modules.values() for p in module.parameters() if p.requires_grad
+        ]
         on_cuda = self.device.type == "cuda"
         factor_of = getattr(self.model, "lr_factor_of", lambda parameter: 1.0)
         by_factor: dict[float, list[nn.Parameter]] = {}
@@ -196,7 +239,9 @@ class PartialLabelTrainer:
                 {
                     "params": group,
                     "lr_factor": factor,
-                    "lr": torch.tensor(self.lr * factor, device=self.device) if on_cuda else self.lr * factor,
+                    "lr": torch.tensor(self.lr * factor, device=self.device)
+                    if on_cuda
+                    else self.lr * factor,
                 }
                 for factor, group in by_factor.items()
             ],
@@ -210,7 +255,9 @@ class PartialLabelTrainer:
                 optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         optimizer.register_step_pre_hook(lambda *_: self.forward_pass.finish_gradients())
         if self.engine != "eager":
-            optimizer.register_step_pre_hook(lambda *_: self.world.average_gradients(self.model.parameters()))
+            optimizer.register_step_pre_hook(
+                lambda *_: self.world.average_gradients(self.model.parameters())
+            )
         if self.max_step is not None:
             most = self.max_step / self.lr
             optimizer.register_step_pre_hook(lambda *_: _limit_norm(parameters, most))
@@ -245,10 +292,22 @@ class PartialLabelTrainer:
 
         This is the algorithm; CUDA graphs, skipped batches and several processes are added from outside.
         """
-        batch = Batch(self.world.views(views, len(index)), self.targets[index], self.sets[index], self._log_weights(index))
+        batch = Batch(
+            self.world.views(views, len(index)),
+            self.targets[index],
+            self.sets[index],
+            self._log_weights(index),
+        )
         extras = [extra for extra in self.extras if extra.active(self._stage_epoch)]
-        added = [extra.inputs(batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator) for extra in extras]
-        all_outputs, *added_outputs = self._forward([self._forward_views(batch, extras), *(more.views if more else () for more in added)])
+        added = [
+            extra.inputs(
+                batch._replace(views=batch.views[: self.method.n_forward_views]), self.generator
+            )
+            for extra in extras
+        ]
+        all_outputs, *added_outputs = self._forward(
+            [self._forward_views(batch, extras), *(more.views if more else () for more in added)]
+        )
         outputs = all_outputs.first(self.method.n_forward_views)
 
         # The rebalancer observes the network, and targets are refined from the adjusted logits.
@@ -267,7 +326,12 @@ class PartialLabelTrainer:
             step = replace(step, batch=batch._replace(targets=refined))
         loss = self.method.step_loss(step)
         for extra, more, more_outputs in zip(extras, added, added_outputs, strict=True):
-            loss = loss + extra.loss(self.method, replace(step, outputs=all_outputs), more, more_outputs if more else None)
+            loss = loss + extra.loss(
+                self.method,
+                replace(step, outputs=all_outputs),
+                more,
+                more_outputs if more else None,
+            )
 
         self._nonfinite.observe(index, [*seen.logits, refined], loss)
         self.optimizer.zero_grad(set_to_none=True)
@@ -279,8 +343,12 @@ class PartialLabelTrainer:
     def _opened(self, batch: Batch, index: Tensor, outputs: Outputs) -> Batch:
         """The batch with sets that hold one more class, because they may lack the true label."""
         assert isinstance(self.sets, OpenSets)
-        given = self.sets.invite(index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0))
-        return batch._replace(candidates=self.sets[index], log_weights=self._log_weights(index), given=given)
+        given = self.sets.invite(
+            index, torch.stack(self.rebalancer.adjust(outputs, "targets", self.head).logits).mean(0)
+        )
+        return batch._replace(
+            candidates=self.sets[index], log_weights=self._log_weights(index), given=given
+        )
 
     def _log_weights(self, index: Tensor) -> Tensor | None:
         """What is known about the candidates of some rows, (batch, classes): their weights, and the rebalancer's evidence."""
@@ -288,9 +356,13 @@ class PartialLabelTrainer:
         return known if evidence is None else evidence if known is None else known + evidence
 
     def _forward_views(self, batch: Batch, extras: Sequence[Extra]) -> Sequence[Tensor]:
-        return batch.views[: max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])]
+        return batch.views[
+            : max([self.method.n_forward_views, *(extra.n_forward_views for extra in extras)])
+        ]
 
-    def _forward(self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None) -> list[Outputs]:
+    def _forward(
+        self, groups: Sequence[Sequence[Tensor]], network: nn.Module | None = None
+    ) -> list[Outputs]:
         """Return the outputs of each group of views for the whole batch; each process computes its share."""
         if self.world.alone:
             return self.forward_pass.outputs(groups, network)
@@ -321,11 +393,17 @@ class PartialLabelTrainer:
 
     def _phase(self) -> tuple[bool, ...]:
         """Everything that Python decides inside a step; a recorded step is valid for one value."""
-        return (self._refines, self._opens, *(extra.active(self._stage_epoch) for extra in self.extras))
+        return (
+            self._refines,
+            self._opens,
+            *(extra.active(self._stage_epoch) for extra in self.extras),
+        )
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
-    def fit(self, x: Array, candidates: Any, callbacks: Sequence[Callback] = ()) -> PartialLabelTrainer:
+    def fit(
+        self, x: Array, candidates: Any, callbacks: Sequence[Callback] = ()
+    ) -> PartialLabelTrainer:
         """Train until `epochs` are done.
 
         Args:
@@ -341,10 +419,14 @@ class PartialLabelTrainer:
             NotFiniteError: If numbers become infinite or NaN, unless `on_nan="skip"`.
         """
         callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoint))
-        resumes = any(callback.exists(self) for callback in callbacks if isinstance(callback, Checkpoint))
+        resumes = any(
+            callback.exists(self) for callback in callbacks if isinstance(callback, Checkpoint)
+        )
         if self.epoch > 0 and not resumes:
             # The targets would restart while the network would not.
-            raise InputError(f"This trainer has already trained for {counted(self.epoch, 'epoch')}: create a new one, with a new model.")
+            raise InputError(
+                f"This trainer has already trained for {counted(self.epoch, 'epoch')}: create a new one, with a new model."
+            )
         self.prepare(x, candidates)
         for callback in callbacks:
             callback.on_train_begin(self)
@@ -354,7 +436,11 @@ class PartialLabelTrainer:
         saves = any(isinstance(callback, Checkpoint) for callback in callbacks)
         # Several processes cannot measure separately, because their layers may communicate.
         timed_pass = self._timed_pass if self.device.type == "cpu" and self.world.alone else None
-        with delayed_signals(saves) as signals, self._runner.releasing_graphs(), self.threads.restored():
+        with (
+            delayed_signals(saves) as signals,
+            self._runner.releasing_graphs(),
+            self.threads.restored(),
+        ):
             interrupted = SharedSignals(signals, self.world)
 
             def after_step() -> bool:
@@ -390,9 +476,13 @@ class PartialLabelTrainer:
             prior = estimate_prior(self.candidates, missing=self.truth_missing)
             self.sets.limit(np.maximum(prior.estimate, prior.upper))
         targets = initial_targets(self.sets, self.method.targets_on, self.forward_pass.dtype)
-        batches = BatchSampler(len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world)
+        batches = BatchSampler(
+            len(sets), self.batch_size, self.drop_last, self.chunk, self.generator, self.world
+        )
         if batches.size < self.world.size:
-            raise InputError(f"A batch of {counted(batches.size, 'row')} is too small for {self.world.size} processes: use fewer.")
+            raise InputError(
+                f"A batch of {counted(batches.size, 'row')} is too small for {self.world.size} processes: use fewer."
+            )
         self._nonfinite.reset(len(sets))
         self.state.start(self.candidates, targets, batches)
         self.rebalancer.start_training(self)
@@ -402,11 +492,19 @@ class PartialLabelTrainer:
         runs = (self._phase, self.engine, self.generator, self.world)
         step = self._nonfinite.guard(self.step, targets)
         streamed = self.inputs.streamed
-        self._runner = Runner(step, self._draw_from, *runs, self.inputs.__getitem__) if streamed else Runner(step, self.draw, *runs)
+        self._runner = (
+            Runner(step, self._draw_from, *runs, self.inputs.__getitem__)
+            if streamed
+            else Runner(step, self.draw, *runs)
+        )
 
     def _new_sets(self) -> Candidates:
         """The candidate sets, open if they may lack the true label."""
-        return OpenSets(self.candidates, self.truth_missing) if np.any(self.truth_missing) else self.candidates
+        return (
+            OpenSets(self.candidates, self.truth_missing)
+            if np.any(self.truth_missing)
+            else self.candidates
+        )
 
     def train_epoch(self, interrupted: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Train for one epoch, or for the rest of an interrupted one.
@@ -448,9 +546,13 @@ class PartialLabelTrainer:
         n_steps, skipped = self.state.batches.step, int(self.state.n_skipped)
         if skipped == n_steps:
             where = "the only batch" if skipped == 1 else f"all {skipped} batches"
-            raise not_finite_error(f"In {where} the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr)
+            raise not_finite_error(
+                f"In {where} the loss, outputs or gradients were", self.epoch + 1, None, (), self.lr
+            )
         loss = float(self.state.loss_sum) / (n_steps - skipped)
-        return {"loss": loss, "skipped": skipped} if self._nonfinite.counts_skipped else {"loss": loss}
+        return (
+            {"loss": loss, "skipped": skipped} if self._nonfinite.counts_skipped else {"loss": loss}
+        )
 
     def _set_learning_rate(self) -> float:
         if self.milestones:
@@ -469,10 +571,16 @@ class PartialLabelTrainer:
         self.state.start_epoch(seconds_before)
         if not self.world.alone:
             # Layers of each process draw from a seed of the epoch, so that no process's random state has to be saved.
-            drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(1, np.uint64)[0]
+            drawn = np.random.SeedSequence([self.seed, self.world.rank, self.epoch]).generate_state(
+                1, np.uint64
+            )[0]
             self.state.random = random_state_of(int(drawn >> np.uint64(1)), self.device)
         if isinstance(self.sets, OpenSets):
-            self.sets.strength.fill_(min((self._stage_epoch + 1 - self._open_from) / self._ramp, 1.0) if self._opens else 0.0)
+            self.sets.strength.fill_(
+                min((self._stage_epoch + 1 - self._open_from) / self._ramp, 1.0)
+                if self._opens
+                else 0.0
+            )
         self.method.start_epoch(self.epoch, self.epochs)
         self.rebalancer.start_epoch(self.epoch, self.epochs)
 
@@ -484,10 +592,16 @@ class PartialLabelTrainer:
             for value in state.values():
                 if isinstance(value, Tensor):
                     value.zero_()
-        self.targets.values.copy_(initial_targets(self._new_sets(), self.method.targets_on, self.forward_pass.dtype).values)
+        self.targets.values.copy_(
+            initial_targets(
+                self._new_sets(), self.method.targets_on, self.forward_pass.dtype
+            ).values
+        )
 
     def _synchronise(self) -> None:
-        self.world.synchronise(self.model, (self.method, self.rebalancer, *self.extras), self.targets.values)
+        self.world.synchronise(
+            self.model, (self.method, self.rebalancer, *self.extras), self.targets.values
+        )
 
     # ---- views ----------------------------------------------------------------------------------------------------
 
@@ -504,7 +618,9 @@ class PartialLabelTrainer:
 
     def _draw_from(self, x: Tensor, places: Tensor | None = None) -> tuple[Tensor, ...]:
         # Custom view sources for a single process need not accept places.
-        return self.views.draw(x, self.view_kinds, self.generator, *(() if places is None else (places,)))
+        return self.views.draw(
+            x, self.view_kinds, self.generator, *(() if places is None else (places,))
+        )
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:
@@ -544,7 +660,9 @@ class PartialLabelTrainer:
             with torch.random.fork_rng(devices=[]):  # for dropout
                 views = [self.views.plain(self.x[:rows])] * self.method.n_forward_views
                 logits = self.forward_pass.outputs([views], network)[0].logits
-                return torch.autograd.grad(torch.cat(logits).logsumexp(1).sum(), parameters, allow_unused=True)
+                return torch.autograd.grad(
+                    torch.cat(logits).logsumexp(1).sum(), parameters, allow_unused=True
+                )
 
         return run
 
@@ -572,13 +690,25 @@ class PartialLabelTrainer:
         if self.world.first:
             self.world.wait()
         try:
-            self.state.load_state_dict(tensors, values, self._start_epoch, with_random=self.world.first)
-        except Exception as error:  # torch's errors about states of another kind, or missing entries
-            raise InputError(f"The checkpoint {path} does not fit this training ({first_line(error)}): {ANOTHER}.") from None
+            self.state.load_state_dict(
+                tensors, values, self._start_epoch, with_random=self.world.first
+            )
+        except (
+            Exception
+        ) as error:  # torch's errors about states of another kind, or missing entries
+            raise InputError(
+                f"The checkpoint {path} does not fit this training ({first_line(error)}): {ANOTHER}."
+            ) from None
 
     def _check_finite(self) -> None:
         if not self.state.is_finite():
-            raise not_finite_error("The weights, momenta or targets are", self.epoch + (self.step_of_epoch > 0), None, (), self.lr)
+            raise not_finite_error(
+                "The weights, momenta or targets are",
+                self.epoch + (self.step_of_epoch > 0),
+                None,
+                (),
+                self.lr,
+            )
 
     # ---- prediction -----------------------------------------------------------------------------------------------
 
@@ -587,18 +717,25 @@ class PartialLabelTrainer:
         if self.world.alone or len(x) < self.world.size:  # type: ignore[arg-type]
             return self.predictor.outputs(x, batch_size)
         inputs = self.predictor.inputs(x)
-        return self.world.outputs(self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), [len(inputs)])
+        return self.world.outputs(
+            self.predictor.outputs(inputs[self.world.part(len(inputs))], batch_size), [len(inputs)]
+        )
 
     @torch.no_grad()
     def plain_outputs(self) -> Iterator[tuple[Outputs, Tensor]]:
         """Yield the network's outputs for the training examples without augmentation, with their candidates, in chunks."""
-        chunks = torch.arange(len(self.x), device=self.device).split(prediction_batch_size(self.x, self.head.out_features))
+        chunks = torch.arange(len(self.x), device=self.device).split(
+            prediction_batch_size(self.x, self.head.out_features)
+        )
         shares = [rows[self.world.part(len(rows))] for rows in chunks]
         for rows, share, following in zip(chunks, shares, [*shares[1:], None], strict=True):
             x = self.inputs[share]
             if following is not None:
                 self.inputs.announce(following)
-            yield self.world.outputs(Outputs.from_views([self.predictor.plain(x)]), [len(rows)]), self.sets[rows]
+            yield (
+                self.world.outputs(Outputs.from_views([self.predictor.plain(x)]), [len(rows)]),
+                self.sets[rows],
+            )
 
     @torch.no_grad()
     def final_targets(self) -> Targets:
@@ -613,8 +750,13 @@ class PartialLabelTrainer:
         targets, done = initial_targets(self.sets, dtype=self.forward_pass.dtype), 0
         for outputs, candidates in self.plain_outputs():
             rows = torch.arange(done, done + len(candidates), device=self.device)
-            logits, known = self.predictor.adjusted(outputs, "accuracy"), self.sets.log_weights(rows)
-            targets[rows] = restricted_softmax(logits if known is None else logits + known, candidates)
+            logits, known = (
+                self.predictor.adjusted(outputs, "accuracy"),
+                self.sets.log_weights(rows),
+            )
+            targets[rows] = restricted_softmax(
+                logits if known is None else logits + known, candidates
+            )
             done += len(rows)
         return targets
 

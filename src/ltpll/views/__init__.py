@@ -6,4 +6,14 @@ from ltpll.views.basic import Cutout, Jitter, Shift, ViewPolicy, Views, ViewSour
 from ltpll.views.features import FeatureViews
 from ltpll.views.images import VIEW_POLICIES, ImageViews
 
-__all__ = ["VIEW_POLICIES", "Cutout", "FeatureViews", "ImageViews", "Jitter", "Shift", "ViewPolicy", "ViewSource", "Views"]
+__all__ = [
+    "VIEW_POLICIES",
+    "Cutout",
+    "FeatureViews",
+    "ImageViews",
+    "Jitter",
+    "Shift",
+    "ViewPolicy",
+    "ViewSource",
+    "Views",
+]

@@ -27,7 +27,9 @@ class Shift:
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         batch, _, height, width = x.shape
-        draw = torch.randint(-self.pixels, self.pixels + 1, (2, batch, 1, 1), generator=generator, device=x.device)
+        draw = torch.randint(
+            -self.pixels, self.pixels + 1, (2, batch, 1, 1), generator=generator, device=x.device
+        )
         rows = torch.arange(height, device=x.device).view(1, -1, 1) + draw[0]
         columns = torch.arange(width, device=x.device).view(1, 1, -1) + draw[1]
         inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
@@ -45,12 +47,23 @@ class Cutout:
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         batch, _, height, width = x.shape
         if self.side > min(height, width):
-            raise InputError(f"A hole of side {self.side} does not fit into images of {height} × {width}: choose a smaller side.")
-        top = torch.randint(0, height - self.side + 1, (batch, 1, 1), generator=generator, device=x.device)
-        left = torch.randint(0, width - self.side + 1, (batch, 1, 1), generator=generator, device=x.device)
+            raise InputError(
+                f"A hole of side {self.side} does not fit into images of {height} × {width}: choose a smaller side."
+            )
+        top = torch.randint(
+            0, height - self.side + 1, (batch, 1, 1), generator=generator, device=x.device
+        )
+        left = torch.randint(
+            0, width - self.side + 1, (batch, 1, 1), generator=generator, device=x.device
+        )
         rows = torch.arange(height, device=x.device).view(1, -1, 1)
         columns = torch.arange(width, device=x.device).view(1, 1, -1)
-        hole = (rows >= top) & (rows < top + self.side) & (columns >= left) & (columns < left + self.side)
+        hole = (
+            (rows >= top)
+            & (rows < top + self.side)
+            & (columns >= left)
+            & (columns < left + self.side)
+        )
         return x.masked_fill(hole[:, None], 0.0)
 
 
@@ -62,7 +75,9 @@ class Jitter:
     dropout: float = 0.0
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        noisy = x + self.noise * torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        noisy = x + self.noise * torch.randn(
+            x.shape, generator=generator, device=x.device, dtype=x.dtype
+        )
         if not self.dropout:
             return noisy
         return noisy * (torch.rand(x.shape, generator=generator, device=x.device) >= self.dropout)
@@ -76,7 +91,11 @@ class ViewSource(Protocol):
     """
 
     def draw(
-        self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None
+        self,
+        x: Tensor,
+        kinds: Sequence[ViewKind],
+        generator: torch.Generator,
+        places: Tensor | None = None,
     ) -> tuple[Tensor, ...]: ...
 
     def plain(self, x: Tensor) -> Tensor: ...
@@ -103,7 +122,13 @@ class Views:
         """The batch without augmentation, as floats; predictions use it."""
         return x.float()
 
-    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
+    def draw(
+        self,
+        x: Tensor,
+        kinds: Sequence[ViewKind],
+        generator: torch.Generator,
+        places: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind.
 
         Args:

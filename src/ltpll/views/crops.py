@@ -40,21 +40,27 @@ def resized_crop(
     first = fits.to(torch.uint8).argmax(0, keepdim=True)
     central = (min(rows, round(columns / ratio[0])), min(columns, round(rows * ratio[1])))
     height, width = (
-        torch.where(fits.any(0), tries.gather(0, first)[0], largest) for tries, largest in zip((heights, widths), central, strict=True)
+        torch.where(fits.any(0), tries.gather(0, first)[0], largest)
+        for tries, largest in zip((heights, widths), central, strict=True)
     )
     top, left = (
         # Rounding can lift a draw just below one to the number of positions, hence the minimum.
-        torch.where(fits.any(0), torch.minimum((draw * (free + 1)).floor(), free), (free / 2).floor())
+        torch.where(
+            fits.any(0), torch.minimum((draw * (free + 1)).floor(), free), (free / 2).floor()
+        )
         for draw, free in ((u[-3], rows - height), (u[-2], columns - width))
     )
     return CropBox(top, left, height, width, u[-1] < 0.5)
 
 
-def padded_crop(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> CropBox:
+def padded_crop(
+    batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None
+) -> CropBox:
     """Boxes of the size of the image, shifted by up to an eighth of it in each direction: a crop of the image padded with black."""
     u = torch.rand(3, batch, generator=generator, device=device)
     top, left = (
-        torch.clamp((draw * (2 * pad + 1)).floor() - pad, max=pad) for draw, pad in zip(u, (size[0] // 8, size[1] // 8), strict=False)
+        torch.clamp((draw * (2 * pad + 1)).floor() - pad, max=pad)
+        for draw, pad in zip(u, (size[0] // 8, size[1] // 8), strict=False)
     )
     height, width = (torch.full_like(top, side) for side in size)
     return CropBox(top, left, height, width, u[2] < 0.5)
@@ -81,13 +87,21 @@ def resample(x: Tensor, box: CropBox) -> Tensor:
     """
     batch, channels, rows, columns = x.shape
     # With rows before channels, one product of (rows, rows) and (rows, channels * columns) covers all channels.
-    pixels = x.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format).view(batch, rows * channels, columns)
+    pixels = (
+        x.permute(0, 2, 1, 3)
+        .to(torch.float32, memory_format=torch.contiguous_format)
+        .view(batch, rows * channels, columns)
+    )
     across = _weights(box.left, box.width, columns, box.flip)
     wide = torch.bmm(pixels, across).add_(0.5).floor_()
     down = _weights(box.top, box.height, rows).transpose(1, 2)
     out = torch.bmm(down, wide.view(batch, rows, channels * columns)).add_(0.5)
     # Via int16, because a CPU converts float to uint8 much more slowly.
-    whole = out.view(batch, rows, channels, columns).permute(0, 2, 1, 3).to(torch.int16, memory_format=torch.contiguous_format)
+    whole = (
+        out.view(batch, rows, channels, columns)
+        .permute(0, 2, 1, 3)
+        .to(torch.int16, memory_format=torch.contiguous_format)
+    )
     return whole.to(torch.uint8)
 
 

@@ -19,7 +19,9 @@ class Hole(NamedTuple):
     side: Tensor
 
 
-def random_hole(batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None) -> Hole:
+def random_hole(
+    batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None
+) -> Hole:
     """Squares around a centre anywhere in the image, with a side of at most half the image's.
 
     A square that would begin outside of the image is moved into it, not clipped, as in the code of the RECORDS paper.

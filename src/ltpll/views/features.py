@@ -37,7 +37,9 @@ class FeatureViews:
     std: Tensor
     noise: tuple[float, float] = (0.0, 0.2)
     dropout: float = 0.2
-    _on_devices: dict[torch.device, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False, compare=False)
+    _on_devices: dict[torch.device, tuple[Tensor, Tensor]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, x: Tensor) -> FeatureViews:
@@ -47,7 +49,9 @@ class FeatureViews:
         shape = (-1,) + (1,) * (x.ndim - 2)
         kind = kept_type(x)
         unit: Tensor | float = 1.0
-        if kind == torch.float64:  # its squares may overflow, so values are measured in the size of their column
+        if (
+            kind == torch.float64
+        ):  # its squares may overflow, so values are measured in the size of their column
             low, high = column_bounds(x)
             unit = torch.maximum(low.abs(), high.abs())
             unit[unit == 0] = 1.0
@@ -60,7 +64,11 @@ class FeatureViews:
             # Around the mean: a difference of sums would lose a small deviation beside a large mean.
             spread += (part / unit - mean.view(shape)).square_().sum(others)
         std = (spread / n).sqrt()
-        varies = std > CONSTANT * mean.abs().clamp_min(1e-30) if kind == torch.float32 else high - low > CONSTANT * unit
+        varies = (
+            std > CONSTANT * mean.abs().clamp_min(1e-30)
+            if kind == torch.float32
+            else high - low > CONSTANT * unit
+        )
         mean, std = mean * unit, torch.where(varies, std * unit, torch.ones_like(std))
         return cls(mean.to(kind).view(shape), std.to(kind).view(shape))
 
@@ -77,7 +85,13 @@ class FeatureViews:
         mean, std = self._on_devices[x.device]
         return ((x.to(mean.dtype) - mean) / std).float()
 
-    def draw(self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator, places: Tensor | None = None) -> tuple[Tensor, ...]:
+    def draw(
+        self,
+        x: Tensor,
+        kinds: Sequence[ViewKind],
+        generator: torch.Generator,
+        places: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind, as `Views.draw` does."""
         plain = self.plain(x)
         views = []
@@ -85,9 +99,15 @@ class FeatureViews:
             noise = self.noise[0] if kind == "weak" else self.noise[1]
             view = plain
             if noise:
-                view = torch.randn(plain.shape, generator=generator, device=x.device).mul_(noise).add_(plain)
+                view = (
+                    torch.randn(plain.shape, generator=generator, device=x.device)
+                    .mul_(noise)
+                    .add_(plain)
+                )
             if kind == "strong" and self.dropout:
-                view = view * (torch.rand(plain.shape, generator=generator, device=x.device) >= self.dropout)
+                view = view * (
+                    torch.rand(plain.shape, generator=generator, device=x.device) >= self.dropout
+                )
             views.append(view if places is None else view[places])
         return tuple(views)
 

@@ -48,7 +48,9 @@ class Recipe:
 VIEW_POLICIES = {
     "paper": Recipe(resized_crop, resample, recolours=True),
     "flip-crop": Recipe(padded_crop, shift, recolours=False),
-    "crop": Recipe(padded_crop, shift, recolours=False, flips=False),  # for digits, text and signs, which must not be mirrored
+    "crop": Recipe(
+        padded_crop, shift, recolours=False, flips=False
+    ),  # for digits, text and signs, which must not be mirrored
     # Larger crops than the paper's, which are for training from scratch, and true colours, which a pretrained network expects.
     "photo": Recipe(partial(resized_crop, scale=(0.35, 1.0)), resample, recolours=False),
 }
@@ -85,12 +87,20 @@ class ImageViews:
 
     def __post_init__(self) -> None:
         if self.policy not in VIEW_POLICIES:
-            raise InputError(f"There is no view policy {shown(self.policy)}; the policies are {', '.join(sorted(VIEW_POLICIES))}.")
+            raise InputError(
+                f"There is no view policy {shown(self.policy)}; the policies are {', '.join(sorted(VIEW_POLICIES))}."
+            )
         if len(self.mean) != 3 or len(self.std) != 3 or min(self.std) <= 0:
-            raise InputError(f"Colour images need three means and three positive deviations, not {self.mean} and {self.std}.")
+            raise InputError(
+                f"Colour images need three means and three positive deviations, not {self.mean} and {self.std}."
+            )
 
     def draw(
-        self, x: Tensor, kinds: Sequence[ViewKind], generator: torch.Generator | None, places: Tensor | None = None
+        self,
+        x: Tensor,
+        kinds: Sequence[ViewKind],
+        generator: torch.Generator | None,
+        places: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """Draw one view of the batch per kind; with `places`, only of these images, with the same result as for all images."""
         _check(x)
@@ -107,7 +117,12 @@ class ImageViews:
         return self._normalise(x)
 
     def parameters(
-        self, kind: ViewKind, batch: int, size: tuple[int, int], device: torch.device, generator: torch.Generator | None
+        self,
+        kind: ViewKind,
+        batch: int,
+        size: tuple[int, int],
+        device: torch.device,
+        generator: torch.Generator | None,
     ) -> Draws:
         """Draw the randomness of one view."""
         policy = VIEW_POLICIES[self.policy]
@@ -115,8 +130,18 @@ class ImageViews:
         if not policy.flips:
             box = box._replace(flip=torch.zeros_like(box.flip))
         if kind == "weak":
-            return Draws(box, random_colours(batch, device, generator) if policy.recolours else None, None, None)
-        return Draws(box, None, random_operations(ROUNDS, batch, device, generator), random_hole(batch, size, device, generator))
+            return Draws(
+                box,
+                random_colours(batch, device, generator) if policy.recolours else None,
+                None,
+                None,
+            )
+        return Draws(
+            box,
+            None,
+            random_operations(ROUNDS, batch, device, generator),
+            random_hole(batch, size, device, generator),
+        )
 
     def apply(self, x: Tensor, draws: Draws) -> Tensor:
         """The view with the given randomness: a pure function that treats each image independently."""
@@ -142,22 +167,34 @@ class ImageViews:
         """The same with the kernels for a GPU."""
         from ltpll.kernels import view_kernels as kernels
 
-        cut = kernels.resample_on_gpu if VIEW_POLICIES[self.policy].cut is resample else kernels.shift_on_gpu
+        cut = (
+            kernels.resample_on_gpu
+            if VIEW_POLICIES[self.policy].cut is resample
+            else kernels.shift_on_gpu
+        )
         x = cut(x, draws.box)
         if draws.colours is not None:
             x = kernels.recolour_on_gpu(x, draws.colours)
         if draws.operations is not None:
-            x = kernels.operate_on_gpu(x, draws.operations, movement(*draws.operations, *x.shape[2:]))
+            x = kernels.operate_on_gpu(
+                x, draws.operations, movement(*draws.operations, *x.shape[2:])
+            )
         scale, offset = self._scale_and_offset()
-        return kernels.cut_out_and_normalise_on_gpu(x, draws.hole, HOLE, scale, offset, self.dtype, self._layout)
+        return kernels.cut_out_and_normalise_on_gpu(
+            x, draws.hole, HOLE, scale, offset, self.dtype, self._layout
+        )
 
     def _normalise(self, x: Tensor) -> Tensor:
         scale, offset = (per_channel(numbers, x.device) for numbers in self._scale_and_offset())
-        return x.contiguous(memory_format=self._layout).float().mul_(scale).add_(offset).to(self.dtype)
+        return (
+            x.contiguous(memory_format=self._layout).float().mul_(scale).add_(offset).to(self.dtype)
+        )
 
     def _scale_and_offset(self) -> tuple[list[float], list[float]]:
         """The factor and the offset that normalise the levels of each channel."""
-        return [1 / (255 * std) for std in self.std], [-mean / std for mean, std in zip(self.mean, self.std, strict=True)]
+        return [1 / (255 * std) for std in self.std], [
+            -mean / std for mean, std in zip(self.mean, self.std, strict=True)
+        ]
 
     @property
     def _layout(self) -> torch.memory_format:
@@ -166,16 +203,22 @@ class ImageViews:
 
 def _check(x: Tensor) -> None:
     if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[1] != 3:
-        raise InputError(f"Image views need uint8 images of shape (batch, 3, rows, columns), not {x.dtype} of shape {tuple(x.shape)}.")
+        raise InputError(
+            f"Image views need uint8 images of shape (batch, 3, rows, columns), not {x.dtype} of shape {tuple(x.shape)}."
+        )
 
 
-def _in_chunks(pixels: int, function: Callable[..., Tensor], x: Tensor, *draws: Randomness | None) -> Tensor:
+def _in_chunks(
+    pixels: int, function: Callable[..., Tensor], x: Tensor, *draws: Randomness | None
+) -> Tensor:
     """Apply a function to images and draws, on a CPU in chunks of about `pixels` pixels."""
     size = max(1, pixels // (x.shape[2] * x.shape[3]))
     if x.device.type != "cpu" or len(x) <= size or torch.compiler.is_compiling():
         return function(x, *draws)
     chunks = [slice(start, start + size) for start in range(0, len(x), size)]
-    return torch.cat([function(x[chunk], *(_select(draw, chunk) for draw in draws)) for chunk in chunks])
+    return torch.cat(
+        [function(x[chunk], *(_select(draw, chunk) for draw in draws)) for chunk in chunks]
+    )
 
 
 def _select(draw: Randomness | None, images: slice | Tensor) -> Randomness | None:

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 
-def on_rows(active: Tensor, function: Callable[..., Tensor], otherwise: Tensor, *arguments: Tensor) -> Tensor:
+def on_rows(
+    active: Tensor, function: Callable[..., Tensor], otherwise: Tensor, *arguments: Tensor
+) -> Tensor:
     """The result of a function for the active rows of a batch, and `otherwise` for the other rows.
 
     On a GPU all rows are computed, because looking up the active ones would force a synchronisation and could not be captured in a CUDA
@@ -22,8 +24,15 @@ def on_rows(active: Tensor, function: Callable[..., Tensor], otherwise: Tensor, 
         if otherwise[0].nbytes % 8:
             return otherwise.index_copy(0, rows, result)
         # As 64-bit words, because torch copies rows of bytes one value at a time.
-        return _words(otherwise.contiguous()).index_copy(0, rows, _words(result)).view(otherwise.dtype).view(otherwise.shape)
-    return torch.where(active.view(-1, *[1] * (otherwise.ndim - 1)), function(*arguments), otherwise)
+        return (
+            _words(otherwise.contiguous())
+            .index_copy(0, rows, _words(result))
+            .view(otherwise.dtype)
+            .view(otherwise.shape)
+        )
+    return torch.where(
+        active.view(-1, *[1] * (otherwise.ndim - 1)), function(*arguments), otherwise
+    )
 
 
 def _words(x: Tensor) -> Tensor:
@@ -46,7 +55,13 @@ def blend_(simple: Tensor, x: Tensor, factor: Tensor) -> Tensor:
 def grey(pixels: Tensor) -> Tensor:
     """The brightness of each pixel of float images, (batch, rows, columns), as integers; the weights are multiples of 2⁻¹⁶, hence exact."""
     red, green, blue = pixels.unbind(1)
-    return (red * (19595 / 65536)).add_(green, alpha=38470 / 65536).add_(blue, alpha=7471 / 65536).add_(0.5).floor_()
+    return (
+        (red * (19595 / 65536))
+        .add_(green, alpha=38470 / 65536)
+        .add_(blue, alpha=7471 / 65536)
+        .add_(0.5)
+        .floor_()
+    )
 
 
 def mean_level(levels: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ OPERATIONS = (
     *("posterize", "solarize"),
     *("rotate", "shear-x", "shear-y", "translate-x", "translate-y"),
 )
-(IDENTITY, AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE, SHEAR_X, SHEAR_Y, TRANSLATE_X, TRANSLATE_Y) = range(14)  # fmt: skip  # noqa: E501
+(IDENTITY, AUTOCONTRAST, EQUALIZE, BRIGHTNESS, CONTRAST, COLOUR, SHARPNESS, POSTERIZE, SOLARIZE, ROTATE, SHEAR_X, SHEAR_Y, TRANSLATE_X, TRANSLATE_Y) = range(14)  # fmt: skip
 
 
 class Operations(NamedTuple):
@@ -35,7 +35,9 @@ class Operations(NamedTuple):
     magnitude: Tensor
 
 
-def random_operations(rounds: int, batch: int, device: torch.device, generator: torch.Generator | None) -> Operations:
+def random_operations(
+    rounds: int, batch: int, device: torch.device, generator: torch.Generator | None
+) -> Operations:
     """Draw operations and magnitudes, uniformly and independently."""
     which = torch.randint(len(OPERATIONS), (rounds, batch), generator=generator, device=device)
     u = torch.rand(rounds, batch, generator=generator, device=device)
@@ -50,7 +52,9 @@ def operate(x: Tensor, operations: Operations) -> Tensor:
     """Apply all rounds of operations."""
     for which, magnitude in zip(*operations, strict=True):
         x = on_rows((which == AUTOCONTRAST) | (which == EQUALIZE), _tabulated, x, x, which)
-        x = on_rows((which >= BRIGHTNESS) & (which <= COLOUR), enhance, x, x, which - BRIGHTNESS, magnitude)
+        x = on_rows(
+            (which >= BRIGHTNESS) & (which <= COLOUR), enhance, x, x, which - BRIGHTNESS, magnitude
+        )
         x = on_rows((which == POSTERIZE) | (which == SOLARIZE), _bitwise, x, x, which, magnitude)
         x = on_rows(which == SHARPNESS, _sharpness, x, x, magnitude)
         x = on_rows(which >= ROTATE, _moved, x, x, which, magnitude)
@@ -62,7 +66,12 @@ def operate(x: Tensor, operations: Operations) -> Tensor:
 
 def _tabulated(x: Tensor, which: Tensor) -> Tensor:
     """Autocontrast and equalize, by lookup tables."""
-    table = on_rows(which == AUTOCONTRAST, _autocontrast_table, torch.empty(*x.shape[:2], 256, dtype=torch.uint8, device=x.device), x)
+    table = on_rows(
+        which == AUTOCONTRAST,
+        _autocontrast_table,
+        torch.empty(*x.shape[:2], 256, dtype=torch.uint8, device=x.device),
+        x,
+    )
     table = on_rows(which == EQUALIZE, _equalize_table, table, x)
     return table.flatten(0, 1).gather(1, x.flatten(2).flatten(0, 1).long()).view(x.shape)
 
@@ -73,7 +82,9 @@ def _autocontrast_table(x: Tensor) -> Tensor:
     # In double precision, as in Pillow: where the exact result is an integer, rounding errors decide.
     signed = x.to(torch.int16)  # torch 2.13 compiles the minimum of uint8 values to 0 on a CPU
     low, high = signed.amin((2, 3))[:, :, None].double(), signed.amax((2, 3))[:, :, None].double()
-    scale = torch.full_like(high, 255) / (high - low).clamp_(min=1)  # torch would compute 255 / x as 255 · (1 / x)
+    scale = torch.full_like(high, 255) / (high - low).clamp_(
+        min=1
+    )  # torch would compute 255 / x as 255 · (1 / x)
     return to_uint8(torch.where(high > low, (level * scale + -low * scale).clamp_(0, 255), level))
 
 
@@ -82,7 +93,9 @@ def _equalize_table(x: Tensor) -> Tensor:
     batch, channels, rows, columns = x.shape
     values = x.flatten(2).flatten(0, 1).long()
     count = torch.zeros(batch * channels, 256, dtype=torch.int32, device=x.device)
-    count.scatter_add_(1, values, torch.ones(1, 1, dtype=torch.int32, device=x.device).expand_as(values))
+    count.scatter_add_(
+        1, values, torch.ones(1, 1, dtype=torch.int32, device=x.device).expand_as(values)
+    )
     largest = count.gather(1, values.amax(1, keepdim=True))
     step = (rows * columns - largest) // 255
     below = count.cumsum(1, dtype=torch.int32) - count
@@ -99,7 +112,13 @@ def _sharpness(x: Tensor, factor: Tensor) -> Tensor:
     pixels = x.float()
     row = pixels[:, :, :, :-2] + pixels[:, :, :, 1:-1] + pixels[:, :, :, 2:]
     inner = pixels[:, :, 1:-1, 1:-1]
-    smooth = (row[:, :, :-2] + row[:, :, 1:-1] + row[:, :, 2:]).add_(inner, alpha=4).div_(13).add_(0.5).floor_()
+    smooth = (
+        (row[:, :, :-2] + row[:, :, 1:-1] + row[:, :, 2:])
+        .add_(inner, alpha=4)
+        .div_(13)
+        .add_(0.5)
+        .floor_()
+    )
     blend_(smooth, inner, factor.view(-1, 1, 1, 1))
     return to_uint8(pixels)
 
@@ -121,11 +140,20 @@ def _bitwise(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
 def _moved(x: Tensor, which: Tensor, magnitude: Tensor) -> Tensor:
     """The geometric operations, with nearest-neighbour sampling; black outside of the image."""
     batch, channels, rows, columns = x.shape
-    column, row = torch.arange(columns, device=x.device), torch.arange(rows, device=x.device)[:, None]
+    column, row = (
+        torch.arange(columns, device=x.device),
+        torch.arange(rows, device=x.device)[:, None],
+    )
     numbers = movement(which, magnitude, rows, columns).view(2, 3, batch, 1, 1)
     from_column, from_row = ((a * column + (b * row + c)).floor_() for a, b, c in numbers)
     # A border of black pixels represents everything outside.
-    source = from_row.clamp_(-1, rows).mul_(columns + 2).add_(from_column.clamp_(-1, columns)).add_(columns + 3).long()
+    source = (
+        from_row.clamp_(-1, rows)
+        .mul_(columns + 2)
+        .add_(from_column.clamp_(-1, columns))
+        .add_(columns + 3)
+        .long()
+    )
     bordered = torch.nn.functional.pad(x, (1, 1, 1, 1)).flatten(2)
     return bordered.gather(2, source.view(batch, 1, -1).expand(-1, channels, -1)).view(x.shape)
 
@@ -142,7 +170,17 @@ def movement(which: Tensor, magnitude: Tensor, rows: int, columns: int) -> Tenso
     across = torch.where(which == SHEAR_X, magnitude, sin)
     down = torch.where(which == SHEAR_Y, magnitude, -sin)
     middle, centre = columns / 2, rows / 2
-    right = torch.where(turned, middle - cos * middle - sin * centre, torch.where(which == TRANSLATE_X, magnitude * columns, 0.0))
-    below = torch.where(turned, centre + sin * middle - cos * centre, torch.where(which == TRANSLATE_Y, magnitude * rows, 0.0))
-    numbers = torch.stack([cos, across, right + 0.5 * cos + 0.5 * across, down, cos, below + 0.5 * down + 0.5 * cos])
+    right = torch.where(
+        turned,
+        middle - cos * middle - sin * centre,
+        torch.where(which == TRANSLATE_X, magnitude * columns, 0.0),
+    )
+    below = torch.where(
+        turned,
+        centre + sin * middle - cos * centre,
+        torch.where(which == TRANSLATE_Y, magnitude * rows, 0.0),
+    )
+    numbers = torch.stack(
+        [cos, across, right + 0.5 * cos + 0.5 * across, down, cos, below + 0.5 * down + 0.5 * cos]
+    )
     return (numbers * 65536 + 0.5).floor().div(65536).float()

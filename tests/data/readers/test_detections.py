@@ -11,19 +11,35 @@ from ltpll.data.readers.tables import Reading, read_table
 from support.labelled_json import sets, written
 from support.refusals import refusal
 
-FOX, OTHER_FOX, WOLF = "1;mammalia;carnivora;canidae;vulpes;vulpes;red fox", "2;;;;;;red fox", "3;mammalia;carnivora;canidae;canis;lupus;"
+FOX, OTHER_FOX, WOLF = (
+    "1;mammalia;carnivora;canidae;vulpes;vulpes;red fox",
+    "2;;;;;;red fox",
+    "3;mammalia;carnivora;canidae;canis;lupus;",
+)
 
 
 def prediction(path, **scores):
-    return {"filepath": path, "classifications": {"classes": list(scores), "scores": list(scores.values())}}
+    return {
+        "filepath": path,
+        "classifications": {"classes": list(scores), "scores": list(scores.values())},
+    }
 
 
 def megadetector(*images, categories=("elk", "bear", "fox")):
-    return {"images": list(images), "detection_categories": {"1": "animal"}, "classification_categories": dict(enumerate(categories))}
+    return {
+        "images": list(images),
+        "detection_categories": {"1": "animal"},
+        "classification_categories": dict(enumerate(categories)),
+    }
 
 
 def detection(confidence, *classifications):
-    return {"category": "1", "conf": confidence, "bbox": [0, 0, 1, 1], "classifications": [list(one) for one in classifications]}
+    return {
+        "category": "1",
+        "conf": confidence,
+        "bbox": [0, 0, 1, 1],
+        "classifications": [list(one) for one in classifications],
+    }
 
 
 @pytest.mark.parametrize(
@@ -54,9 +70,16 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
     assert found.ids.tolist() == found.paths.tolist() == ["a.jpg", "sub/c.jpg"]
     assert sets(found) == [["canis lupus", "red fox"], ["canis lupus"]]
     first, second = 0.1**0.25, 0.7**0.25  # scores count less than they say
-    np.testing.assert_allclose(found.candidates.weights, [first / (first + second), second / (first + second), 1], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.candidates.weights,
+        [first / (first + second), second / (first + second), 1],
+        rtol=1e-6,
+    )
     assert read_table(path, Reading(scores="none")).candidates.weights is None
-    assert found.notes == ("Read as a file of SpeciesNet.", "1 of 3 pictures is skipped because it has no classification.")
+    assert found.notes == (
+        "Read as a file of SpeciesNet.",
+        "1 of 3 pictures is skipped because it has no classification.",
+    )
     unlabelled = read_table(path, needs_candidates=False)
     assert unlabelled.ids.tolist() == ["a.jpg", "b.jpg", "sub/c.jpg"]
     assert unlabelled.candidates is None
@@ -65,11 +88,17 @@ def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
 
 
 def test_the_classified_detection_with_the_highest_confidence_counts(tmp_path):
-    detections = [detection(0.8, ("0", 0.9), ("1", 0.1)), detection(0.85, ("2", 0.6), ("1", 0.2)), detection(0.9)]
+    detections = [
+        detection(0.8, ("0", 0.9), ("1", 0.1)),
+        detection(0.85, ("2", 0.6), ("1", 0.2)),
+        detection(0.9),
+    ]
     image = {"file": "a.jpg", "detections": detections}
     failed = {"file": "c.jpg", "failure": "cannot be read", "detections": None}
     other = {"file": "b.jpg", "detections": [detection(1, ("0", 0.5), ("2", 0.5))]}
-    found = read_table(written(tmp_path, megadetector(image, failed, other, categories=("elk", "bear", "bear"))))
+    found = read_table(
+        written(tmp_path, megadetector(image, failed, other, categories=("elk", "bear", "bear")))
+    )
     assert sets(found) == [["bear"], ["bear", "elk"]]
     assert found.paths.tolist() == ["a.jpg", "b.jpg"]
 
@@ -82,7 +111,9 @@ def test_the_largest_scores_are_kept_as_in_a_plain_loop(limit):
     found = scored_candidates(rows, numbers, scores, range(8), **limit)
     for i in range(40):
         sums = {}
-        for number, score in zip(numbers[rows == i].tolist(), scores[rows == i].tolist(), strict=True):
+        for number, score in zip(
+            numbers[rows == i].tolist(), scores[rows == i].tolist(), strict=True
+        ):
             sums[number] = sums.get(number, 0) + score
         kept, reached = [], 0.0
         for number in sorted(sums, key=lambda number: (-sums[number], number)):
@@ -92,29 +123,70 @@ def test_the_largest_scores_are_kept_as_in_a_plain_loop(limit):
             reached += sums[number]
         assert found.row(i) == sorted(kept)
         weights = found.weights[found.offsets[i] : found.offsets[i + 1]]
-        np.testing.assert_allclose(weights, [sums[number] / reached for number in sorted(kept)], rtol=1e-5)
+        np.testing.assert_allclose(
+            weights, [sums[number] / reached for number in sorted(kept)], rtol=1e-5
+        )
 
 
 def test_files_take_a_limit_of_either_kind(tmp_path):
-    path = written(tmp_path, {"predictions": [prediction("a.jpg", x=0.6, y=0.3, z=0.1), prediction("b.jpg", z=0.9)]})
+    path = written(
+        tmp_path,
+        {"predictions": [prediction("a.jpg", x=0.6, y=0.3, z=0.1), prediction("b.jpg", z=0.9)]},
+    )
     assert sets(read_table(path, Reading(top_k=2))) == [["x", "y"], ["z"]]
     assert sets(read_table(path, Reading(mass=0.5))) == [["x"], ["z"]]
     assert "give one of the two" in refusal(lambda: read_table(path, Reading(top_k=2, mass=0.5)))
 
 
 REFUSED = {
-    "detections alone": (megadetector({"file": "a.jpg", "detections": [detection(0.9)]}), "detections alone say nothing"),
-    "detections of another version": ([{"file": "a.jpg", "detections": [{"category": "animal", "confidence": 0.9}]}], "detections alone"),
-    "a category without a name": (megadetector({"file": "a.jpg", "detections": [detection(0.9, ("7", 0.5))]}), "category '7', for which"),
-    "a score above one": ({"predictions": [prediction("a.jpg", x=1.5)]}, "scores lie between 0 and 1"),
-    "a negative score": ({"predictions": [prediction("a.jpg", x=-0.5)]}, "scores lie between 0 and 1"),
-    "a score that is not a number": ({"predictions": [prediction("a.jpg", x=float("nan"))]}, "score nan"),
-    "fewer scores": ({"predictions": [{"filepath": "a", "classifications": {"classes": ["x"], "scores": []}}]}, "not lists of classes and"),
-    "a picture twice": ({"predictions": [prediction("a.jpg", x=1), prediction("a.jpg", y=1)]}, "has the picture 'a.jpg' twice"),
-    "no path": ({"predictions": [prediction("a.jpg", x=1), {"prediction": "x"}]}, "has no 'filepath'"),
-    "a confidence that is text": (megadetector({"file": "a", "detections": [detection("high", ("1", 0.5))]}), "without a confidence"),
-    "a classification without a score": (megadetector({"file": "a", "detections": [detection(1, ("1",))]}), "not a category and its score"),
-    "another tool": ({"shapes": [], "imagePath": "a.jpg"}, "export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet"),
+    "detections alone": (
+        megadetector({"file": "a.jpg", "detections": [detection(0.9)]}),
+        "detections alone say nothing",
+    ),
+    "detections of another version": (
+        [{"file": "a.jpg", "detections": [{"category": "animal", "confidence": 0.9}]}],
+        "detections alone",
+    ),
+    "a category without a name": (
+        megadetector({"file": "a.jpg", "detections": [detection(0.9, ("7", 0.5))]}),
+        "category '7', for which",
+    ),
+    "a score above one": (
+        {"predictions": [prediction("a.jpg", x=1.5)]},
+        "scores lie between 0 and 1",
+    ),
+    "a negative score": (
+        {"predictions": [prediction("a.jpg", x=-0.5)]},
+        "scores lie between 0 and 1",
+    ),
+    "a score that is not a number": (
+        {"predictions": [prediction("a.jpg", x=float("nan"))]},
+        "score nan",
+    ),
+    "fewer scores": (
+        {"predictions": [{"filepath": "a", "classifications": {"classes": ["x"], "scores": []}}]},
+        "not lists of classes and",
+    ),
+    "a picture twice": (
+        {"predictions": [prediction("a.jpg", x=1), prediction("a.jpg", y=1)]},
+        "has the picture 'a.jpg' twice",
+    ),
+    "no path": (
+        {"predictions": [prediction("a.jpg", x=1), {"prediction": "x"}]},
+        "has no 'filepath'",
+    ),
+    "a confidence that is text": (
+        megadetector({"file": "a", "detections": [detection("high", ("1", 0.5))]}),
+        "without a confidence",
+    ),
+    "a classification without a score": (
+        megadetector({"file": "a", "detections": [detection(1, ("1",))]}),
+        "not a category and its score",
+    ),
+    "another tool": (
+        {"shapes": [], "imagePath": "a.jpg"},
+        "export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet",
+    ),
     "an empty list": ([], "none of the JSON files that are understood"),
 }
 

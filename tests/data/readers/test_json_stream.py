@@ -25,15 +25,29 @@ def expected(content):
     return [
         item
         for key, value in content.items()
-        for item in ([(key, i + 1, one) for i, one in enumerate(value)] if isinstance(value, list) else [(key, 0, value)])
+        for item in (
+            [(key, i + 1, one) for i, one in enumerate(value)]
+            if isinstance(value, list)
+            else [(key, 0, value)]
+        )
     ]
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(values) | st.dictionaries(st.text(), values), st.sampled_from([1, 7, 1 << 20]), st.sampled_from([None, 2]))
-def test_items_are_those_of_the_parsed_file_for_every_size_of_the_window(tmp_path_factory, content, block, indent):
+@given(
+    st.lists(values) | st.dictionaries(st.text(), values),
+    st.sampled_from([1, 7, 1 << 20]),
+    st.sampled_from([None, 2]),
+)
+def test_items_are_those_of_the_parsed_file_for_every_size_of_the_window(
+    tmp_path_factory, content, block, indent
+):
     path = tmp_path_factory.mktemp("json") / "t.json"
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=indent), encoding="utf-8", errors="surrogatepass")
+    path.write_text(
+        json.dumps(content, ensure_ascii=False, indent=indent),
+        encoding="utf-8",
+        errors="surrogatepass",
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_stream, "BLOCK", block)
         assert [tuple(item) for item in json_items(path)] == expected(json.loads(path.read_text()))
@@ -53,8 +67,12 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         file.write('{"id": -1}], "end": 1}')
     calls = []
     tracemalloc.start()
-    assert sum(1 for _ in json_items(path, lambda done, total: calls.append((done, total)))) == 12_002
-    assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 2  # about three windows of a mebibyte
+    assert (
+        sum(1 for _ in json_items(path, lambda done, total: calls.append((done, total)))) == 12_002
+    )
+    assert (
+        tracemalloc.get_traced_memory()[1] < path.stat().st_size / 2
+    )  # about three windows of a mebibyte
     tracemalloc.stop()
     assert calls[-1] == (path.stat().st_size, path.stat().st_size)
 
@@ -89,5 +107,7 @@ def test_an_item_that_is_too_long_is_refused_before_the_file_is_read(tmp_path, m
     path = tmp_path / "t.json"
     path.write_text('["' + "x" * (1 << 20) + '"]')
     read = []
-    assert "longer than 64 KiB" in refusal(lambda: list(json_items(path, lambda done, total: read.append(done))))
+    assert "longer than 64 KiB" in refusal(
+        lambda: list(json_items(path, lambda done, total: read.append(done)))
+    )
     assert max(read) < 1 << 18

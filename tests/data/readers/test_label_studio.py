@@ -25,7 +25,12 @@ URL = "/data/local-files/?d=photos/{}.jpg"
 
 def export(folder, *more):
     tasks = [
-        task(number, URL.format(number), *(annotation(by, *choices) for of, by, choices in VOTES if of == number)) for number in (7, 8, 9)
+        task(
+            number,
+            URL.format(number),
+            *(annotation(by, *choices) for of, by, choices in VOTES if of == number),
+        )
+        for number in (7, 8, 9)
     ]
     return written(folder, [*tasks, *more])
 
@@ -34,7 +39,12 @@ def table_of_annotations(folder):
     path = folder / "votes.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerows([("task", "worker", "label"), *((of, by, choice) for of, by, choices in VOTES for choice in choices)])
+        writer.writerows(
+            [
+                ("task", "worker", "label"),
+                *((of, by, choice) for of, by, choices in VOTES for choice in choices),
+            ]
+        )
     return path
 
 
@@ -42,7 +52,10 @@ def table_of_annotations(folder):
 @pytest.mark.parametrize("weights", ["reliability", "counts", "none"])
 def test_choices_are_the_votes_of_a_table_of_annotations(tmp_path, rule, weights):
     reading = Reading(annotators=rule, vote_weights=weights)
-    found, expected = read_table(export(tmp_path), reading), read_table(table_of_annotations(tmp_path), reading)
+    found, expected = (
+        read_table(export(tmp_path), reading),
+        read_table(table_of_annotations(tmp_path), reading),
+    )
     assert sets(found) == sets(expected)
     assert found.ids.tolist() == expected.ids.tolist() == ["7", "8", "9"]
     for name in ("rows", "annotators", "labels", "names"):
@@ -62,7 +75,9 @@ def test_union_is_the_default_and_one_annotator_with_several_labels_gives_a_set(
 
 def test_cancelled_empty_and_missing_annotations_are_skipped_and_counted(tmp_path):
     more = [
-        task(10, "x.jpg", annotation(1, "cat", was_cancelled=True), {"completed_by": 2, "result": []}),
+        task(
+            10, "x.jpg", annotation(1, "cat", was_cancelled=True), {"completed_by": 2, "result": []}
+        ),
         task(11, "y.jpg"),
         task(12, "z.jpg", annotation(1, "dog"), annotation(2, "cat", was_cancelled=True)),
     ]
@@ -70,13 +85,26 @@ def test_cancelled_empty_and_missing_annotations_are_skipped_and_counted(tmp_pat
     found = read_table(path)
     assert found.ids.tolist() == ["7", "8", "9", "12"]
     assert sets(found)[-1] == ["dog"]
-    assert found.notes[1:] == ("2 cancelled and 1 empty annotations were ignored.", "2 of 6 tasks are skipped because they have no label.")
-    assert read_table(path, needs_candidates=False).ids.tolist() == ["7", "8", "9", "10", "11", "12"]
+    assert found.notes[1:] == (
+        "2 cancelled and 1 empty annotations were ignored.",
+        "2 of 6 tasks are skipped because they have no label.",
+    )
+    assert read_table(path, needs_candidates=False).ids.tolist() == [
+        "7",
+        "8",
+        "9",
+        "10",
+        "11",
+        "12",
+    ]
 
 
 def test_ground_truth_is_the_true_label_and_no_vote(tmp_path):
     more = task(10, "x.jpg", annotation(1, "cat"), annotation(4, "dog", ground_truth=True))
-    found, without = read_table(export(tmp_path, more)), read_table(export(tmp_path, task(10, "x.jpg", annotation(1, "cat"))))
+    found, without = (
+        read_table(export(tmp_path, more)),
+        read_table(export(tmp_path, task(10, "x.jpg", annotation(1, "cat")))),
+    )
     assert found.labels.tolist() == [-1, -1, -1, 1]
     assert without.labels is None
     assert sets(found) == sets(without)
@@ -86,7 +114,12 @@ def test_ground_truth_is_the_true_label_and_no_vote(tmp_path):
 def test_minimal_exports_and_lines_hold_the_same_votes(tmp_path):
     expected = read_table(export(tmp_path))
     answers = [
-        {"image": URL.format(of), "id": of, "annotator": by, "animal": choices[0] if len(choices) == 1 else {"choices": choices}}
+        {
+            "image": URL.format(of),
+            "id": of,
+            "annotator": by,
+            "animal": choices[0] if len(choices) == 1 else {"choices": choices},
+        }
         for of, by, choices in VOTES
     ]
     minimal = read_table(written(tmp_path, answers, "min.json"))
@@ -117,7 +150,14 @@ def test_addresses_become_paths(url, path):
 
 
 def test_the_picture_is_the_only_member_that_looks_like_one(tmp_path):
-    tasks = [{"id": i, "data": {"note": "a b", "scan": f"s3://b/{i}.tif"}, "annotations": [annotation(1, c)]} for i, c in enumerate("ab")]
+    tasks = [
+        {
+            "id": i,
+            "data": {"note": "a b", "scan": f"s3://b/{i}.tif"},
+            "annotations": [annotation(1, c)],
+        }
+        for i, c in enumerate("ab")
+    ]
     assert read_table(written(tmp_path, tasks)).paths.tolist() == ["0.tif", "1.tif"]
     for one in tasks:
         one["data"]["other"] = "x.png"
@@ -128,33 +168,78 @@ def test_the_picture_is_the_only_member_that_looks_like_one(tmp_path):
 
 
 def test_one_of_several_questions_is_chosen(tmp_path):
-    path = written(tmp_path, [task(i, f"{i}.jpg", annotation(1, c), annotation(1, c * 2, question="colour")) for i, c in enumerate("ab")])
+    path = written(
+        tmp_path,
+        [
+            task(i, f"{i}.jpg", annotation(1, c), annotation(1, c * 2, question="colour"))
+            for i, c in enumerate("ab")
+        ],
+    )
     assert "(animal, colour): name one with --control" in refusal(lambda: read_table(path))
     assert read_table(path, Reading(control="colour")).candidates.classes == ("aa", "bb")
     assert read_table(path, Reading(control="animal:photo")).candidates.classes == ("a", "b")
-    assert "no choices for 'x': it has animal, colour" in refusal(lambda: read_table(path, Reading(control="x")))
+    assert "no choices for 'x': it has animal, colour" in refusal(
+        lambda: read_table(path, Reading(control="x"))
+    )
 
 
 REFUSED = {
     "a task twice": ([task(1, "a.jpg"), task(1, "b.jpg")], "has the task '1' twice"),
-    "annotations that are not a list": ([{"id": 1, "data": {}, "annotations": {"a": 1}}], "annotations that are not a list"),
-    "an annotation without results": ([task(1, "a.jpg", {"result": "cat"})], "an annotation without a list of results"),
+    "annotations that are not a list": (
+        [{"id": 1, "data": {}, "annotations": {"a": 1}}],
+        "annotations that are not a list",
+    ),
+    "an annotation without results": (
+        [task(1, "a.jpg", {"result": "cat"})],
+        "an annotation without a list of results",
+    ),
     "boxes": (
-        [task(1, "a.jpg", {"result": [{"type": "rectanglelabels", "value": {"rectanglelabels": ["cat"]}}]})],
+        [
+            task(
+                1,
+                "a.jpg",
+                {"result": [{"type": "rectanglelabels", "value": {"rectanglelabels": ["cat"]}}]},
+            )
+        ],
         "their annotations hold rectanglelabels",
     ),
     "no annotations": ([task(1, "a.jpg")], "are missing, empty or cancelled"),
-    "only ground truth": ([task(1, "a.jpg", annotation(1, "cat", ground_truth=True))], "only for evaluation"),
+    "only ground truth": (
+        [task(1, "a.jpg", annotation(1, "cat", ground_truth=True))],
+        "only for evaluation",
+    ),
     "two ground truths": (
-        [task(1, "a.jpg", annotation(1, "cat", ground_truth=True), annotation(2, "dog", ground_truth=True))],
+        [
+            task(
+                1,
+                "a.jpg",
+                annotation(1, "cat", ground_truth=True),
+                annotation(2, "dog", ground_truth=True),
+            )
+        ],
         "several ground truths",
     ),
-    "a choice that is a number": ([task(1, "a.jpg", annotation(1, 3))], "the choice 3, which is not a name"),
-    "a choice that is null": ([task(1, "a.jpg", annotation(1, None))], "the choice None, which is not a name"),
-    "a task without its picture": ([task(1, "a.jpg", annotation(1, "cat")), {"id": 2, "data": {"text": "x"}}], "has no text 'image'"),
-    "a broken character": ([task(1, "a.jpg", annotation(1, "cat")), task(2, "b.jpg", annotation(1, "\ud800"))], "not valid Unicode"),
+    "a choice that is a number": (
+        [task(1, "a.jpg", annotation(1, 3))],
+        "the choice 3, which is not a name",
+    ),
+    "a choice that is null": (
+        [task(1, "a.jpg", annotation(1, None))],
+        "the choice None, which is not a name",
+    ),
+    "a task without its picture": (
+        [task(1, "a.jpg", annotation(1, "cat")), {"id": 2, "data": {"text": "x"}}],
+        "has no text 'image'",
+    ),
+    "a broken character": (
+        [task(1, "a.jpg", annotation(1, "cat")), task(2, "b.jpg", annotation(1, "\ud800"))],
+        "not valid Unicode",
+    ),
     "a truth that nobody chose": (
-        [task(1, "a.jpg", annotation(1, "cat"), annotation(2, "cow", ground_truth=True)), task(2, "b.jpg", annotation(1, "dog"))],
+        [
+            task(1, "a.jpg", annotation(1, "cat"), annotation(2, "cow", ground_truth=True)),
+            task(2, "b.jpg", annotation(1, "dog")),
+        ],
         "'cow', which is not one of the 2 classes",
     ),
     "another kind of entry": ([task(1, "a.jpg", annotation(1, "cat")), 3], "Entry 2 of"),
@@ -171,5 +256,9 @@ def test_options_of_tables_are_refused(tmp_path):
     path = export(tmp_path)
     for name, value in {"candidates": "x", "top_k": 2, "label": "y", "worker": "w"}.items():
         reading = Reading(**{name: value}, annotators="union" if name == "worker" else None)
-        assert f"{name} does not apply to " in refusal(lambda reading=reading: read_table(path, reading))
-    assert "Label Studio project: omit it for tables" in refusal(lambda: read_table(table_of_annotations(tmp_path), Reading(control="c")))
+        assert f"{name} does not apply to " in refusal(
+            lambda reading=reading: read_table(path, reading)
+        )
+    assert "Label Studio project: omit it for tables" in refusal(
+        lambda: read_table(table_of_annotations(tmp_path), Reading(control="c"))
+    )

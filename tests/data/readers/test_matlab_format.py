@@ -15,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ltpll.data.readers.matlab_format import DamagedError, NewerError, TooLargeError, UnsupportedArrayError, read_arrays
+from ltpll.data.readers.matlab_format import (
+    DamagedError,
+    NewerError,
+    TooLargeError,
+    UnsupportedArrayError,
+    read_arrays,
+)
 from ltpll.data.readers.tables import read_table
 from support.refusals import refusal
 
@@ -44,7 +50,9 @@ def plain(array):
     sparse=st.booleans(),
 )
 def test_what_scipy_writes_is_read_back(array, form, sparse):
-    sparse = sparse and array.size > 0 and array.dtype == np.float64  # the old form keeps no other sparse numbers
+    sparse = (
+        sparse and array.size > 0 and array.dtype == np.float64
+    )  # the old form keeps no other sparse numbers
     if form == "old" and array.dtype.kind == "b":
         array = array.astype(np.uint8)
     written = scipy.sparse.csc_matrix(array) if sparse else array
@@ -86,7 +94,13 @@ def test_files_of_real_matlabs_are_read_as_scipy_reads_them():
 def test_whichever_byte_is_wrong_the_file_is_read_or_refused(form, sparse):
     """Of these files, changed in one byte, scipy's reader ends the process on many."""
     sets = np.asarray([[1.0, 0, 1], [0, 1, 0]])
-    content = saved({"data": np.ones((2, 2)), "partial_target": scipy.sparse.csc_matrix(sets) if sparse else sets}, form)
+    content = saved(
+        {
+            "data": np.ones((2, 2)),
+            "partial_target": scipy.sparse.csc_matrix(sets) if sparse else sets,
+        },
+        form,
+    )
     refused = 0
     for i in range(len(content)):
         for value in (content[i] ^ 1, content[i] ^ 0x80, 14):
@@ -114,12 +128,18 @@ def test_a_file_that_is_cut_off_anywhere_is_refused_or_holds_less(form):
 
 
 def element(kind, content):
-    padding = b"" if kind == 15 else b"\0" * (-len(content) % 8)  # compressed parts follow each other at once
+    padding = (
+        b"" if kind == 15 else b"\0" * (-len(content) % 8)
+    )  # compressed parts follow each other at once
     return struct.pack("<II", kind, len(content)) + content + padding
 
 
 def matrix(name, kind, shape, *parts, flags=0):
-    about = element(6, struct.pack("<II", kind | flags, 0)), element(5, struct.pack(f"<{len(shape)}i", *shape)), element(1, name.encode())
+    about = (
+        element(6, struct.pack("<II", kind | flags, 0)),
+        element(5, struct.pack(f"<{len(shape)}i", *shape)),
+        element(1, name.encode()),
+    )
     return element(14, b"".join([*(about if kind != 17 else (about[0], about[2])), *parts]))
 
 
@@ -132,16 +152,32 @@ DATA = matrix("data", 6, (2, 1), element(9, struct.pack("<2d", 1, 2)))
 
 def sparse_sets(shape, rows, starts, values=None):
     values = [1.0] * len(rows) if values is None else values
-    parts = (struct.pack(f"<{len(rows)}i", *rows), struct.pack(f"<{len(starts)}i", *starts), struct.pack(f"<{len(values)}d", *values))
-    return matrix("partial_target", 5, shape, *(element(kind, part) for kind, part in zip((5, 5, 9), parts, strict=True)))
+    parts = (
+        struct.pack(f"<{len(rows)}i", *rows),
+        struct.pack(f"<{len(starts)}i", *starts),
+        struct.pack(f"<{len(values)}d", *values),
+    )
+    return matrix(
+        "partial_target",
+        5,
+        shape,
+        *(element(kind, part) for kind, part in zip((5, 5, 9), parts, strict=True)),
+    )
 
 
 def test_sets_of_bytes_that_are_called_doubles_are_read(tmp_path):
     """MATLAB writes sparse logical arrays so, which is how sets are published."""
-    parts = element(5, struct.pack("<3i", 0, 0, 1)), element(5, struct.pack("<4i", 0, 1, 3, 3)), element(9, b"\1\1\1")
+    parts = (
+        element(5, struct.pack("<3i", 0, 0, 1)),
+        element(5, struct.pack("<4i", 0, 1, 3, 3)),
+        element(9, b"\1\1\1"),
+    )
     path = tmp_path / "t.mat"
     path.write_bytes(mat5(DATA, matrix("partial_target", 5, (2, 3), *parts, flags=0x200)))
-    assert read_table(path).candidates.dense().tolist() == [[True, True, False], [False, True, False]]
+    assert read_table(path).candidates.dense().tolist() == [
+        [True, True, False],
+        [False, True, False],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,11 +185,17 @@ def test_sets_of_bytes_that_are_called_doubles_are_read(tmp_path):
     [
         ([DATA, sparse_sets((2**31 - 1, 2), [0, 5], [0, 1, 2])], "more than 1,000,000 classes"),
         ([DATA, sparse_sets((2, 3), [0, 7, 1], [0, 1, 2, 3])], "an entry outside its shape (2, 3)"),
-        ([DATA, sparse_sets((2, 3), [0, -1, 1], [0, 1, 2, 3])], "an entry outside its shape (2, 3)"),
+        (
+            [DATA, sparse_sets((2, 3), [0, -1, 1], [0, 1, 2, 3])],
+            "an entry outside its shape (2, 3)",
+        ),
         ([DATA, sparse_sets((2, 3), [0, 1, 1], [0, 2, 1, 3])], "do not fit its entries"),
         ([DATA, sparse_sets((2, 3), [0, 1, 1], [0, 1, 2, 9])], "do not fit its entries"),
         ([DATA, sparse_sets((2, 2**31 - 1), [0, 1], [0, 1, 2])], "incomplete list of columns"),
-        ([matrix("data", 6, (2**31 - 1, 2**31 - 1), element(9, b""))], "has 0 numbers for the shape"),
+        (
+            [matrix("data", 6, (2**31 - 1, 2**31 - 1), element(9, b""))],
+            "has 0 numbers for the shape",
+        ),
         ([matrix("data", 6, (-1, 1), element(9, b""))], "has no shape"),
         ([matrix("data", 6, (1,) * 40, element(9, b"\0" * 8))], "has no shape"),
         ([DATA, DATA], "holds 'data' twice"),
@@ -161,8 +203,14 @@ def test_sets_of_bytes_that_are_called_doubles_are_read(tmp_path):
         ([element(15, b"nonsense")], "cannot be unpacked"),
         ([element(15, zlib.compress(DATA)[:-1])], "does not have the size it claims"),
         ([element(15, zlib.compress(DATA + b"x" * 10_000))], "does not have the size it claims"),
-        ([element(15, zlib.compress(struct.pack("<II", 14, 2**31) + DATA[8:]))], "would expand to 2.0 GiB"),
-        ([matrix("data", 6, (1, 1), element(9, b"\0" * 8), element(9, b"\0" * 8), flags=0x800)], "holds cells, text or objects"),
+        (
+            [element(15, zlib.compress(struct.pack("<II", 14, 2**31) + DATA[8:]))],
+            "would expand to 2.0 GiB",
+        ),
+        (
+            [matrix("data", 6, (1, 1), element(9, b"\0" * 8), element(9, b"\0" * 8), flags=0x800)],
+            "holds cells, text or objects",
+        ),
     ],
 )
 def test_what_a_file_claims_is_not_believed(tmp_path, arrays, fragment):
@@ -172,9 +220,16 @@ def test_what_a_file_claims_is_not_believed(tmp_path, arrays, fragment):
 
 
 def test_a_sparse_array_that_would_fill_the_memory_is_refused(tmp_path):
-    huge = matrix("data", 5, (2**31 - 1, 1), *(element(5, b""), element(5, struct.pack("<2i", 0, 0)), element(9, b"")))
+    huge = matrix(
+        "data",
+        5,
+        (2**31 - 1, 1),
+        *(element(5, b""), element(5, struct.pack("<2i", 0, 0)), element(9, b"")),
+    )
     (tmp_path / "t.mat").write_bytes(mat5(huge))
-    assert "too large for a dense array" in refusal(lambda: read_table(tmp_path / "t.mat", needs_candidates=False))
+    assert "too large for a dense array" in refusal(
+        lambda: read_table(tmp_path / "t.mat", needs_candidates=False)
+    )
 
 
 def test_a_packed_array_that_is_not_wanted_is_not_expanded():
@@ -187,5 +242,10 @@ def test_a_packed_array_that_is_not_wanted_is_not_expanded():
 def test_other_things_of_matlabs_beside_the_arrays_are_skipped(tmp_path):
     """Objects of its own, such as tables and dates, have no shape; text, cells and functions are not looked into."""
     opaque = matrix("when", 17, (), element(1, b"MCOS"), element(1, b"datetime"))
-    found = read_arrays(mat5(opaque, element(15, zlib.compress(matrix("text", 4, (1, 1), element(4, b"ab")))), DATA), ["data"])
+    found = read_arrays(
+        mat5(
+            opaque, element(15, zlib.compress(matrix("text", 4, (1, 1), element(4, b"ab")))), DATA
+        ),
+        ["data"],
+    )
     assert found["data"].tolist() == [[1], [2]]

@@ -22,14 +22,25 @@ TABLE = pa.table(
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"row_group_size": 1}, {"compression": "zstd", "data_page_version": "2.0"}, {"write_statistics": False}]
+    "options",
+    [
+        {},
+        {"row_group_size": 1},
+        {"compression": "zstd", "data_page_version": "2.0"},
+        {"write_statistics": False},
+    ],
 )
 def test_chunks_are_those_that_pyarrow_finds(tmp_path, options):
     path = tmp_path / "t.parquet"
     pq.write_table(TABLE, path, **options)
     about = pq.read_metadata(path)
     expected = [
-        (j, chunk.physical_type.endswith("BYTE_ARRAY"), chunk.num_values, chunk.total_uncompressed_size)
+        (
+            j,
+            chunk.physical_type.endswith("BYTE_ARRAY"),
+            chunk.num_values,
+            chunk.total_uncompressed_size,
+        )
         for group in map(about.row_group, range(about.num_row_groups))
         for j, chunk in enumerate(map(group.column, range(about.num_columns)))
     ]
@@ -38,7 +49,9 @@ def test_chunks_are_those_that_pyarrow_finds(tmp_path, options):
 
 def test_files_with_any_byte_changed_are_read_or_refused_and_end_no_process(tmp_path):
     """pyarrow's own description of a column ends the process where statistics are damaged, so this is tried in another one."""
-    status, said = shared_fork_server().call("interrupted_runs.read_damaged_parquet", str(tmp_path), log=tmp_path / "log")
+    status, said = shared_fork_server().call(
+        "interrupted_runs.read_damaged_parquet", str(tmp_path), log=tmp_path / "log"
+    )
     assert status == 0, said
     refused, read = map(int, said.split())
     assert refused > 100
@@ -52,9 +65,19 @@ def test_files_with_any_byte_changed_are_read_or_refused_and_end_no_process(tmp_
         b"PAR1",
         b"PAR1" + b"\xff\xff\xff\x7f" + b"PAR1",
         b"PAR1" + b"\x19" * 3000 + (3000).to_bytes(4, "little") + b"PAR1",  # lists in lists
-        b"PAR1" + b"\x1c" * 3000 + (3000).to_bytes(4, "little") + b"PAR1",  # structures in structures
-        b"PAR1" + b"\x49\xfc\xff\xff\xff\xff\x0f" + (7).to_bytes(4, "little") + b"PAR1",  # four billion groups of rows
-        b"PAR1" + b"\x16" + b"\xff" * 20 + (21).to_bytes(4, "little") + b"PAR1",  # a number without end
+        b"PAR1"
+        + b"\x1c" * 3000
+        + (3000).to_bytes(4, "little")
+        + b"PAR1",  # structures in structures
+        b"PAR1"
+        + b"\x49\xfc\xff\xff\xff\xff\x0f"
+        + (7).to_bytes(4, "little")
+        + b"PAR1",  # four billion groups of rows
+        b"PAR1"
+        + b"\x16"
+        + b"\xff" * 20
+        + (21).to_bytes(4, "little")
+        + b"PAR1",  # a number without end
         b"PAR1" + b"\x1f\x00" + (2).to_bytes(4, "little") + b"PAR1",  # no such type
     ],
 )

@@ -26,7 +26,9 @@ def noise(width, height, seed=0, channels=3):
 def gradient(width, height):
     """Smooth, so that JPEG changes it little."""
     y, x = np.mgrid[0:height, 0:width]
-    return np.stack([x * 255 // width, y * 255 // height, (x + y) * 255 // (width + height)], axis=2).astype(np.uint8)
+    return np.stack(
+        [x * 255 // width, y * 255 // height, (x + y) * 255 // (width + height)], axis=2
+    ).astype(np.uint8)
 
 
 def one(folder, name, side):
@@ -40,7 +42,9 @@ def one(folder, name, side):
 def padded(picture, side):
     """What Pillow makes of a picture, step by step."""
     scale = side / max(picture.size)
-    small = picture.convert("RGB").resize([max(1, round(s * scale)) for s in picture.size], Image.Resampling.BILINEAR)
+    small = picture.convert("RGB").resize(
+        [max(1, round(s * scale)) for s in picture.size], Image.Resampling.BILINEAR
+    )
     square = Image.new("RGB", (side, side))
     square.paste(small, ((side - small.width) // 2, (side - small.height) // 2))
     return np.asarray(square)
@@ -111,19 +115,29 @@ def test_transparent_grey_palette_and_deep_pictures(tmp_path):
     colours = noise(8, 8)
     palette = Image.fromarray(colours).quantize(16)
     palette.save(tmp_path / "palette.png")
-    np.testing.assert_array_equal(one(tmp_path, "palette.png", 8), np.asarray(palette.convert("RGB")))
+    np.testing.assert_array_equal(
+        one(tmp_path, "palette.png", 8), np.asarray(palette.convert("RGB"))
+    )
     palette.save(tmp_path / "palette.gif")
-    np.testing.assert_array_equal(one(tmp_path, "palette.gif", 8), np.asarray(palette.convert("RGB")))
+    np.testing.assert_array_equal(
+        one(tmp_path, "palette.gif", 8), np.asarray(palette.convert("RGB"))
+    )
 
     alpha = np.dstack([colours, np.where(np.arange(64).reshape(8, 8) % 2, 255, 0).astype(np.uint8)])
     Image.fromarray(alpha).save(tmp_path / "alpha.png")
-    np.testing.assert_array_equal(one(tmp_path, "alpha.png", 8), np.where(alpha[..., 3:] == 255, colours, 255))
+    np.testing.assert_array_equal(
+        one(tmp_path, "alpha.png", 8), np.where(alpha[..., 3:] == 255, colours, 255)
+    )
     Image.fromarray(np.dstack([grey, alpha[..., 3]]), "LA").save(tmp_path / "la.png")
-    np.testing.assert_array_equal(one(tmp_path, "la.png", 8), np.where(alpha[..., 3:] == 255, as_grey, 255))
+    np.testing.assert_array_equal(
+        one(tmp_path, "la.png", 8), np.where(alpha[..., 3:] == 255, as_grey, 255)
+    )
     hidden = Image.fromarray(grey % 4, "P")
     hidden.putpalette([0, 0, 0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
     hidden.save(tmp_path / "hidden.png", transparency=0)
-    expected = np.asarray([[255] * 3, [10, 20, 30], [40, 50, 60], [70, 80, 90]], dtype=np.uint8)[grey % 4]
+    expected = np.asarray([[255] * 3, [10, 20, 30], [40, 50, 60], [70, 80, 90]], dtype=np.uint8)[
+        grey % 4
+    ]
     np.testing.assert_array_equal(one(tmp_path, "hidden.png", 8), expected)
     Image.fromarray(gradient(8, 8)).convert("CMYK").save(tmp_path / "cmyk.jpg", quality=100)
     assert abs(one(tmp_path, "cmyk.jpg", 8).astype(int) - gradient(8, 8)).max() < 40
@@ -132,13 +146,23 @@ def test_transparent_grey_palette_and_deep_pictures(tmp_path):
 
 
 def chunk(kind, content):
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )
 
 
 def bomb(side):
     """A few bytes that claim to be a picture of side × side pixels."""
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
 
 
 @pytest.fixture
@@ -154,13 +178,17 @@ def folder(tmp_path):
     (made / "cut.png").write_bytes((made / "good.png").read_bytes()[:100])
     (made / "empty.png").write_bytes(b"")
     (made / "text.png").write_text("no picture")
-    (made / "script.eps").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n")
+    (made / "script.eps").write_text(
+        "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n"
+    )
     (made / "large.png").write_bytes(bomb(11_000))
     (made / "bomb.png").write_bytes(bomb(60_000))
     frames = [Image.fromarray(noise(8, 8, seed)) for seed in range(3)]
     for name in ("moving.gif", "moving.webp", "pages.tif"):
         frames[0].save(made / name, save_all=True, append_images=frames[1:])
-    Image.fromarray(gradient(64, 64)).save(made / "phone.jpg", format="MPO", save_all=True, append_images=frames[:1])
+    Image.fromarray(gradient(64, 64)).save(
+        made / "phone.jpg", format="MPO", save_all=True, append_images=frames[:1]
+    )
     (made / "link.png").symlink_to(made / "good.png")
     (made / "loop.png").symlink_to(made / "loop.png")
     return made
@@ -188,7 +216,9 @@ PROBLEMS = {
 def test_pictures_that_cannot_be_read_are_skipped_and_listed_in_order(folder, recwarn):
     seen = []
     paths = ["good.png", *PROBLEMS, "below/good.png", "link.png"]
-    found = read_pictures(folder, paths, 8, on_error="skip", on_progress=lambda *progress: seen.append(progress))
+    found = read_pictures(
+        folder, paths, 8, on_error="skip", on_progress=lambda *progress: seen.append(progress)
+    )
     assert found.kept.tolist() == [0, len(paths) - 2, len(paths) - 1]
     assert found.kept.dtype == np.int64
     np.testing.assert_array_equal(found.images, [noise(8, 8, 1), noise(8, 8, 2), noise(8, 8, 1)])
@@ -209,7 +239,10 @@ def test_or_else_the_first_one_stops_it(folder, path):
 
 
 def test_a_loop_of_links_is_a_problem(folder):
-    assert [path for path, _ in read_pictures(folder, ["good.png", "loop.png"], 8, on_error="skip").problems] == ["loop.png"]
+    assert [
+        path
+        for path, _ in read_pictures(folder, ["good.png", "loop.png"], 8, on_error="skip").problems
+    ] == ["loop.png"]
 
 
 def test_what_phones_write_beside_a_picture_is_no_second_frame(folder):
@@ -218,9 +251,21 @@ def test_what_phones_write_beside_a_picture_is_no_second_frame(folder):
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @pytest.mark.parametrize(
-    "path", ["../secret.png", "below/../../secret.png", "/etc/passwd", "out.png", "outside/secret.png", "..", "..\\x", "C:\\x"]
+    "path",
+    [
+        "../secret.png",
+        "below/../../secret.png",
+        "/etc/passwd",
+        "out.png",
+        "outside/secret.png",
+        "..",
+        "..\\x",
+        "C:\\x",
+    ],
 )
-def test_a_path_that_leaves_the_folder_is_refused_even_where_problems_are_skipped(folder, path, on_error):
+def test_a_path_that_leaves_the_folder_is_refused_even_where_problems_are_skipped(
+    folder, path, on_error
+):
     Image.fromarray(noise(8, 8)).save(folder.parent / "secret.png")
     (folder / "out.png").symlink_to(folder.parent / "secret.png")
     (folder / "outside").symlink_to(folder.parent)
@@ -241,7 +286,12 @@ def test_rows_stay_in_order_over_many_blocks(tmp_path, monkeypatch):
         Image.new("RGB", (3, 3), (i, i, i)).save(tmp_path / f"{i}.png")
     seen = []
     order = [3, 1, 4, 1, 5, 9, 2, 6, 0, 8, 7]
-    found = read_pictures(tmp_path, [f"{i}.png" for i in order], 2, on_progress=lambda *progress: seen.append(progress))
+    found = read_pictures(
+        tmp_path,
+        [f"{i}.png" for i in order],
+        2,
+        on_progress=lambda *progress: seen.append(progress),
+    )
     assert found.images[:, 0, 0, 0].tolist() == order
     assert seen == [(4, 11), (8, 11), (11, 11)]
     assert read_pictures(tmp_path, [], 2).images.shape == (0, 2, 2, 3)
@@ -250,8 +300,12 @@ def test_rows_stay_in_order_over_many_blocks(tmp_path, monkeypatch):
 def test_refusals_of_the_call_itself(folder):
     assert "There is no folder" in refusal(lambda: read_pictures(folder / "none", ["a"], 8))
     assert "side is 0" in refusal(lambda: read_pictures(folder, ["good.png"], 0))
-    assert "on_error is 'ignore'" in refusal(lambda: read_pictures(folder, ["good.png"], 8, on_error="ignore"))
-    assert "None of the 2 pictures" in refusal(lambda: read_pictures(folder, ["none", "empty.png"], 8, on_error="skip"))
+    assert "on_error is 'ignore'" in refusal(
+        lambda: read_pictures(folder, ["good.png"], 8, on_error="ignore")
+    )
+    assert "None of the 2 pictures" in refusal(
+        lambda: read_pictures(folder, ["none", "empty.png"], 8, on_error="skip")
+    )
 
 
 # ---- the geometry of a backbone ---------------------------------------------------------------------------------------
@@ -266,11 +320,15 @@ def resized_and_cropped(picture, resize, side, filter):
 
 
 @pytest.mark.parametrize("size", [(60, 40), (40, 61), (32, 32), (7, 50)])
-@pytest.mark.parametrize(("resize", "resample"), [(None, "bilinear"), (36, "bicubic"), (48, "lanczos"), (40, "nearest")])
+@pytest.mark.parametrize(
+    ("resize", "resample"), [(None, "bilinear"), (36, "bicubic"), (48, "lanczos"), (40, "nearest")]
+)
 def test_a_crop_is_the_middle_of_the_scaled_picture(tmp_path, size, resize, resample):
     picture = Image.fromarray(noise(*size))
     picture.save(tmp_path / "a.png")
-    found = read_pictures(tmp_path, ["a.png"], Preprocessing(32, fit="crop", resize=resize, resample=resample)).images[0]
+    found = read_pictures(
+        tmp_path, ["a.png"], Preprocessing(32, fit="crop", resize=resize, resample=resample)
+    ).images[0]
     expected = resized_and_cropped(picture, resize or 32, 32, Image.Resampling[resample.upper()])
     np.testing.assert_array_equal(found, expected)
 
@@ -278,13 +336,17 @@ def test_a_crop_is_the_middle_of_the_scaled_picture(tmp_path, size, resize, resa
 def test_stretching_changes_the_aspect_ratio(tmp_path):
     picture = Image.fromarray(noise(50, 20))
     picture.save(tmp_path / "a.png")
-    found = read_pictures(tmp_path, ["a.png"], Preprocessing(16, fit="stretch", resample="bicubic")).images[0]
+    found = read_pictures(
+        tmp_path, ["a.png"], Preprocessing(16, fit="stretch", resample="bicubic")
+    ).images[0]
     np.testing.assert_array_equal(found, picture.resize((16, 16), Image.Resampling.BICUBIC))
 
 
 def test_padding_is_the_same_with_a_side_and_with_a_preprocessing(tmp_path):
     Image.fromarray(noise(50, 20)).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(read_pictures(tmp_path, ["a.png"], Preprocessing(16)).images[0], one(tmp_path, "a.png", 16))
+    np.testing.assert_array_equal(
+        read_pictures(tmp_path, ["a.png"], Preprocessing(16)).images[0], one(tmp_path, "a.png", 16)
+    )
 
 
 @pytest.mark.parametrize("fit", ["pad", "crop", "stretch"])
@@ -293,12 +355,18 @@ def test_a_jpeg_is_never_decoded_smaller_than_needed(tmp_path, monkeypatch, fit,
     """A draft that is too small would be scaled up again and lose its details."""
     decoded = []
     original = pictures._as_rgb
-    monkeypatch.setattr(pictures, "_as_rgb", lambda picture: decoded.append(picture.size) or original(picture))
+    monkeypatch.setattr(
+        pictures, "_as_rgb", lambda picture: decoded.append(picture.size) or original(picture)
+    )
     Image.fromarray(gradient(*size)).save(tmp_path / "a.jpg", quality=95)
-    read_pictures(tmp_path, ["a.jpg"], Preprocessing(32, fit=fit, resize=48 if fit == "crop" else None))
+    read_pictures(
+        tmp_path, ["a.jpg"], Preprocessing(32, fit=fit, resize=48 if fit == "crop" else None)
+    )
     needed = 2 * (48 if fit == "crop" else 32)
     assert decoded[0] == size or min(decoded[0]) >= needed
-    assert min(decoded[0]) < 2 * needed or max(size) < 8 * needed  # a larger fraction than needed would take longer
+    assert (
+        min(decoded[0]) < 2 * needed or max(size) < 8 * needed
+    )  # a larger fraction than needed would take longer
 
 
 def test_a_crop_of_a_long_thin_picture_needs_little_memory(tmp_path):
@@ -325,7 +393,17 @@ def test_the_pictures_of_a_folder_are_listed_by_suffix_in_order(tmp_path):
     inner = tmp_path / "photos"
     (inner / "b" / "c").mkdir(parents=True)
     (inner / ".hidden").mkdir()
-    for name in ("b/c/2.JPG", "b/1.png", "a.webp", "notes.txt", "b/.hidden.png", ".hidden/x.png", "._a.jpg", "é.jpeg", "labels.csv"):
+    for name in (
+        "b/c/2.JPG",
+        "b/1.png",
+        "a.webp",
+        "notes.txt",
+        "b/.hidden.png",
+        ".hidden/x.png",
+        "._a.jpg",
+        "é.jpeg",
+        "labels.csv",
+    ):
         (inner / name).write_bytes(b"")
     (tmp_path / "secret.png").write_bytes(b"")
     (inner / "inside.png").symlink_to(inner / "a.webp")
@@ -338,7 +416,9 @@ def test_the_pictures_of_a_folder_are_listed_by_suffix_in_order(tmp_path):
 @pytest.mark.parametrize("version", ["this Python", "Python 3.13"])
 def test_a_link_in_a_loop_is_not_listed_and_one_to_nothing_is(tmp_path, monkeypatch, version):
     if version == "Python 3.13":  # where resolving refuses a loop only if it is strict
-        monkeypatch.setattr(Path, "resolve", lambda self, strict=False: Path(os.path.realpath(self, strict=strict)))
+        monkeypatch.setattr(
+            Path, "resolve", lambda self, strict=False: Path(os.path.realpath(self, strict=strict))
+        )
     (tmp_path / "a.png").write_bytes(b"")
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
     (tmp_path / "one.png").symlink_to(tmp_path / "other.png")
@@ -355,31 +435,51 @@ def test_a_folder_without_pictures_and_names_that_are_not_text_are_refused(tmp_p
 
 
 def test_processes_that_decode_pictures_do_not_import_torch():
-    code = "import sys, ltpll.photos.decoding; from PIL import Image; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, env=environment_of_tests()).returncode == 0
+    code = (
+        "import sys, ltpll.photos.decoding; from PIL import Image; sys.exit('torch' in sys.modules)"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], check=False, env=environment_of_tests()
+        ).returncode
+        == 0
+    )
 
 
 def test_a_box_is_the_part_of_the_picture_that_pillow_crops(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    boxes = {(10, 5, 8, 8): (10, 5, 18, 13), (2.5, 3.2, 4, 4.5): (2, 3, 7, 8), (35, 20, 20, 20): (35, 20, 40, 30)}
+    boxes = {
+        (10, 5, 8, 8): (10, 5, 18, 13),
+        (2.5, 3.2, 4, 4.5): (2, 3, 7, 8),
+        (35, 20, 20, 20): (35, 20, 40, 30),
+    }
     found = read_pictures(tmp_path, [with_box("a.png", *box) for box in boxes], 16).images
     for picture, (left, top, right, bottom) in zip(found, boxes.values(), strict=True):
         Image.fromarray(pixels[top:bottom, left:right]).save(tmp_path / "part.png")
         assert np.array_equal(picture, read_pictures(tmp_path, ["part.png"], 16).images[0])
-    assert "the box is outside of them" in refusal(lambda: read_pictures(tmp_path, ["a.png#xywh=50,0,5,5"], 8))
+    assert "the box is outside of them" in refusal(
+        lambda: read_pictures(tmp_path, ["a.png#xywh=50,0,5,5"], 8)
+    )
     assert "does not exist" in refusal(lambda: read_pictures(tmp_path, ["b.png#xywh=0,0,5,5"], 8))
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "link.png").symlink_to(tmp_path / "a.png")
     for path in ("../a.png#xywh=0,0,5,5", "link.png#xywh=0,0,5,5"):
-        assert "leads out of" in refusal(lambda path=path: read_pictures(tmp_path / "inner", [path], 8))
+        assert "leads out of" in refusal(
+            lambda path=path: read_pictures(tmp_path / "inner", [path], 8)
+        )
 
 
 def test_boxes_of_one_picture_are_different_content(tmp_path):
     from ltpll.photos.decoding import decoded_blocks
 
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)).save(tmp_path / "a.png")
-    files = [str(tmp_path / name) for name in ("a.png", "a.png#xywh=0,0,9,9", "a.png#xywh=5,5,9,9", "a.png#xywh=0,0,9,9")]
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)).save(
+        tmp_path / "a.png"
+    )
+    files = [
+        str(tmp_path / name)
+        for name in ("a.png", "a.png#xywh=0,0,9,9", "a.png#xywh=5,5,9,9", "a.png#xywh=0,0,9,9")
+    ]
     (block,) = decoded_blocks(files, Geometry(8), block=4, workers=0, hashed=True)
     digests = [outcome.digest for outcome in block.outcomes]
     assert len(set(digests)) == 3

@@ -20,7 +20,16 @@ CLASSES = ("ant", "bee", "cat", "-dog")
 
 
 def table(sets=("ant|bee", "bee|cat", "ant|cat", "cat|-dog"), ids=("a", "b", "c", "=d")):
-    return LabelTable(np.asarray(ids, dtype=object), Candidates.of(list(sets), classes=CLASSES), None, None, None, None, (), None)
+    return LabelTable(
+        np.asarray(ids, dtype=object),
+        Candidates.of(list(sets), classes=CLASSES),
+        None,
+        None,
+        None,
+        None,
+        (),
+        None,
+    )
 
 
 def answers(tmp_path, rows, header=("id", "answer"), **options):
@@ -30,14 +39,25 @@ def answers(tmp_path, rows, header=("id", "answer"), **options):
 def test_answers_are_classes_sets_or_nothing(tmp_path):
     rows = [["a", "cat"], ["b", " ant | bee "], ["c", ""], ["=d", "?"]]
     assert answers(tmp_path, rows) == {"a": (2,), "b": (0, 1)}
-    assert answers(tmp_path, [["a", '["bee", "ant"]'], ["b", "SKIP"], ["c", "none"]]) == {"a": (0, 1)}
+    assert answers(tmp_path, [["a", '["bee", "ant"]'], ["b", "SKIP"], ["c", "none"]]) == {
+        "a": (0, 1)
+    }
     assert answers(tmp_path, [["a", "ant;bee"]], separator=";") == {"a": (0, 1)}
     assert answers(tmp_path, [["a", "ant|bee"]], separator=";") == {"a": (0, 1)}
     assert answers(tmp_path, [["a", "bee"], ["a", "bee"], ["a", ""]]) == {"a": (1,)}
 
 
 def test_a_word_for_no_answer_is_an_answer_if_a_class_has_that_name(tmp_path):
-    known = LabelTable(np.asarray(["a", "b"], dtype=object), Candidates.of(["none|some", "some"]), None, None, None, None, (), None)
+    known = LabelTable(
+        np.asarray(["a", "b"], dtype=object),
+        Candidates.of(["none|some", "some"]),
+        None,
+        None,
+        None,
+        None,
+        (),
+        None,
+    )
     path = write_csv(tmp_path / "answers.csv", ["id", "answer"], [["a", "none"], ["b", "?"]])
     assert read_answers([path], known) == {"a": (0,)}
 
@@ -53,7 +73,9 @@ def test_texts_that_a_spreadsheet_would_run_come_back_with_their_apostrophe(tmp_
     assert answers(tmp_path, [["'=d", "'-dog"]]) == {"=d": (3,)}
 
 
-def test_the_column_answer_is_preferred_to_label_and_ids_may_have_the_name_that_the_table_gives_them(tmp_path):
+def test_the_column_answer_is_preferred_to_label_and_ids_may_have_the_name_that_the_table_gives_them(
+    tmp_path,
+):
     assert answers(tmp_path, [["a", "ant", "bee"]], ["id", "label", "answer"]) == {"a": (1,)}
     assert answers(tmp_path, [["a", "ant"]], ["id", "label"]) == {"a": (0,)}
     assert answers(tmp_path, [["a", "ant"]], ["image", "label"], id_column="image") == {"a": (0,)}
@@ -81,7 +103,9 @@ def test_what_cannot_be_meant_is_refused(tmp_path, rows, words):
 
 def asked(tmp_path, known, cells=("bee|ant", "cat|bee")):
     rows = [[name, cell, "ant"] for name, cell in zip(known.ids.tolist(), cells, strict=False)]
-    return read_answers([write_csv(tmp_path / "answers.csv", ["id", "candidates", "answer"], rows)], known)
+    return read_answers(
+        [write_csv(tmp_path / "answers.csv", ["id", "candidates", "answer"], rows)], known
+    )
 
 
 def test_answers_by_row_number_are_refused_if_the_rows_had_other_sets(tmp_path):
@@ -92,12 +116,17 @@ def test_answers_by_row_number_are_refused_if_the_rows_had_other_sets(tmp_path):
             assert len(asked(tmp_path, numbered, cells)) == len(cells)
     backwards = table(("cat|-dog", "ant|cat", "bee|cat", "ant|bee"), ids=list("1234"))
     message = refusal(lambda: asked(tmp_path, backwards))
-    assert "was asked about 'bee|ant', but row 1 of the table has the candidates 'cat|-dog'" in message
+    assert (
+        "was asked about 'bee|ant', but row 1 of the table has the candidates 'cat|-dog'" in message
+    )
 
 
 def test_answers_by_id_whose_sets_have_changed_are_warned_of(tmp_path):
     known = replace(table(), columns={"id": "id"})
-    with pytest.warns(InputWarning, match=r"^1 row of .* is about other candidates than the table has now \(.* first\)"):
+    with pytest.warns(
+        InputWarning,
+        match=r"^1 row of .* is about other candidates than the table has now \(.* first\)",
+    ):
         assert asked(tmp_path, known, ("bee|ant", "ant|cat")) == {"a": (0,), "b": (0,)}
 
 
@@ -112,4 +141,7 @@ def test_answers_replace_sets_and_are_marked_but_do_not_move_the_prior():
     assert [found.candidates.row(i) for i in range(4)] == [[0, 1], [3], [0, 2], [0, 1]]
     assert found.reviewed.tolist() == [False, True, False, True]
     assert found.select(np.array([1, 2])).reviewed.tolist() == [True, False]
-    assert estimate_prior(found.candidates).estimate.tolist() == estimate_prior(before.candidates).estimate.tolist()
+    assert (
+        estimate_prior(found.candidates).estimate.tolist()
+        == estimate_prior(before.candidates).estimate.tolist()
+    )

@@ -11,14 +11,26 @@ from ltpll.data.readers.candidate_files import read_candidates
 from ltpll.data.readers.tables import Reading, read_table
 from support.labelled_json import sets
 
-BALLOTS = [[["cat"], ["cat", "dog"]], [[], ["fox"], [" dog "]], [["cat", "dog"]], [["fox"], ["fox"], ["cat"]]]
+BALLOTS = [
+    [["cat"], ["cat", "dog"]],
+    [[], ["fox"], [" dog "]],
+    [["cat", "dog"]],
+    [["fox"], ["fox"], ["cat"]],
+]
 
 
 def table_of_annotations(folder):
     path = folder / "votes.csv"
-    votes = [(i, by + 1, name.strip()) for i, row in enumerate(BALLOTS) for by, names in enumerate(row) for name in names]
+    votes = [
+        (i, by + 1, name.strip())
+        for i, row in enumerate(BALLOTS)
+        for by, names in enumerate(row)
+        for name in names
+    ]
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("task", "worker", "label"), *sorted(votes, key=lambda vote: vote[1])])  # annotators in order
+        csv.writer(file).writerows(
+            [("task", "worker", "label"), *sorted(votes, key=lambda vote: vote[1])]
+        )  # annotators in order
     return path
 
 
@@ -31,7 +43,9 @@ def table_of_lists(folder, suffix):
         pq.write_table(pa.table({"x": range(4), "candidates": BALLOTS}), path)
     else:
         with path.open("w", newline="") as file:
-            csv.writer(file).writerows([("x", "candidates"), *((i, json.dumps(row)) for i, row in enumerate(BALLOTS))])
+            csv.writer(file).writerows(
+                [("x", "candidates"), *((i, json.dumps(row)) for i, row in enumerate(BALLOTS))]
+            )
     return path
 
 
@@ -43,16 +57,23 @@ def test_lists_of_annotators_are_the_votes_of_a_table_of_annotations(tmp_path, s
     order = [expected.ids.tolist().index(str(i)) for i in range(4)]
     assert sets(found) == [sets(expected)[i] for i in order]
     assert found.votes.names == expected.votes.names == ("1", "2", "3")
-    np.testing.assert_allclose(found.candidates.weights, expected.select(np.asarray(order)).candidates.weights, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.candidates.weights, expected.select(np.asarray(order)).candidates.weights, rtol=1e-6
+    )
     assert found.features.ravel().tolist() == [0, 1, 2, 3]
     alone = read_candidates(table_of_lists(tmp_path, suffix), reading=Reading(**how)).candidates
     assert np.array_equal(alone.labels, found.candidates.labels)
 
 
-def test_flat_cells_among_them_are_those_of_one_annotator_also_in_another_batch(tmp_path, monkeypatch):
+def test_flat_cells_among_them_are_those_of_one_annotator_also_in_another_batch(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(streaming, "BLOCK", 64)
     path = tmp_path / "t.csv"
-    path.write_text('candidates,x\ncat|dog,1\n"[""fox"", ""cat""]",2\n"[[""dog""], [""fox""]]",3\n' + "cat,4\n" * 20)
+    path.write_text(
+        'candidates,x\ncat|dog,1\n"[""fox"", ""cat""]",2\n"[[""dog""], [""fox""]]",3\n'
+        + "cat,4\n" * 20
+    )
     found = read_table(path)
     assert sets(found)[:4] == [["cat", "dog"], ["cat", "fox"], ["dog", "fox"], ["cat"]]
     first = found.votes.rows < 4

@@ -54,7 +54,9 @@ def text(folder, content, name="t.csv"):
 
 def sets(table):
     """The candidate names of each row."""
-    return [[table.candidates.classes[c] for c in table.candidates.row(i)] for i in range(len(table))]
+    return [
+        [table.candidates.classes[c] for c in table.candidates.row(i)] for i in range(len(table))
+    ]
 
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
@@ -83,7 +85,9 @@ def test_a_row_without_a_group_and_an_unknown_column_of_groups_are_refused(tmp_p
     message = refusal(lambda: read_table(path, Reading(group="scene")))
     assert "row 3" in message.lower()
     assert "is empty in the column 'scene': give every row a group" in message
-    assert "no column called 'scenes' (did you mean 'scene'?)" in refusal(lambda: read_table(path, Reading(group="scenes")))
+    assert "no column called 'scenes' (did you mean 'scene'?)" in refusal(
+        lambda: read_table(path, Reading(group="scenes"))
+    )
 
 
 def test_the_annotations_of_a_task_have_one_group(tmp_path):
@@ -92,9 +96,13 @@ def test_the_annotations_of_a_task_have_one_group(tmp_path):
     assert found.groups.tolist() == ["p", "q", "p"]
     assert found.candidates.groups.tolist() == [0, 1, 0]
     path = text(tmp_path, rows.replace("1,v,dog,p", "1,v,dog,q"))
-    assert "gives the task '1' another 'scene'" in refusal(lambda: read_table(path, Reading(annotators="union", group="scene")))
+    assert "gives the task '1' another 'scene'" in refusal(
+        lambda: read_table(path, Reading(annotators="union", group="scene"))
+    )
     path = text(tmp_path, rows.replace("2,u,dog,q", "2,u,dog,"))
-    assert "give every row a group" in refusal(lambda: read_table(path, Reading(annotators="union", group="scene")))
+    assert "give every row a group" in refusal(
+        lambda: read_table(path, Reading(annotators="union", group="scene"))
+    )
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -113,23 +121,39 @@ def test_every_part_is_read_as_pandas_reads_it(tmp_path, suffix):
     assert found.labels.dtype == np.int64
     assert found.feature_names == ("height", "width")
     assert found.features.dtype == np.float32
-    np.testing.assert_array_equal(found.features, expected[["height", "width"]].to_numpy(np.float32))
+    np.testing.assert_array_equal(
+        found.features, expected[["height", "width"]].to_numpy(np.float32)
+    )
     assert found.votes is None
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_columns_may_have_other_names_and_features_be_chosen_in_any_order(tmp_path, suffix):
-    table = frame().rename(columns={"id": "a", "path": "b", "candidates": "c", "label": "d", "split": "e"})
-    reading = Reading(candidates="c", id="a", path="b", label="d", split="e", features=("width", "height"))
+    table = frame().rename(
+        columns={"id": "a", "path": "b", "candidates": "c", "label": "d", "split": "e"}
+    )
+    reading = Reading(
+        candidates="c", id="a", path="b", label="d", split="e", features=("width", "height")
+    )
     found = read_table(write(tmp_path, table, suffix), reading)
-    assert (found.ids[0], found.paths[0], found.splits[0], found.labels[0]) == ("x0", "dir/0.png", "train", 0)
+    assert (found.ids[0], found.paths[0], found.splits[0], found.labels[0]) == (
+        "x0",
+        "dir/0.png",
+        "train",
+        0,
+    )
     assert found.feature_names == ("width", "height")
     np.testing.assert_array_equal(found.features, table[["width", "height"]].to_numpy(np.float32))
-    assert read_table(write(tmp_path, table, suffix), Reading(candidates="c", features=())).features is None
+    assert (
+        read_table(write(tmp_path, table, suffix), Reading(candidates="c", features=())).features
+        is None
+    )
 
 
 def test_ids_are_the_paths_or_else_the_row_numbers(tmp_path):
-    assert read_table(write(tmp_path, frame().drop(columns="id"), ".csv")).ids.tolist() == [f"dir/{i}.png" for i in range(5)]
+    assert read_table(write(tmp_path, frame().drop(columns="id"), ".csv")).ids.tolist() == [
+        f"dir/{i}.png" for i in range(5)
+    ]
     found = read_table(write(tmp_path, frame()[["candidates"]], ".csv"))
     assert found.ids.tolist() == ["1", "2", "3", "4", "5"]
     assert found.labels is found.splits is found.paths is found.features is None
@@ -137,14 +161,22 @@ def test_ids_are_the_paths_or_else_the_row_numbers(tmp_path):
 
 
 def test_texts_are_kept_as_they_are_written(tmp_path):
-    table = pd.DataFrame({"id": ["007", " 7", "7.0", "1e3"], "path": ["ä b.png", "x,y", 'q"q', "n\nn"], "candidates": ["a|b"] * 4})
+    table = pd.DataFrame(
+        {
+            "id": ["007", " 7", "7.0", "1e3"],
+            "path": ["ä b.png", "x,y", 'q"q', "n\nn"],
+            "candidates": ["a|b"] * 4,
+        }
+    )
     found = read_table(write(tmp_path, table, ".csv"))
     assert found.ids.tolist() == table["id"].tolist()
     assert found.paths.tolist() == table["path"].tolist()
 
 
 def test_whole_numbers_in_parquet_are_names_without_a_point(tmp_path):
-    table = pd.DataFrame({"id": [3, 1, 2], "candidates": [[0, 10], [2], [10, 2]], "label": [10.0, np.nan, 2.0]})
+    table = pd.DataFrame(
+        {"id": [3, 1, 2], "candidates": [[0, 10], [2], [10, 2]], "label": [10.0, np.nan, 2.0]}
+    )
     found = read_table(write(tmp_path, table, ".parquet"))
     assert found.ids.tolist() == ["3", "1", "2"]
     assert found.candidates.classes == ("0", "2", "10")
@@ -182,13 +214,25 @@ def test_types_of_parquet_are_read(tmp_path, kind):
         "large string": lambda: pa.array(["|".join(row) for row in ROWS], pa.large_string()),
     }[kind]()
     ids = pa.array([str(i) for i in range(5)]).dictionary_encode()
-    numbers = {"x": pa.array([1, 2, 3, 4, 5], pa.int8()), "y": pa.array(np.full(5, 0.5, dtype=np.float16)), "b": pa.array([True] * 5)}
-    pq.write_table(pa.table({"candidates": column, "id": ids, "label": ids, **numbers}), tmp_path / "t.parquet")
+    numbers = {
+        "x": pa.array([1, 2, 3, 4, 5], pa.int8()),
+        "y": pa.array(np.full(5, 0.5, dtype=np.float16)),
+        "b": pa.array([True] * 5),
+    }
+    pq.write_table(
+        pa.table({"candidates": column, "id": ids, "label": ids, **numbers}), tmp_path / "t.parquet"
+    )
     found = read_table(tmp_path / "t.parquet", Reading(classes=("cat", "dog", "fox", *"01234")))
     assert sets(found) == [sorted(set(row)) for row in (rows if kind == "fixed list" else ROWS)]
     assert found.labels.tolist() == [3, 4, 5, 6, 7]
     assert found.feature_names == ("x", "y")
-    assert read_table(tmp_path / "t.parquet", Reading(label="id", features=("b",), classes=found.candidates.classes)).features.min() == 1
+    assert (
+        read_table(
+            tmp_path / "t.parquet",
+            Reading(label="id", features=("b",), classes=found.candidates.classes),
+        ).features.min()
+        == 1
+    )
 
 
 @pytest.mark.parametrize("wrap", [False, True])
@@ -215,14 +259,18 @@ def test_commas_separate_where_that_is_asked_for(tmp_path):
 
 def test_names_that_hold_another_separator_are_warned_of_where_nothing_is_split(tmp_path):
     (tmp_path / "t.csv").write_text('candidates\n"Rome, Italy"\n"Oslo, Norway"\nParis\n')
-    with pytest.warns(InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*pass separator=','"):
+    with pytest.warns(
+        InputWarning, match=r"2 class names contain ',', such as 'Rome, Italy'.*pass separator=','"
+    ):
         found = read_table(tmp_path / "t.csv")
     assert found.candidates.classes == ("Oslo, Norway", "Paris", "Rome, Italy")
     assert sets(read_table(tmp_path / "t.csv", Reading(separator=",")))[0] == ["Italy", "Rome"]
 
 
 def test_names_that_hold_other_separators_are_names_while_their_pieces_are_none(tmp_path):
-    path = text(tmp_path, 'candidates\n"salt, fine|sand, fine"\n"salt, fine|N/A"\n"sand, fine|Salz; grob"\n')
+    path = text(
+        tmp_path, 'candidates\n"salt, fine|sand, fine"\n"salt, fine|N/A"\n"sand, fine|Salz; grob"\n'
+    )
     assert read_table(path).candidates.classes == ("N/A", "Salz; grob", "salt, fine", "sand, fine")
     path = text(tmp_path, 'candidates\n"red, big|red, small"\n"blue, big|blue, small"\n')
     assert len(read_table(path).candidates.classes) == 4
@@ -258,21 +306,34 @@ def test_columns_of_text_are_not_features_and_are_named(tmp_path):
     for block in (batches.BLOCK, 1 << 11):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(batches, "BLOCK", block)
-            with pytest.warns(InputWarning, match="has no finite number in 1 column, which is left out of the features: 'empty'"):
+            with pytest.warns(
+                InputWarning,
+                match="has no finite number in 1 column, which is left out of the features: 'empty'",
+            ):
                 found = read_table(path)
         assert found.feature_names == ("x", "big")
         assert found.left_out == ("yes", "code")
         np.testing.assert_array_equal(found.features[:, 0], np.arange(n) / 7)
-        np.testing.assert_array_equal(found.features[:, 1], 10**9 + np.arange(n))  # float32 would blur it
+        np.testing.assert_array_equal(
+            found.features[:, 1], 10**9 + np.arange(n)
+        )  # float32 would blur it
 
 
 @pytest.mark.parametrize("row", [0, 57, 299])
 @pytest.mark.parametrize("block", [batches.BLOCK, 1 << 11])
-def test_a_word_in_a_column_of_numbers_is_named_and_not_passed_over(tmp_path, monkeypatch, row, block):
-    monkeypatch.setattr(batches, "BLOCK", block)  # so that the word comes after the rows that are looked at first, too
+def test_a_word_in_a_column_of_numbers_is_named_and_not_passed_over(
+    tmp_path, monkeypatch, row, block
+):
+    monkeypatch.setattr(
+        batches, "BLOCK", block
+    )  # so that the word comes after the rows that are looked at first, too
     cells = [str(i / 7) for i in range(300)]
     cells[row] = "abc"
-    path = write(tmp_path, pd.DataFrame({"candidates": ["a|b"] * 300, "width": cells, "height": range(300)}), ".csv")
+    path = write(
+        tmp_path,
+        pd.DataFrame({"candidates": ["a|b"] * 300, "width": cells, "height": range(300)}),
+        ".csv",
+    )
     message = refusal(lambda: read_table(path))
     assert f"Row {row + 1} below the header" in message
     assert "holds 'abc' in the column 'width'" in message
@@ -284,15 +345,21 @@ def test_a_word_in_a_column_of_numbers_is_named_and_not_passed_over(tmp_path, mo
 def test_a_table_to_predict_needs_no_sets(tmp_path, suffix):
     table = frame()
     path = write(tmp_path, table.drop(columns=["candidates", "label"]), suffix)
-    found = read_table(path, Reading(classes=("cat", "dog", "fox"), features=("width",)), needs_candidates=False)
+    found = read_table(
+        path, Reading(classes=("cat", "dog", "fox"), features=("width",)), needs_candidates=False
+    )
     assert found.candidates is None
     assert found.labels is None
     assert found.features.tolist() == [[1], [2], [3], [4], [5]]
     path = write(tmp_path, table.drop(columns="candidates"), suffix)
-    assert read_table(path, Reading(classes=("fox", "dog", "cat")), needs_candidates=False).labels.tolist() == [2, 1, -1, 1, 0]
+    assert read_table(
+        path, Reading(classes=("fox", "dog", "cat")), needs_candidates=False
+    ).labels.tolist() == [2, 1, -1, 1, 0]
     assert read_table(path, needs_candidates=False).labels is None
     path = write(tmp_path, table, suffix)
-    assert sets(read_table(path, Reading(classes=("cat", "dog", "fox")), needs_candidates=False)) == [sorted(row) for row in ROWS]
+    assert sets(
+        read_table(path, Reading(classes=("cat", "dog", "fox")), needs_candidates=False)
+    ) == [sorted(row) for row in ROWS]
     table["candidates"] = ""
     assert read_table(write(tmp_path, table, suffix), needs_candidates=False).candidates is None
     path = text(tmp_path, "note\na\nb\n")
@@ -305,7 +372,9 @@ def test_a_table_to_predict_needs_no_sets(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("values", [(0, 1), (0.0, 1.0), (False, True), ("false", "TRUE")])
 def test_one_column_of_zeros_and_ones_for_each_class(tmp_path, suffix, values):
-    table = pd.DataFrame({f"is_{name}": [values[name in row] for row in ROWS] for name in ("fox", "cat", "dog")})
+    table = pd.DataFrame(
+        {f"is_{name}": [values[name in row] for row in ROWS] for name in ("fox", "cat", "dog")}
+    )
     table["x"] = range(5)
     path = write(tmp_path, table, suffix)
     found = read_table(path, Reading(class_columns=("is_*",)))
@@ -318,9 +387,13 @@ def test_one_column_of_zeros_and_ones_for_each_class(tmp_path, suffix, values):
     assert [set(row) for row in sets(found)] == [set(row) for row in ROWS]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    weights=st.lists(st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any), min_size=1, max_size=6),
+    weights=st.lists(
+        st.lists(st.integers(0, 5), min_size=4, max_size=4).filter(any), min_size=1, max_size=6
+    ),
     top_k=st.integers(1, 4),
     mass=st.sampled_from([0.2, 0.5, 0.9, 1.0]),
 )
@@ -346,8 +419,20 @@ def test_probabilities_become_the_sets_that_a_loop_makes(tmp_path, weights, top_
 VOTES = "task,worker,label\n" + "".join(
     f"{task},{worker},{label}\n"
     for task, worker, label in [
-        *(("t2", "ann", "dog"), ("t1", "ann", "cat"), ("t1", "bob", "cat"), ("t2", "bob", "cat"), ("t1", "cid", "dog")),
-        *(("t2", "cid", "dog"), ("t1", "dan", "fox"), ("t1", "cid", "dog"), ("t3", "bob", "fox"), ("t3", "dan", "fox")),
+        *(
+            ("t2", "ann", "dog"),
+            ("t1", "ann", "cat"),
+            ("t1", "bob", "cat"),
+            ("t2", "bob", "cat"),
+            ("t1", "cid", "dog"),
+        ),
+        *(
+            ("t2", "cid", "dog"),
+            ("t1", "dan", "fox"),
+            ("t1", "cid", "dog"),
+            ("t3", "bob", "fox"),
+            ("t3", "dan", "fox"),
+        ),
     ]
 )
 
@@ -385,7 +470,9 @@ def test_an_ignored_column_has_no_role_because_of_its_name(tmp_path):
 def test_names_and_patterns_without_columns_are_refused(tmp_path):
     path = text(tmp_path, WIDE)
     for options in ({"ignore": ("h*",)}, {"features": ("h*",)}):
-        assert "has no columns like 'h*': it has id, candidates" in refusal(lambda options=options: read_table(path, Reading(**options)))
+        assert "has no columns like 'h*': it has id, candidates" in refusal(
+            lambda options=options: read_table(path, Reading(**options))
+        )
     assert "no column called 'f3'" in refusal(lambda: read_table(path, Reading(ignore=("f3",))))
     assert "holds numbers" in refusal(lambda: read_table(path, Reading(features=("fam*",))))
 
@@ -395,10 +482,14 @@ def test_features_of_a_matlab_file_are_chosen_and_ignored_by_pattern(tmp_path):
 
     rows = np.arange(24.0).reshape(2, 12)
     scipy.io.savemat(tmp_path / "t.mat", {"data": rows, "partial_target": np.eye(2)})
-    found = read_table(tmp_path / "t.mat", Reading(features=("data_3", "data_1*"), ignore=("data_11",)))
+    found = read_table(
+        tmp_path / "t.mat", Reading(features=("data_3", "data_1*"), ignore=("data_11",))
+    )
     assert found.feature_names == ("data_3", "data_1", "data_10", "data_12")
     assert found.features.tolist() == rows[:, [2, 0, 9, 11]].tolist()
-    assert "no feature called 'x*'" in refusal(lambda: read_table(tmp_path / "t.mat", Reading(ignore=("x*",))))
+    assert "no feature called 'x*'" in refusal(
+        lambda: read_table(tmp_path / "t.mat", Reading(ignore=("x*",)))
+    )
 
 
 def test_columns_of_distinct_texts_could_be_ids_if_there_are_none(tmp_path):
@@ -409,7 +500,10 @@ def test_columns_of_distinct_texts_could_be_ids_if_there_are_none(tmp_path):
 
 def test_a_task_on_whose_labels_nobody_agrees_keeps_all_of_them_with_a_warning(tmp_path):
     path = text(tmp_path, VOTES + "t4,ann,fox\nt4,bob,cat\n")
-    with pytest.warns(InputWarning, match="1 of 4 tasks has no label with at least 2 votes .the task 't4' of .*: all"):
+    with pytest.warns(
+        InputWarning,
+        match="1 of 4 tasks has no label with at least 2 votes .the task 't4' of .*: all",
+    ):
         found = read_table(path, Reading(annotators="votes-2", vote_weights="counts"))
     assert [set(row) for row in sets(found)] == [{"dog"}, {"cat"}, {"fox"}, {"cat", "fox"}]
     assert found.candidates.weights.tolist() == [1, 1, 1, 0.5, 0.5]
@@ -424,7 +518,10 @@ def test_a_task_on_whose_labels_nobody_agrees_keeps_all_of_them_with_a_warning(t
         ("votes-2", [{"dog"}, {"cat"}, {"fox"}]),
         ("Votes >= 2", [{"dog"}, {"cat"}, {"fox"}]),
         ("top-1", [{"dog"}, {"cat"}, {"fox"}]),
-        ("top-2", [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}]),  # dog and fox tie for the second place of t1
+        (
+            "top-2",
+            [{"dog", "cat"}, {"cat", "dog", "fox"}, {"fox"}],
+        ),  # dog and fox tie for the second place of t1
     ],
 )
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -442,14 +539,23 @@ def test_annotations_become_sets(tmp_path, rule, expected, suffix):
         (found.ids[row], votes.names[worker], found.candidates.classes[label])
         for row, worker, label in zip(votes.rows, votes.annotators, votes.labels, strict=True)
     ]
-    assert sorted(triples) == sorted(set(map(tuple, table[["task", "worker", "label"]].to_numpy().tolist())))
+    assert sorted(triples) == sorted(
+        set(map(tuple, table[["task", "worker", "label"]].to_numpy().tolist()))
+    )
     assert votes.rows.tolist() == sorted(votes.rows.tolist())
     assert votes.rows.dtype == votes.annotators.dtype == votes.labels.dtype == np.int64
     assert found.features is found.labels is found.paths is None
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(given=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=40), k=st.integers(1, 3))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    given=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=40
+    ),
+    k=st.integers(1, 3),
+)
 def test_random_annotations_become_the_sets_that_counting_makes(tmp_path, given, k):
     given = [*given, (0, 0, 0), (0, 0, 1)]
     table = pd.DataFrame(given, columns=["task", "worker", "label"])
@@ -462,16 +568,28 @@ def test_random_annotations_become_the_sets_that_counting_makes(tmp_path, given,
 
 def test_votes_weight_the_candidates_that_the_rule_keeps(tmp_path):
     def weights(rule, how):
-        found = read_table(text(tmp_path, VOTES), Reading(annotators=rule, vote_weights=how)).candidates
+        found = read_table(
+            text(tmp_path, VOTES), Reading(annotators=rule, vote_weights=how)
+        ).candidates
         flat = iter(() if found.weights is None else found.weights.tolist())
-        return [{found.classes[label]: pytest.approx(next(flat)) for label in found.row(i)} for i in range(len(found))]
+        return [
+            {found.classes[label]: pytest.approx(next(flat)) for label in found.row(i)}
+            for i in range(len(found))
+        ]
 
-    assert weights("union", "counts") == [{"dog": 2 / 3, "cat": 1 / 3}, {"cat": 1 / 2, "dog": 1 / 4, "fox": 1 / 4}, {"fox": 1}]
+    assert weights("union", "counts") == [
+        {"dog": 2 / 3, "cat": 1 / 3},
+        {"cat": 1 / 2, "dog": 1 / 4, "fox": 1 / 4},
+        {"fox": 1},
+    ]
     assert weights("votes>=2", "counts") == [{"dog": 1}, {"cat": 1}, {"fox": 1}]
     reliable = weights("union", "reliability")
     assert reliable[0]["dog"].expected > 0.5 > reliable[0]["cat"].expected
     path = text(tmp_path, VOTES)
-    assert read_table(path, Reading(annotators="union", vote_weights="none")).candidates.weights is None
+    assert (
+        read_table(path, Reading(annotators="union", vote_weights="none")).candidates.weights
+        is None
+    )
     assert read_table(path, Reading(annotators="union")).candidates.weights is not None
 
 
@@ -488,16 +606,36 @@ def test_tasks_may_be_paths(tmp_path):
 
 X = np.random.default_rng(0).normal(size=(6, 3))
 Y = np.asarray([0, 1, 2, 3, 1, 0])
-S = np.asarray([[1, 1, 0, 0, 0], [0, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 1], [1, 0, 1, 1, 0], [1, 1, 1, 1, 1]])
+S = np.asarray(
+    [
+        [1, 1, 0, 0, 0],
+        [0, 1, 0, 0, 0],
+        [1, 0, 1, 0, 0],
+        [0, 0, 0, 1, 1],
+        [1, 0, 1, 1, 0],
+        [1, 1, 1, 1, 1],
+    ]
+)
 TARGET = np.eye(5, dtype=int)[Y]
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csc_matrix, lambda a: a.astype(np.uint8), lambda a: a.astype(bool)])
+@pytest.mark.parametrize(
+    "kind",
+    [np.asarray, scipy.sparse.csc_matrix, lambda a: a.astype(np.uint8), lambda a: a.astype(bool)],
+)
 def test_mat_files_are_read_whichever_way_they_lie(tmp_path, turned, kind):
     partial, target = (S.T, TARGET.T) if turned else (S, TARGET)
     path = tmp_path / "t.mat"
-    scipy.io.savemat(path, {"data": X, "partial_target": kind(partial), "target": kind(target), "other": np.asarray([{}], dtype=object)})
+    scipy.io.savemat(
+        path,
+        {
+            "data": X,
+            "partial_target": kind(partial),
+            "target": kind(target),
+            "other": np.asarray([{}], dtype=object),
+        },
+    )
     found = read_table(path)
     np.testing.assert_array_equal(found.candidates.dense().numpy(), S)
     assert found.candidates.classes == ("1", "2", "3", "4", "5")
@@ -514,7 +652,10 @@ def test_mat_files_are_read_whichever_way_they_lie(tmp_path, turned, kind):
 @pytest.mark.parametrize("turned", [False, True])
 def test_square_mat_files_are_turned_as_their_true_labels_say(tmp_path, turned):
     x, s, t = X[:5], S[[0, 2, 3, 4, 5]], np.eye(5)[[0, 0, 3, 2, 0]]
-    scipy.io.savemat(tmp_path / "t.mat", {"data": x, "partial_target": s.T if turned else s, "target": t.T if turned else t})
+    scipy.io.savemat(
+        tmp_path / "t.mat",
+        {"data": x, "partial_target": s.T if turned else s, "target": t.T if turned else t},
+    )
     found = read_table(tmp_path / "t.mat")
     np.testing.assert_array_equal(found.candidates.dense().numpy(), s)
     assert found.labels.tolist() == [0, 0, 3, 2, 0]
@@ -522,11 +663,15 @@ def test_square_mat_files_are_turned_as_their_true_labels_say(tmp_path, turned):
 
 def test_mat_files_may_have_numbers_for_labels_or_none_and_sparse_data(tmp_path):
     path = tmp_path / "t.mat"
-    scipy.io.savemat(path, {"data": scipy.sparse.csr_matrix(X), "partial_target": S.T, "target": Y + 1.0})
+    scipy.io.savemat(
+        path, {"data": scipy.sparse.csr_matrix(X), "partial_target": S.T, "target": Y + 1.0}
+    )
     found = read_table(path)
     assert found.labels.tolist() == Y.tolist()
     np.testing.assert_array_equal(found.features, X.astype(np.float32))
-    scipy.io.savemat(path, {"data": X, "partial_target": S, "target": np.where(Y[:, None] == 1, 0, TARGET)})
+    scipy.io.savemat(
+        path, {"data": X, "partial_target": S, "target": np.where(Y[:, None] == 1, 0, TARGET)}
+    )
     assert read_table(path).labels.tolist() == [0, -1, 2, 3, -1, 0]
     scipy.io.savemat(path, {"data": X})
     found = read_table(path, needs_candidates=False)
@@ -552,18 +697,33 @@ def test_bytes_that_are_no_text_do_not_matter_where_nobody_reads(tmp_path):
     assert sets(read_table(path, Reading(features=()))) == [["a", "b"], ["a"]]
 
 
-names = st.text(st.characters(codec="utf-8", exclude_characters="|\0", exclude_categories=("Cs", "Cc")), min_size=1, max_size=5)
-names = names.map(str.strip).filter(lambda name: name and not name.startswith("[") and not any(mark in name for mark in ";,/"))
+names = st.text(
+    st.characters(codec="utf-8", exclude_characters="|\0", exclude_categories=("Cs", "Cc")),
+    min_size=1,
+    max_size=5,
+)
+names = names.map(str.strip).filter(
+    lambda name: name and not name.startswith("[") and not any(mark in name for mark in ";,/")
+)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), classes=st.lists(names, min_size=2, max_size=6, unique=True), suffix=st.sampled_from(SUFFIXES))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    data=st.data(),
+    classes=st.lists(names, min_size=2, max_size=6, unique=True),
+    suffix=st.sampled_from(SUFFIXES),
+)
 def test_random_tables_are_read_back(tmp_path, data, classes, suffix):
     row = st.tuples(
         st.lists(st.sampled_from(classes), min_size=1, max_size=4),
         st.sampled_from([*classes, ""]),
         st.floats(-(2.0**99), 2.0**99, width=32),
-        st.text(st.characters(codec="utf-8", exclude_characters="\0\r", exclude_categories=("Cs",)), max_size=6),
+        st.text(
+            st.characters(codec="utf-8", exclude_characters="\0\r", exclude_categories=("Cs",)),
+            max_size=6,
+        ),
     )
     rows = data.draw(st.lists(row, min_size=1, max_size=8))
     table = pd.DataFrame(
@@ -577,8 +737,12 @@ def test_random_tables_are_read_back(tmp_path, data, classes, suffix):
     )
     found = read_table(write(tmp_path, table, suffix), Reading(classes=tuple(classes)))
     assert [set(row) for row in sets(found)] == [set(labels) for labels, _, _, _ in rows]
-    assert [None if c < 0 else classes[c] for c in found.labels] == [label or None for _, label, _, _ in rows]
-    np.testing.assert_array_equal(found.features[:, 0], np.asarray([x for _, _, x, _ in rows], dtype=np.float32))
+    assert [None if c < 0 else classes[c] for c in found.labels] == [
+        label or None for _, label, _, _ in rows
+    ]
+    np.testing.assert_array_equal(
+        found.features[:, 0], np.asarray([x for _, _, x, _ in rows], dtype=np.float32)
+    )
     assert found.feature_names == ("x",)
     assert found.ids.tolist() == table["id"].tolist()
 
@@ -593,7 +757,9 @@ def test_many_batches_give_what_one_gives_and_progress_is_told(tmp_path, monkeyp
     table = pd.DataFrame(
         {
             "id": [f"id {i}" for i in range(n)],
-            "candidates": ["|".join(f"c{c}" for c in rng.integers(0, 30, rng.integers(1, 6))) for _ in range(n)],
+            "candidates": [
+                "|".join(f"c{c}" for c in rng.integers(0, 30, rng.integers(1, 6))) for _ in range(n)
+            ],
             "label": [f"c{c}" for c in rng.integers(0, 30, n)],
             "note": ["x\ny" * (i % 3) for i in range(n)],
             **{f"f{j}": rng.normal(size=n) for j in range(5)},
@@ -603,12 +769,16 @@ def test_many_batches_give_what_one_gives_and_progress_is_told(tmp_path, monkeyp
     monkeypatch.setattr(batches, "BLOCK", 1 << 13)
     seen = []
     found = read_table(path, on_progress=lambda *progress: seen.append(progress))
-    truth = Candidates.from_sets([row.split("|") for row in table["candidates"]], classes=found.candidates.classes)
+    truth = Candidates.from_sets(
+        [row.split("|") for row in table["candidates"]], classes=found.candidates.classes
+    )
     assert found.candidates.offsets.equal(truth.offsets)
     assert found.candidates.labels.equal(truth.labels)
     assert found.ids.tolist() == table["id"].tolist()
     assert [found.candidates.classes[c] for c in found.labels] == table["label"].tolist()
-    np.testing.assert_array_equal(found.features, table[[f"f{j}" for j in range(5)]].to_numpy(np.float32))
+    np.testing.assert_array_equal(
+        found.features, table[[f"f{j}" for j in range(5)]].to_numpy(np.float32)
+    )
     assert len(seen) > (20 if suffix == ".csv" else 0)
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
@@ -633,43 +803,95 @@ BAD_TEXTS = {
     "blank lines": ("\n\n \n", {}, "no rows below a header"),
     "header only": ("id,candidates\n", {}, "no rows below a header"),
     "header only and blank lines": ("id,candidates\n\n\n", {}, "no rows below a header"),
-    "missing column": ("id,Candidate\n1,a\n", {}, "no column called 'candidates' (did you mean 'Candidate'?): it has id, Candidate; name"),
+    "missing column": (
+        "id,Candidate\n1,a\n",
+        {},
+        "no column called 'candidates' (did you mean 'Candidate'?): it has id, Candidate; name",
+    ),
     "missing named column": (GOOD, {"label": "truth"}, "no column called 'truth'"),
     "missing named id": (GOOD, {"id": "key"}, "no column called 'key'"),
     "missing feature": (GOOD, {"features": ("y",)}, "no column called 'y'"),
     "feature twice": (GOOD, {"features": ("x", "x")}, "'x' is given twice"),
-    "label as a feature": ("candidates,label\na|b,a\n", {"features": ("label",)}, "'label' of t.csv has another role"),
+    "label as a feature": (
+        "candidates,label\na|b,a\n",
+        {"features": ("label",)},
+        "'label' of t.csv has another role",
+    ),
     "other delimiter": ("id;candidates\n1;a\n", {}, "seem to be separated by ';'"),
     "two such columns": ("candidates,candidates\na,b\n", {}, "several columns called 'candidates'"),
     "two feature columns": ("candidates,x,x\na|b,1,2\n", {}, "several columns called 'x'"),
-    "empty set": ("candidates,x\ncat|dog,1\n,2\n | ,3\n", {}, "Row 2 below the header of t.csv has no candidate label (2 such rows)"),
-    "empty list": ('candidates,x\ncat|dog,1\n"[]",2\n', {}, "Row 2 below the header of t.csv has no candidate label"),
+    "empty set": (
+        "candidates,x\ncat|dog,1\n,2\n | ,3\n",
+        {},
+        "Row 2 below the header of t.csv has no candidate label (2 such rows)",
+    ),
+    "empty list": (
+        'candidates,x\ncat|dog,1\n"[]",2\n',
+        {},
+        "Row 2 below the header of t.csv has no candidate label",
+    ),
     "mixed separators": (
         "candidates\ncat|dog\nfox\ncat;dog\n",
         {},
         "Row 3 below the header of t.csv has the candidate 'cat;dog', which looks",
     ),
-    "mixed commas": ('candidates\ncat|dog\nfox\n"cat, dog|fox"\n', {}, "separated by ',' rather than '|'"),
-    "mixed pipes": ("candidates\ncat;dog\ncat|dog\nfox\n", {"separator": ";"}, "separated by '|' rather than ';'"),
-    "pipes under another separator": ("candidates\ncat|dog\nfox\nowl\n", {"separator": ";"}, "separated by '|' rather than ';'"),
+    "mixed commas": (
+        'candidates\ncat|dog\nfox\n"cat, dog|fox"\n',
+        {},
+        "separated by ',' rather than '|'",
+    ),
+    "mixed pipes": (
+        "candidates\ncat;dog\ncat|dog\nfox\n",
+        {"separator": ";"},
+        "separated by '|' rather than ';'",
+    ),
+    "pipes under another separator": (
+        "candidates\ncat|dog\nfox\nowl\n",
+        {"separator": ";"},
+        "separated by '|' rather than ';'",
+    ),
     "only another separator": ("candidates\ncat;dog\ndog;fox\nfox;cat\n", {}, "separated by ';'"),
-    "mixed with classes": ("candidates\ncat;dog\n", {"classes": ("cat", "dog")}, "separated by ';'"),
+    "mixed with classes": (
+        "candidates\ncat;dog\n",
+        {"classes": ("cat", "dog")},
+        "separated by ';'",
+    ),
     "no separator": (GOOD, {"separator": ""}, "separator between candidate names is empty"),
     "duplicate ids": (
         "id,candidates\n1,a|b\n2,a\n1,b\n",
         {},
         "Row 3 below the header of t.csv has '1' in the column 'id', and so has row 1",
     ),
-    "duplicate paths": ("path,candidates\np,a|b\np,a\n", {}, "in the column 'path', and so has row 1"),
-    "no id": ("id,candidates\n1,a|b\n ,a\n", {}, "Row 2 below the header of t.csv is empty in the column 'id'"),
-    "text in a feature": ("candidates,x\na|b,1\na,two\n", {"features": ("x",)}, "Row 2 below the header of t.csv holds 'two', which is no"),
+    "duplicate paths": (
+        "path,candidates\np,a|b\np,a\n",
+        {},
+        "in the column 'path', and so has row 1",
+    ),
+    "no id": (
+        "id,candidates\n1,a|b\n ,a\n",
+        {},
+        "Row 2 below the header of t.csv is empty in the column 'id'",
+    ),
+    "text in a feature": (
+        "candidates,x\na|b,1\na,two\n",
+        {"features": ("x",)},
+        "Row 2 below the header of t.csv holds 'two', which is no",
+    ),
     "decimal comma": (
         'candidates,x\na|b,1\na,"1,5"\n',
         {"features": ("x",)},
         "holds '1,5', which is not a finite number, in the feature column 'x'",
     ),
-    "no feature": ("candidates,x\na|b,1\na,\n", {"features": ("x",)}, "Row 2 below the header of t.csv is empty in the feature column 'x'"),
-    "a gap in numbers": ("candidates,x\na|b,1\na,\n", {}, "Row 2 below the header of t.csv is empty in the feature column 'x'"),
+    "no feature": (
+        "candidates,x\na|b,1\na,\n",
+        {"features": ("x",)},
+        "Row 2 below the header of t.csv is empty in the feature column 'x'",
+    ),
+    "a gap in numbers": (
+        "candidates,x\na|b,1\na,\n",
+        {},
+        "Row 2 below the header of t.csv is empty in the feature column 'x'",
+    ),
     "n/a in numbers": ("candidates,x\na|b,1\na,N/A\n", {}, "holds 'N/A'"),
     "NaN": ("candidates,x\na|b,1\na,nan\n", {}, "holds 'nan', which is not a finite number"),
     "infinity": ("candidates,x\na|b,1\na,-inf\n", {}, "holds '-inf', which is not a finite number"),
@@ -687,53 +909,133 @@ BAD_TEXTS = {
         "Row 2 below the header of t.csv has the true label 'c', which is not one",
     ),
     "short row": ("id,candidates\n1,a|b\n2\n", {}, "has 2 columns, but row 2 below it has 1"),
-    "short row that is no text": (b"id,candidates\n1,a|b\n\xff\n", {}, "has 2 columns, but row 2 below it has 1"),
+    "short row that is no text": (
+        b"id,candidates\n1,a|b\n\xff\n",
+        {},
+        "has 2 columns, but row 2 below it has 1",
+    ),
     "long row": ("id,candidates\n1,a|b\n2,a,b\n", {}, "has 2 columns, but row 2 below it has 3"),
-    "latin-1": ("id,candidates\n1,a|b\n2,f\xfcr\n".encode("latin-1"), {}, "Row 2 below the header of t.csv is not UTF-8 text"),
-    "latin-1 header": ("f\xfcr,candidates\n1,a|b\n".encode("latin-1"), {}, "header of t.csv is not UTF-8 text"),
+    "latin-1": (
+        "id,candidates\n1,a|b\n2,f\xfcr\n".encode("latin-1"),
+        {},
+        "Row 2 below the header of t.csv is not UTF-8 text",
+    ),
+    "latin-1 header": (
+        "f\xfcr,candidates\n1,a|b\n".encode("latin-1"),
+        {},
+        "header of t.csv is not UTF-8 text",
+    ),
     "UTF-16": (GOOD.encode("utf-16"), {}, "is text in UTF-16: save it as UTF-8"),
     "UTF-16 without a mark": (GOOD.encode("utf-16-le"), {}, "UTF-8"),
-    "NUL": (b"id,candidates\n1,a|b\n2,a\0b\n", {}, "Row 2 below the header of t.csv holds a NUL byte"),
+    "NUL": (
+        b"id,candidates\n1,a|b\n2,a\0b\n",
+        {},
+        "Row 2 below the header of t.csv holds a NUL byte",
+    ),
     "Excel": (b"PK\3\4" + bytes(range(256)), {}, "is not text"),
     "gzip": (b"\x1f\x8b\x08" + bytes(range(256)), {}, "is not text"),
     "open quote": ('id,candidates\n1,"a|b\n2,a\n', {}, "cannot be read as a table"),
     "open quote at the end": ('id,candidates\n1,a|b\n2,"a', {}, "cannot be read as a table"),
-    "open quote in front": ('id,candidates\n1,a|b\n"2,a\n', {}, "but row 2 below it has 1: close open quotes"),
+    "open quote in front": (
+        'id,candidates\n1,a|b\n"2,a\n',
+        {},
+        "but row 2 below it has 1: close open quotes",
+    ),
     "open quote in the header": ('id,"candidates\n1,a|b\n', {}, "cannot be read as a table"),
-    "numpy's list": ("candidates\n\"['x' 'y']\"\n", {}, "Row 1 below the header of t.csv holds \"['x' 'y']\", which is not a list"),
-    "no list": ("candidates\na\n[unknown]\n", {}, "Row 2 below the header of t.csv holds '[unknown]', which is not a list"),
+    "numpy's list": (
+        "candidates\n\"['x' 'y']\"\n",
+        {},
+        "Row 1 below the header of t.csv holds \"['x' 'y']\", which is not a list",
+    ),
+    "no list": (
+        "candidates\na\n[unknown]\n",
+        {},
+        "Row 2 below the header of t.csv holds '[unknown]', which is not a list",
+    ),
     "lone surrogate": (
         'candidates\na|b\n"[""\\ud800""]"\n',
         {},
         "Row 2 below the header of t.csv holds '\\ud800', which is not valid Unicode",
     ),
     "nested list": ('candidates\n"[[[""a""]]]"\n', {}, "which is not a name"),
-    "lists and names": ('candidates\n"[[""a""], ""b""]"\n', {}, "which is not one list per annotator"),
+    "lists and names": (
+        'candidates\n"[[""a""], ""b""]"\n',
+        {},
+        "which is not one list per annotator",
+    ),
     "null in a list": ("candidates\n[null]\n", {}, "which is not a name"),
     "true in a list": ("candidates\n[true]\n", {}, "which is not a name"),
-    "deep list": ("candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n", {}, "which is not one list per annotator"),
+    "deep list": (
+        "candidates\n" + "[" * 200_000 + "]" * 200_000 + "\n",
+        {},
+        "which is not one list per annotator",
+    ),
     "one class": ("candidates\na\na\n", {}, "only 1 class"),
     "no class columns": (GOOD, {"class_columns": ("is_*",)}, "no columns that start with 'is_'"),
     "missing class column": (GOOD, {"class_columns": ("x", "y")}, "no column called 'y'"),
     "class column twice": (GOOD, {"class_columns": ("x", "x")}, "'x' is given twice"),
-    "no 0 or 1": ("a,b\n1,1\n0,2\n", {"class_columns": ("a", "b")}, "Row 2 below the header of t.csv holds '2' in the class column 'b'"),
-    "text for 0 or 1": ("a,b\n1,1\n0,x\n", {"class_columns": ("a", "b")}, "holds 'x' in the class column 'b'"),
-    "gap for 0 or 1": ("a,b\n1,1\n0,\n", {"class_columns": ("a", "b")}, "holds '' in the class column 'b'"),
-    "only zeros": ("a,b\n1,1\n0,0\n", {"class_columns": ("a", "b")}, "Row 2 below the header of t.csv has no candidate label"),
-    "unknown class column": ("a,b\n1,1\n", {"class_columns": ("a", "b"), "classes": ("a", "c")}, "has the candidate 'b'"),
-    "above 1": ("a,b\n1,1\n0,2\n", {"probability_columns": ("a", "b"), "top_k": 1}, "Row 2 below the header of t.csv holds 2 in the prob"),
-    "below 0": ("a,b\n1,1\n0,-1\n", {"probability_columns": ("a", "b"), "top_k": 1}, "holds -1 in the probability column 'b'"),
-    "no probability": ("a,b\n1,1\n0,\n", {"probability_columns": ("a", "b"), "mass": 0.5}, "is empty in the probability column 'b'"),
-    "text for one": ("a,b\n1,1\n0,x\n", {"probability_columns": ("a", "b"), "mass": 0.5}, "holds 'x'"),
+    "no 0 or 1": (
+        "a,b\n1,1\n0,2\n",
+        {"class_columns": ("a", "b")},
+        "Row 2 below the header of t.csv holds '2' in the class column 'b'",
+    ),
+    "text for 0 or 1": (
+        "a,b\n1,1\n0,x\n",
+        {"class_columns": ("a", "b")},
+        "holds 'x' in the class column 'b'",
+    ),
+    "gap for 0 or 1": (
+        "a,b\n1,1\n0,\n",
+        {"class_columns": ("a", "b")},
+        "holds '' in the class column 'b'",
+    ),
+    "only zeros": (
+        "a,b\n1,1\n0,0\n",
+        {"class_columns": ("a", "b")},
+        "Row 2 below the header of t.csv has no candidate label",
+    ),
+    "unknown class column": (
+        "a,b\n1,1\n",
+        {"class_columns": ("a", "b"), "classes": ("a", "c")},
+        "has the candidate 'b'",
+    ),
+    "above 1": (
+        "a,b\n1,1\n0,2\n",
+        {"probability_columns": ("a", "b"), "top_k": 1},
+        "Row 2 below the header of t.csv holds 2 in the prob",
+    ),
+    "below 0": (
+        "a,b\n1,1\n0,-1\n",
+        {"probability_columns": ("a", "b"), "top_k": 1},
+        "holds -1 in the probability column 'b'",
+    ),
+    "no probability": (
+        "a,b\n1,1\n0,\n",
+        {"probability_columns": ("a", "b"), "mass": 0.5},
+        "is empty in the probability column 'b'",
+    ),
+    "text for one": (
+        "a,b\n1,1\n0,x\n",
+        {"probability_columns": ("a", "b"), "mass": 0.5},
+        "holds 'x'",
+    ),
     "no likely class": (
         "a,b\n1,1\n0,0\n",
         {"probability_columns": ("a", "b"), "mass": 0.5},
         "Row 2 below the header of t.csv has no candidate",
     ),
     "no rule": (GOOD, {"probability_columns": ("x",)}, "give one of the two"),
-    "two rules": (GOOD, {"probability_columns": ("x",), "top_k": 1, "mass": 0.5}, "give one of the two"),
+    "two rules": (
+        GOOD,
+        {"probability_columns": ("x",), "top_k": 1, "mass": 0.5},
+        "give one of the two",
+    ),
     "top_k of nothing": (GOOD, {"top_k": 1}, "no probability_columns are given"),
-    "top_k below 1": (GOOD, {"probability_columns": ("x",), "top_k": 0}, "top_k is 0: it must be a whole number of at least 1"),
+    "top_k below 1": (
+        GOOD,
+        {"probability_columns": ("x",), "top_k": 0},
+        "top_k is 0: it must be a whole number of at least 1",
+    ),
     "top_k above": (
         "a,b\n1,1\n",
         {"probability_columns": ("a", "b"), "top_k": 3},
@@ -741,24 +1043,52 @@ BAD_TEXTS = {
     ),
     "mass above 1": (GOOD, {"probability_columns": ("x",), "mass": 1.5}, "mass is 1.5"),
     "mass of NaN": (GOOD, {"probability_columns": ("x",), "mass": float("nan")}, "mass is nan"),
-    "two ways": (GOOD, {"probability_columns": ("x",), "class_columns": ("x",), "top_k": 1}, "give one of them"),
+    "two ways": (
+        GOOD,
+        {"probability_columns": ("x",), "class_columns": ("x",), "top_k": 1},
+        "give one of them",
+    ),
     "no vote rule": (VOTES, {"annotators": "majority"}, "'majority' is not a rule"),
     "empty vote rule": (VOTES, {"annotators": ""}, "'' is not a rule"),
     "several vote rules": (VOTES, {"annotators": "union,votes>=2"}, "names several rules"),
     "zero votes": (VOTES, {"annotators": "votes>=0"}, "asks for fewer than 1"),
     "top-0": (VOTES, {"annotators": "top-0"}, "asks for fewer than 1"),
-    "too many votes": (VOTES, {"annotators": "votes>=3"}, "The task 't2' of t.csv has no label with at least 3 votes, and neither"),
-    "no worker": ("task,label\n1,a\n", {"annotators": "union"}, "unclear which column of t.csv holds the annotators"),
+    "too many votes": (
+        VOTES,
+        {"annotators": "votes>=3"},
+        "The task 't2' of t.csv has no label with at least 3 votes, and neither",
+    ),
+    "no worker": (
+        "task,label\n1,a\n",
+        {"annotators": "union"},
+        "unclear which column of t.csv holds the annotators",
+    ),
     "empty vote": (
         "task,worker,label\n1,u,a\n1,v,\n",
         {"annotators": "union"},
         "Row 2 below the header of t.csv is empty in the column 'label'",
     ),
-    "unknown vote": (VOTES, {"annotators": "union", "classes": ("cat", "dogs", "fox")}, "has the label 'dog', which is not one"),
-    "unknown weights of votes": (VOTES, {"annotators": "union", "vote_weights": "best"}, "choose reliability, counts or none"),
-    "weights without votes": ("candidates\na\n", {"vote_weights": "counts"}, "needs the votes of annotators"),
+    "unknown vote": (
+        VOTES,
+        {"annotators": "union", "classes": ("cat", "dogs", "fox")},
+        "has the label 'dog', which is not one",
+    ),
+    "unknown weights of votes": (
+        VOTES,
+        {"annotators": "union", "vote_weights": "best"},
+        "choose reliability, counts or none",
+    ),
+    "weights without votes": (
+        "candidates\na\n",
+        {"vote_weights": "counts"},
+        "needs the votes of annotators",
+    ),
     "features of votes": (VOTES, {"annotators": "union", "features": ("x",)}, "cannot be features"),
-    "two paths": ("task,path,worker,label\n1,a,u,x\n1,b,v,y\n", {"annotators": "union"}, "gives the task '1' another 'path'"),
+    "two paths": (
+        "task,path,worker,label\n1,a,u,x\n1,b,v,y\n",
+        {"annotators": "union"},
+        "gives the task '1' another 'path'",
+    ),
 }
 
 
@@ -795,7 +1125,9 @@ def test_missing_files_and_folders_are_refused(tmp_path, name):
 
 
 def test_other_kinds_of_files_are_refused(tmp_path):
-    assert "its name must end in .csv, .tsv, .parquet or .mat" in refusal(lambda: read_table(text(tmp_path, GOOD, "t.xlsx")))
+    assert "its name must end in .csv, .tsv, .parquet or .mat" in refusal(
+        lambda: read_table(text(tmp_path, GOOD, "t.xlsx"))
+    )
 
 
 def test_bad_parquet_files_are_refused(tmp_path):
@@ -804,7 +1136,13 @@ def test_bad_parquet_files_are_refused(tmp_path):
 
     path = write(tmp_path, frame(), ".parquet")
     content = path.read_bytes()
-    for damaged in (content[:-20], content[: len(content) // 2], b"PAR1", b"text", b"PAR1" + b"\0" * 200 + b"PAR1"):
+    for damaged in (
+        content[:-20],
+        content[: len(content) // 2],
+        b"PAR1",
+        b"text",
+        b"PAR1" + b"\0" * 200 + b"PAR1",
+    ):
         path.write_bytes(damaged)
         assert "cannot be read as Parquet" in refusal(lambda: read_table(path))
     path.write_bytes(b"")
@@ -824,7 +1162,9 @@ def test_bad_parquet_files_are_refused(tmp_path):
     pq.write_table(pa.table({"candidates": ["a", "b"], "x": ["1", "2"], "y": [[1.0], [2.0]]}), path)
     assert read_table(path).features is None
     assert read_table(path, Reading(features=("x",))).features.tolist() == [[1], [2]]
-    assert "in the feature column 'y'" in refusal(lambda: read_table(path, Reading(features=("y",))))
+    assert "in the feature column 'y'" in refusal(
+        lambda: read_table(path, Reading(features=("y",)))
+    )
     pq.write_table(pa.table([["a", "b"], ["a", "b"]], names=["candidates", "candidates"]), path)
     assert "several columns" in refusal(lambda: read_table(path))
 
@@ -833,23 +1173,67 @@ BAD_MATS = {
     "no data": ({"partial_target": S}, {}, "no array called 'data'"),
     "no sets": ({"data": X}, {}, "no array called 'partial_target'"),
     "no fit": ({"data": X[:4], "partial_target": S}, {}, "has shape (6, 5), but 'data' has 4 rows"),
-    "NaN": ({"data": np.where(X[2, 1] == X, np.nan, X), "partial_target": S}, {}, "Row 3 of 'data'"),
-    "infinity": ({"data": np.where(X[2, 1] == X, np.inf, X), "partial_target": S}, {}, "Row 3 of 'data'"),
+    "NaN": (
+        {"data": np.where(X[2, 1] == X, np.nan, X), "partial_target": S},
+        {},
+        "Row 3 of 'data'",
+    ),
+    "infinity": (
+        {"data": np.where(X[2, 1] == X, np.inf, X), "partial_target": S},
+        {},
+        "Row 3 of 'data'",
+    ),
     "no rows": ({"data": np.zeros((0, 3)), "partial_target": S}, {}, "has shape (0, 3)"),
-    "cells": ({"data": np.asarray([{}], dtype=object), "partial_target": S}, {}, "'data' of t.mat holds cells, text or objects"),
-    "text": ({"data": X, "partial_target": "sets"}, {}, "'partial_target' of t.mat holds cells, text or objects"),
-    "scores": ({"data": X, "partial_target": S * 0.5}, {}, "Row 1 of 'partial_target' in t.mat holds 0.5"),
+    "cells": (
+        {"data": np.asarray([{}], dtype=object), "partial_target": S},
+        {},
+        "'data' of t.mat holds cells, text or objects",
+    ),
+    "text": (
+        {"data": X, "partial_target": "sets"},
+        {},
+        "'partial_target' of t.mat holds cells, text or objects",
+    ),
+    "scores": (
+        {"data": X, "partial_target": S * 0.5},
+        {},
+        "Row 1 of 'partial_target' in t.mat holds 0.5",
+    ),
     "empty set": (
         {"data": X, "partial_target": S * (np.arange(6) != 3)[:, None]},
         {},
         "Row 4 of 'partial_target' in t.mat has no candidate",
     ),
-    "two labels": ({"data": X, "partial_target": S, "target": S}, {}, "Row 1 of 'target' in t.mat has several true labels"),
-    "odd label": ({"data": X, "partial_target": S, "target": Y + 0.5}, {}, "'target' of t.mat holds numbers that are not classes"),
-    "label above": ({"data": X, "partial_target": S, "target": Y + 4}, {}, "names class 7, but 'partial_target' has 5"),
-    "names": ({"data": X, "partial_target": S}, {"classes": ("a", "b")}, "sets of 5 classes, but there are 2 class names"),
-    "feature": ({"data": X, "partial_target": S}, {"features": ("height",)}, "no feature called 'height'"),
-    "columns": ({"data": X, "partial_target": S}, {"class_columns": ("a",)}, "holds arrays, not columns"),
+    "two labels": (
+        {"data": X, "partial_target": S, "target": S},
+        {},
+        "Row 1 of 'target' in t.mat has several true labels",
+    ),
+    "odd label": (
+        {"data": X, "partial_target": S, "target": Y + 0.5},
+        {},
+        "'target' of t.mat holds numbers that are not classes",
+    ),
+    "label above": (
+        {"data": X, "partial_target": S, "target": Y + 4},
+        {},
+        "names class 7, but 'partial_target' has 5",
+    ),
+    "names": (
+        {"data": X, "partial_target": S},
+        {"classes": ("a", "b")},
+        "sets of 5 classes, but there are 2 class names",
+    ),
+    "feature": (
+        {"data": X, "partial_target": S},
+        {"features": ("height",)},
+        "no feature called 'height'",
+    ),
+    "columns": (
+        {"data": X, "partial_target": S},
+        {"class_columns": ("a",)},
+        "holds arrays, not columns",
+    ),
 }
 
 
@@ -863,9 +1247,19 @@ def test_bad_mat_files_are_refused(tmp_path, monkeypatch, case):
 
 def test_damaged_mat_files_are_refused(tmp_path):
     path = tmp_path / "t.mat"
-    scipy.io.savemat(path, {"data": np.random.default_rng(0).normal(size=(60, 30)), "partial_target": S}, do_compression=True)
+    scipy.io.savemat(
+        path,
+        {"data": np.random.default_rng(0).normal(size=(60, 30)), "partial_target": S},
+        do_compression=True,
+    )
     content = path.read_bytes()
-    for damaged in (content[:200], content[: len(content) // 2], content[:100], b"text", b"\x89HDF\r\n\x1a\n" + b"\0" * 600):
+    for damaged in (
+        content[:200],
+        content[: len(content) // 2],
+        content[:100],
+        b"text",
+        b"\x89HDF\r\n\x1a\n" + b"\0" * 600,
+    ):
         path.write_bytes(damaged)
         refusal(lambda: read_table(path))
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + b"\0" * 600)
@@ -876,7 +1270,9 @@ def test_damaged_mat_files_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("rows", ["a;cat|dog;x\n", "a;cat|dog;3, 4\n"])
-def test_a_file_with_other_marks_between_its_columns_is_refused_alike_for_training_and_for_its_sets_alone(tmp_path, rows):
+def test_a_file_with_other_marks_between_its_columns_is_refused_alike_for_training_and_for_its_sets_alone(
+    tmp_path, rows
+):
     path = text(tmp_path, f"id;candidates;note\n{rows}")
     message = refusal(lambda: read_table(path))
     assert "seem to be separated by ';'" in message
@@ -888,9 +1284,19 @@ def test_sets_alone_are_found_in_any_column(tmp_path, suffix):
     path = write(tmp_path, frame().rename(columns={"candidates": "anything"}), suffix)
     found, labels, _ = read_candidates(path)
     assert found.classes == ("cat", "dog", "fox")
-    assert [set(found.row(i)) for i in range(5)] == [{("cat", "dog", "fox").index(name) for name in row} for row in ROWS]
-    assert [found.classes[label] if label >= 0 else "" for label in labels] == ["cat", "dog", "", "dog", "fox"]
-    assert "specify with --column" in refusal(lambda: read_candidates(path, reading=Reading(separator=";")))
+    assert [set(found.row(i)) for i in range(5)] == [
+        {("cat", "dog", "fox").index(name) for name in row} for row in ROWS
+    ]
+    assert [found.classes[label] if label >= 0 else "" for label in labels] == [
+        "cat",
+        "dog",
+        "",
+        "dog",
+        "fox",
+    ]
+    assert "specify with --column" in refusal(
+        lambda: read_candidates(path, reading=Reading(separator=";"))
+    )
     path = write(tmp_path, frame().drop(columns="label"), suffix)
     assert read_candidates(path, "split").candidates.classes == ("test", "train")
     assert read_candidates(path).labels is None

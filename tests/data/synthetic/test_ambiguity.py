@@ -109,7 +109,9 @@ def test_labels_of_the_superclass_join_more_often_by_the_factor(q, factor):
 def test_the_factor_is_eight_unless_told_otherwise():
     y = np.arange(500) % 6
     told = superclass_candidates(y, GROUPS, 0.05, seed=1, factor=8)
-    assert torch.equal(superclass_candidates(y, GROUPS.tolist(), 0.05, seed=1).dense(), told.dense())
+    assert torch.equal(
+        superclass_candidates(y, GROUPS.tolist(), 0.05, seed=1).dense(), told.dense()
+    )
 
 
 def test_an_eighth_fills_the_superclass_and_more_is_refused():
@@ -128,7 +130,9 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
-@pytest.mark.parametrize(("y", "row"), [([0, 1, 3], 2), ([0, -1, 7], 1), (np.array([300], dtype=np.uint16), 0)])
+@pytest.mark.parametrize(
+    ("y", "row"), [([0, 1, 3], 2), ([0, -1, 7], 1), (np.array([300], dtype=np.uint16), 0)]
+)
 def test_a_label_that_is_no_class_is_refused_with_its_row(draw, y, row):
     message = refusal(lambda: draw(y))
     assert message.startswith(f"Row {row} has the label")
@@ -162,7 +166,11 @@ def test_labels_are_removed_from_the_share_of_sets_and_nothing_else_changes():
     assert lost.mean() == pytest.approx(0.25, abs=0.03)
     for i in range(len(y)):
         expected = set(sets.row(i)) - ({int(y[i])} if lost[i] else set())
-        assert set(found.row(i)) == expected if expected else (len(found.row(i)) == 1 and found.row(i) != [int(y[i])])
+        assert (
+            set(found.row(i)) == expected
+            if expected
+            else (len(found.row(i)) == 1 and found.row(i) != [int(y[i])])
+        )
     assert found.row(0) == remove_labels(sets, y, 0.25, seed=1).row(0)
     assert "between 0 and 1" in refusal(lambda: remove_labels(sets, y, 1.5, seed=0))
 

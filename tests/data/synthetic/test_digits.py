@@ -33,10 +33,21 @@ def test_the_split_is_the_whole_set_with_a_balanced_test_part(seed, per_class):
 def test_pool_and_test_hold_every_image_with_its_label_once():
     split = load_digits_split(seed=4)
     raw = load_digits()
-    pool = [(image.tobytes(), label) for image, label in zip(restored(split.x_pool, split), split.y_pool, strict=True)]
-    test = [(image.tobytes(), label) for image, label in zip(restored(split.x_test, split), split.y_test, strict=True)]
-    whole = [(image.astype(int).tobytes(), label) for image, label in zip(raw.images, raw.target, strict=True)]
-    assert len(set(whole)) == 1797  # no image of the original occurs twice, so images tell rows apart
+    pool = [
+        (image.tobytes(), label)
+        for image, label in zip(restored(split.x_pool, split), split.y_pool, strict=True)
+    ]
+    test = [
+        (image.tobytes(), label)
+        for image, label in zip(restored(split.x_test, split), split.y_test, strict=True)
+    ]
+    whole = [
+        (image.astype(int).tobytes(), label)
+        for image, label in zip(raw.images, raw.target, strict=True)
+    ]
+    assert (
+        len(set(whole)) == 1797
+    )  # no image of the original occurs twice, so images tell rows apart
     assert not set(pool) & set(test)
     assert Counter(pool) + Counter(test) == Counter(whole)
 
@@ -46,7 +57,9 @@ def test_images_are_standardised_with_the_pool_alone():
     assert abs(split.x_pool.mean(dtype=np.float64)) < 1e-5
     assert abs(split.x_pool.std(dtype=np.float64) - 1) < 1e-5
     raw = restored(split.x_pool, split).astype(np.float64)
-    np.testing.assert_allclose(split.x_test, (restored(split.x_test, split) - raw.mean()) / raw.std(), atol=1e-5)
+    np.testing.assert_allclose(
+        split.x_test, (restored(split.x_test, split) - raw.mean()) / raw.std(), atol=1e-5
+    )
     assert abs(split.x_test.mean(dtype=np.float64)) > 1e-5  # its own statistics were not used
 
 

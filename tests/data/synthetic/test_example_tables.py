@@ -15,21 +15,31 @@ def test_the_example_is_long_tailed_and_a_few_sets_lack_the_true_label():
     assert (counts["zero"], counts["nine"]) == (120, 12)
     sets = table["candidates"].str.split("|")
     assert sets.map(len).between(1, 3).all()
-    lacking = np.mean([label not in names for label, names in zip(table["label"], sets, strict=True)])
+    lacking = np.mean(
+        [label not in names for label, names in zip(table["label"], sets, strict=True)]
+    )
     assert 0 < lacking < 0.03  # (1 - 0.9)(1 - 0.75)(1 - 0.6) = 1 %
 
 
 def test_pixels_are_those_of_the_labelled_digits():
     tables, digits = example_tables(), load_digits()
-    names = np.asarray(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-    scaled = {tuple(row): names[label] for row, label in zip(np.sign(digits.data - 8), digits.target, strict=True)}
+    names = np.asarray(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    )
+    scaled = {
+        tuple(row): names[label]
+        for row, label in zip(np.sign(digits.data - 8), digits.target, strict=True)
+    }
     train = pd.DataFrame(tables.train).filter(like="pixel").to_numpy()
     images = digits.images.reshape(-1, 64) / 16
     low, high = train.min(), train.max()  # an affine map of 0 and 1
     signs = np.sign(((train - low) / (high - low) - 0.5).round(3))
     assert images.max() == 1
     found = [scaled.get(tuple(row)) for row in signs]
-    assert np.mean([one == label for one, label in zip(found, tables.train["label"], strict=True)]) > 0.98
+    assert (
+        np.mean([one == label for one, label in zip(found, tables.train["label"], strict=True)])
+        > 0.98
+    )
 
 
 def test_another_seed_draws_other_rows_and_the_same_seed_the_same():

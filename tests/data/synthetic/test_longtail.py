@@ -15,7 +15,12 @@ from support.refusals import refusal
 
 @pytest.mark.parametrize(
     ("largest", "n_classes", "imbalance", "total"),
-    [(5000, 10, 50, 13_996), (5000, 10, 100, 12_406), (500, 100, 50, 12_608), (500, 100, 100, 10_847)],
+    [
+        (5000, 10, 50, 13_996),
+        (5000, 10, 100, 12_406),
+        (500, 100, 50, 12_608),
+        (500, 100, 100, 10_847),
+    ],
     ids=["CIFAR-10-LT 50", "CIFAR-10-LT 100", "CIFAR-100-LT 50", "CIFAR-100-LT 100"],
 )
 def test_the_totals_are_the_published_ones(largest, n_classes, imbalance, total):
@@ -26,7 +31,18 @@ def test_the_totals_are_the_published_ones(largest, n_classes, imbalance, total)
 
 
 def test_cifar10_lt_100_has_the_sizes_that_every_paper_prints():
-    assert class_sizes(5000, 10, 100).tolist() == [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+    assert class_sizes(5000, 10, 100).tolist() == [
+        5000,
+        2997,
+        1796,
+        1077,
+        645,
+        387,
+        232,
+        139,
+        83,
+        50,
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -74,7 +90,14 @@ def shuffled_labels(sizes, seed=0):
 
 @pytest.mark.parametrize(
     ("available", "imbalance", "largest"),
-    [([50] * 5, 10, 50), ([50] * 5, 10, 20), ([50] * 5, 10, None), ([60, 50, 40], 2, 40), ([9, 9], 1, None), ([500] * 100, 50, 500)],
+    [
+        ([50] * 5, 10, 50),
+        ([50] * 5, 10, 20),
+        ([50] * 5, 10, None),
+        ([60, 50, 40], 2, 40),
+        ([9, 9], 1, None),
+        ([500] * 100, 50, 500),
+    ],
 )
 def test_a_subset_has_the_sizes_of_the_tail_and_no_row_twice(available, imbalance, largest):
     y = shuffled_labels(available)
@@ -88,13 +111,22 @@ def test_a_subset_has_the_sizes_of_the_tail_and_no_row_twice(available, imbalanc
 
 
 @settings(max_examples=50, deadline=None)
-@given(available=st.lists(st.integers(5, 80), min_size=2, max_size=6), imbalance=st.floats(1, 20), seed=st.integers(0, 99))
-def test_without_a_largest_size_the_largest_is_taken_that_every_class_can_follow(available, imbalance, seed):
+@given(
+    available=st.lists(st.integers(5, 80), min_size=2, max_size=6),
+    imbalance=st.floats(1, 20),
+    seed=st.integers(0, 99),
+)
+def test_without_a_largest_size_the_largest_is_taken_that_every_class_can_follow(
+    available, imbalance, seed
+):
     y = shuffled_labels(available, seed)
     fitting = [
         n
         for n in range(1, max(available) + 2)
-        if all(int(n * (1 / imbalance) ** (c / (len(available) - 1))) <= a for c, a in enumerate(available))
+        if all(
+            int(n * (1 / imbalance) ** (c / (len(available) - 1))) <= a
+            for c, a in enumerate(available)
+        )
     ]
     assume(int(max(fitting) / imbalance) >= 1)
     counts = np.bincount(y[long_tail_subset(y, imbalance, seed=seed)], minlength=len(available))
@@ -121,8 +153,16 @@ def test_every_row_of_a_class_is_as_likely_as_any_other():
 @pytest.mark.parametrize(
     ("y", "options", "fragment"),
     [
-        ([0, 0, 0, 1], {"largest": 3, "imbalance": 1}, "Class 1 has 1 example, but the long tail needs 3"),
-        ([0, 1, 1], {"largest": 2, "imbalance": 2}, "Class 0 has 1 example, but the long tail needs 2"),
+        (
+            [0, 0, 0, 1],
+            {"largest": 3, "imbalance": 1},
+            "Class 1 has 1 example, but the long tail needs 3",
+        ),
+        (
+            [0, 1, 1],
+            {"largest": 2, "imbalance": 2},
+            "Class 0 has 1 example, but the long tail needs 2",
+        ),
         ([0, 1, -2, 1], {"imbalance": 2}, "Row 2 has the label -2"),
         ([0.0, 1.0], {"imbalance": 2}, "float64"),
         ([[0, 1]], {"imbalance": 2}, "(1, 2)"),

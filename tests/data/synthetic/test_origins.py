@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from ltpll.data.synthetic import crowd_candidates, crowd_votes, grouped_candidates, neighbour_candidates, top_k_candidates
+from ltpll.data.synthetic import (
+    crowd_candidates,
+    crowd_votes,
+    grouped_candidates,
+    neighbour_candidates,
+    top_k_candidates,
+)
 from ltpll.errors import InputError
 
 LABELS = np.random.default_rng(0).integers(0, 9, 500)
@@ -34,7 +40,9 @@ def test_annotators_are_right_as_often_as_they_should_be_and_err_as_the_confusio
     confusion = np.zeros((3, 3))
     confusion[0, 1], confusion[1, 2], confusion[2, 0], confusion[2, 1] = 1, 1, 1, 3
     labels = np.repeat(np.arange(3), 4000)
-    dense = crowd_candidates(labels, 3, seed=0, accuracies=[0.7], confusion=confusion).dense().numpy()
+    dense = (
+        crowd_candidates(labels, 3, seed=0, accuracies=[0.7], confusion=confusion).dense().numpy()
+    )
     expected = [[1, 0.3, 0], [0, 1, 0.3], [0.3 / 4, 0.9 / 4, 1]]
     for c in range(3):
         np.testing.assert_allclose(dense[labels == c].mean(0), expected[c], atol=0.03)
@@ -109,7 +117,9 @@ def test_annotators_vote_as_often_right_and_confuse_as_their_matrices_say():
     assert (votes[annotators == 0] == labels).mean() == pytest.approx(0.7, abs=0.02)
     for c in range(3):
         given = votes[annotators == 1][labels == c]
-        np.testing.assert_allclose(np.bincount(given, minlength=3) / len(given), matrix[c], atol=0.03)
+        np.testing.assert_allclose(
+            np.bincount(given, minlength=3) / len(given), matrix[c], atol=0.03
+        )
 
 
 def test_each_example_may_have_a_few_of_the_annotators_and_mislead_them_together():

@@ -27,12 +27,24 @@ def bench() -> None:
 def engine(
     context: typer.Context,
     method: Annotated[str, part_option(help="Method to measure; see `ltpll list`.")] = "corr",
-    rebalancer: Annotated[str, part_option(help="Rebalancer to measure; it is compared with none.")] = "records",
-    width: Annotated[int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")] = 64,
-    per_class: Annotated[int, size_option(min=100, help="Size of the largest of 100 classes.")] = 500,
-    epochs: Annotated[int, training_option(min=1, help="Epochs in each of three timed passes.")] = 10,
+    rebalancer: Annotated[
+        str, part_option(help="Rebalancer to measure; it is compared with none.")
+    ] = "records",
+    width: Annotated[
+        int, part_option(min=1, help="Channels of the first stage of the ResNet-18.")
+    ] = 64,
+    per_class: Annotated[
+        int, size_option(min=100, help="Size of the largest of 100 classes.")
+    ] = 500,
+    epochs: Annotated[
+        int, training_option(min=1, help="Epochs in each of three timed passes.")
+    ] = 10,
     measure_every: Annotated[
-        int, training_option(min=1, help="Epochs between evaluations on the test set, as for `ltpll-research benchmark`.")
+        int,
+        training_option(
+            min=1,
+            help="Epochs between evaluations on the test set, as for `ltpll-research benchmark`.",
+        ),
     ] = 1,
     steps: Engine = "auto",
     device: Device = "auto",
@@ -46,8 +58,17 @@ def engine(
     if json_file is not None:
         check_outputs(context, json_file, suffixes=[".json"], makes_folder=True)
     device = str(chosen_device(device))
-    experiment, images = noise_experiment(method, rebalancer, width=width, per_class=per_class, device=device)
-    found = bench_engine(experiment, device=device, engine=steps, images=images, epochs=epochs, measure_every=measure_every)
+    experiment, images = noise_experiment(
+        method, rebalancer, width=width, per_class=per_class, device=device
+    )
+    found = bench_engine(
+        experiment,
+        device=device,
+        engine=steps,
+        images=images,
+        epochs=epochs,
+        measure_every=measure_every,
+    )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("part of a step (256 examples), measured alone")
     table.add_column("ms", justify="right")
@@ -58,8 +79,12 @@ def engine(
         f"{found['views_per_second']:,.0f} views/s end to end, {found['training_views_per_second']:,.0f} without evaluation "
         f"({found['engine']} steps, {found['environment']['hardware']})"
     )
-    console.print(f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s that matrix products reach here")
-    console.print(f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up {found['start_seconds']:.0f} s")
+    console.print(
+        f"{found['share_of_matrix_peak']:.1%} of the {found['matrix_peak_tflops']:.1f} TFLOP/s that matrix products reach here"
+    )
+    console.print(
+        f"{rebalancer} costs {found['rebalancer_cost']:+.1%} over none; start-up {found['start_seconds']:.0f} s"
+    )
     if found["peak_memory_gib"] is not None:
         console.print(f"peak memory {found['peak_memory_gib']:.2f} GiB")
     if json_file is not None:

@@ -12,26 +12,49 @@ from ltpll.cli.options import data_option
 from ltpll_research.cli.describe import describe
 from ltpll_research.cli.options import DataRoot, ExperimentCommand
 
-app = typer.Typer(help="Prepare and list image sets, and describe the candidate sets of experiments.", no_args_is_help=True)
+app = typer.Typer(
+    help="Prepare and list image sets, and describe the candidate sets of experiments.",
+    no_args_is_help=True,
+)
 
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="Image set to prepare.", metavar="cifar10|cifar100|voc2007")],
+    name: Annotated[
+        str, typer.Argument(help="Image set to prepare.", metavar="cifar10|cifar100|voc2007")
+    ],
     archive: Annotated[
-        list[Path] | None, data_option(help="Published archive that you already have; repeat it for image sets with several.")
+        list[Path] | None,
+        data_option(
+            help="Published archive that you already have; repeat it for image sets with several."
+        ),
     ] = None,
     root: DataRoot = None,
-    no_check: Annotated[bool, data_option("--no-check", help="Do not verify the checksums of the given archives.")] = False,
+    no_check: Annotated[
+        bool, data_option("--no-check", help="Do not verify the checksums of the given archives.")
+    ] = False,
 ) -> None:
     """Download an image set, or read it from given archives, and write it as plain arrays."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     from ltpll_research.image_sets.prepared import load_image_set, prepare_image_set
 
     tasks: dict[str, TaskID] = {}
     try:
-        with Progress(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console) as progress:
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        ) as progress:
 
             def show(file: str, done: int, total: int) -> None:
                 if file not in tasks:
@@ -50,7 +73,9 @@ def prepare(
 @app.command("list")
 def data_list(
     root: DataRoot = None,
-    verify: Annotated[bool, data_option("--verify", help="Verify the checksum of every file.")] = False,
+    verify: Annotated[
+        bool, data_option("--verify", help="Verify the checksum of every file.")
+    ] = False,
 ) -> None:
     """Show which image sets are prepared."""
     from rich import box
@@ -63,11 +88,21 @@ def data_list(
     prepared = [image_set for image_set in listed if image_set.prepared]
     if prepared:
         table = Table(box=box.SIMPLE, pad_edge=False)
-        for heading, side in (("name", "left"), ("images", "right"), ("classes", "right"), ("size", "right"), ("checksums", "left")):
+        for heading, side in (
+            ("name", "left"),
+            ("images", "right"),
+            ("classes", "right"),
+            ("size", "right"),
+            ("checksums", "left"),
+        ):
             table.add_column(heading, justify=side, no_wrap=True)  # type: ignore[arg-type]
         for found in prepared:
             state = "damaged" if found.problem else "ok" if found.verified else "not checked"
-            numbers = (f"{found.n_train} + {found.n_test}", str(found.n_classes), f"{found.n_bytes / 2**20:.1f} MiB")
+            numbers = (
+                f"{found.n_train} + {found.n_test}",
+                str(found.n_classes),
+                f"{found.n_bytes / 2**20:.1f} MiB",
+            )
             table.add_row(found.name, *(("–", "–", "–") if found.problem else numbers), state)
         console.print(table)
         # Below the table, because a narrow terminal would break the path inside it, and it could not be copied.
@@ -77,7 +112,9 @@ def data_list(
     for missing in listed:
         if not missing.prepared:
             archives = " and ".join(source.file_name for source in PUBLISHED_ARCHIVES[missing.name])
-            print_line(f"Not prepared: {missing.name} (`ltpll-research data prepare {missing.name}` downloads {archives}).")
+            print_line(
+                f"Not prepared: {missing.name} (`ltpll-research data prepare {missing.name}` downloads {archives})."
+            )
     damaged = [found.problem for found in prepared if found.problem]
     for problem in damaged:
         print_line(problem)

@@ -16,7 +16,10 @@ from ltpll.runs.run import read_result
 
 
 def describe(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Image set, or folder of a finished benchmark run.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="Image set, or folder of a finished benchmark run."),
+    ],
     imbalance: opt.Imbalance = None,
     ambiguity: opt.Ambiguity = None,
     superclass: opt.Superclass = None,
@@ -37,7 +40,9 @@ def describe(
     if source in IMAGE_SETS:
         config = {"experiment": "images", "data": source, **settings}
     elif settings:
-        raise InputError(f"--{next(iter(settings))} is for image sets ({', '.join(IMAGE_SETS)}): leave it out for {source}.")
+        raise InputError(
+            f"--{next(iter(settings))} is for image sets ({', '.join(IMAGE_SETS)}): leave it out for {source}."
+        )
     elif path.is_dir() or path.suffix == ".json":
         config = read_result(path)["config"]
     else:

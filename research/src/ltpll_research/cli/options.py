@@ -9,14 +9,26 @@ from typing import Annotated, Any
 
 from ltpll.cli.options import CommandWithLibraryDefaults, data_option
 
-Imbalance = Annotated[float | None, data_option(help="Size of the largest class over the smallest.")]
-Ambiguity = Annotated[float | None, data_option(help="Probability that a wrong label joins a candidate set.")]
+Imbalance = Annotated[
+    float | None, data_option(help="Size of the largest class over the smallest.")
+]
+Ambiguity = Annotated[
+    float | None, data_option(help="Probability that a wrong label joins a candidate set.")
+]
 Superclass = Annotated[
-    bool | None, data_option("--superclass/--uniform", help="Make labels of the same superclass eight times as ambiguous as others.")
+    bool | None,
+    data_option(
+        "--superclass/--uniform",
+        help="Make labels of the same superclass eight times as ambiguous as others.",
+    ),
 ]
 DataRoot = Annotated[
     Path | None,
-    data_option("--data-root", help="Folder of the prepared image sets.", show_default="$LTPLL_DATA, or the user's cache folder"),
+    data_option(
+        "--data-root",
+        help="Folder of the prepared image sets.",
+        show_default="$LTPLL_DATA, or the user's cache folder",
+    ),
 ]
 
 NUMBERS = re.compile("[0-9]+(,[0-9]+)*,?")
@@ -32,7 +44,9 @@ def repeat_option(arguments: Sequence[str], option: str) -> list[str]:
         if NUMBERS.fullmatch(numbers):
             if repeated[-1:] == [option]:
                 repeated.pop()
-            repeated += [part for number in numbers.split(",") if number for part in (option, number)]
+            repeated += [
+                part for number in numbers.split(",") if number for part in (option, number)
+            ]
             takes_numbers = True
         else:
             repeated.append(argument)

@@ -13,17 +13,26 @@ from ltpll.cli.outputs import PICTURES, check_outputs
 from ltpll.errors import InputError
 from ltpll_research.cli.options import DataRoot
 
-BenchmarkRun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")]
-ProbeSeed = Annotated[int, training_option("--seed", help="Seed of the choice of examples and of the training.")]
+BenchmarkRun = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of a benchmark run, with its checkpoint.")
+]
+ProbeSeed = Annotated[
+    int, training_option("--seed", help="Seed of the choice of examples and of the training.")
+]
 
 
 def probe(
     folder: BenchmarkRun,
     shots: Annotated[
-        str, data_option(help="Examples per class, for one classifier each: numbers, or full for the largest balanced set.")
+        str,
+        data_option(
+            help="Examples per class, for one classifier each: numbers, or full for the largest balanced set."
+        ),
     ] = "full 100 50",
     data_root: DataRoot = None,
-    epochs: Annotated[int, training_option(min=1, help="Epochs of each linear classifier; the paper uses 500.")] = 500,
+    epochs: Annotated[
+        int, training_option(min=1, help="Epochs of each linear classifier; the paper uses 500.")
+    ] = 500,
     seed: ProbeSeed = 0,
     device: Device = "auto",
 ) -> None:
@@ -48,14 +57,24 @@ def probe(
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=epochs * len(sizes))
         results = probe_features(
-            trainer, images, sizes, seed=seed, recipe=ProbeRecipe(epochs=epochs), on_epoch=lambda: progress.update(task, advance=1)
+            trainer,
+            images,
+            sizes,
+            seed=seed,
+            recipe=ProbeRecipe(epochs=epochs),
+            on_epoch=lambda: progress.update(task, advance=1),
         )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("shots", "examples", "top-1 (%)", "top-5 (%)"):
         table.add_column(name, justify="right")
     for result in results:
         name = "full" if result["shots"] is None else str(result["shots"])
-        table.add_row(name, f"{result['examples']:,}", f"{100 * result['top1']:.2f}", f"{100 * result['top5']:.2f}")
+        table.add_row(
+            name,
+            f"{result['examples']:,}",
+            f"{100 * result['top1']:.2f}",
+            f"{100 * result['top5']:.2f}",
+        )
     console.print(table)
     path = write_probe(run, trainer, results, epochs=epochs, seed=seed)
     print_line(f"Kept: {path.resolve()}")
@@ -64,7 +83,10 @@ def probe(
 def tsne(
     context: typer.Context,
     folder: BenchmarkRun,
-    out: Annotated[Path | None, output_option(help="Picture to write.", show_default="tsne.png in the run folder")] = None,
+    out: Annotated[
+        Path | None,
+        output_option(help="Picture to write.", show_default="tsne.png in the run folder"),
+    ] = None,
     most: Annotated[int, data_option(min=10, help="Number of test examples to draw.")] = 2000,
     data_root: DataRoot = None,
     seed: ProbeSeed = 0,
@@ -84,7 +106,9 @@ def tsne(
     require_matplotlib()
     run = Run.open(folder, Kind.BENCHMARK)
     images = load_image_set(Experiment.from_config(run.config).data, data_root)
-    draw_tsne(reopen_trainer(run, images, str(chosen_device(device))), images, path, most=most, seed=seed)
+    draw_tsne(
+        reopen_trainer(run, images, str(chosen_device(device))), images, path, most=most, seed=seed
+    )
     print_line(f"Picture: {path.resolve()}")
 
 
@@ -92,5 +116,7 @@ def _parse_shots(word: str) -> int | None:
     if word == "full":
         return None
     if not word.isdigit() or int(word) < 1:
-        raise InputError(f"{word!r} is not a number of examples: give whole numbers of at least 1, or full.")
+        raise InputError(
+            f"{word!r} is not a number of examples: give whole numbers of at least 1, or full."
+        )
     return int(word)

@@ -18,12 +18,17 @@ from ltpll_research.schema import check_record
 
 def report(
     context: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN…", help="Run folders, folders of runs, or result files."),
+    ],
     out: Out = Path("ltpll-report.html"),
     title: Title = None,
     paper: Annotated[
         bool,
-        typer.Option("--paper", help="Show the numbers of the RECORDS paper beside those of its experiments."),
+        typer.Option(
+            "--paper", help="Show the numbers of the RECORDS paper beside those of its experiments."
+        ),
     ] = False,
 ) -> None:
     """Write a page of tables and curves per setting; it opens offline."""
@@ -49,5 +54,7 @@ def _records(path: Path) -> list[Record]:
         return [read_result(path)]
     found = finished_runs(path)
     if not found:
-        raise InputError(f"There are no finished runs in {path}: give a run folder, or a folder of runs.")
+        raise InputError(
+            f"There are no finished runs in {path}: give a run folder, or a folder of runs."
+        )
     return found

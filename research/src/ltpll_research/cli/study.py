@@ -25,16 +25,22 @@ Workers = Annotated[
         show_default="one per core",
     ),
 ]
-Seeds = Annotated[int, training_option(min=1, help="Number of seeds; each has its own data and training.")]
+Seeds = Annotated[
+    int, training_option(min=1, help="Number of seeds; each has its own data and training.")
+]
 
 
-def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool) -> None:
+def train_runs(
+    runs: Sequence[Run], train: Callable[[Run], None], workers: int | None, fresh: bool
+) -> None:
     """Train the missing runs with a progress bar; Ctrl-C keeps the finished ones."""
     from ltpll.cli.progress import ProgressBar
     from ltpll.training.job import Part, Stage
     from ltpll_research.studies.runner import run_missing
 
-    runs[0].root.mkdir(parents=True, exist_ok=True)  # fails before training if the folder cannot be written
+    runs[0].root.mkdir(
+        parents=True, exist_ok=True
+    )  # fails before training if the folder cannot be written
     for run in runs:
         if fresh:
             run.forget()
@@ -47,7 +53,11 @@ def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int |
         )
     if finished == len(runs):
         return
-    everything = Part(counted(len(runs), "run"), sum(run.config["epochs"] for run in runs), done=sum(run.epochs_logged() for run in runs))
+    everything = Part(
+        counted(len(runs), "run"),
+        sum(run.config["epochs"] for run in runs),
+        done=sum(run.epochs_logged() for run in runs),
+    )
     progress = ProgressBar()
     progress.plan([Stage([everything])])
     progress.start(everything)
@@ -58,7 +68,9 @@ def train_runs(runs: Sequence[Run], train: Callable[[Run], None], workers: int |
     except KeyboardInterrupt:
         progress.close()  # before anything is printed below it
         done = sum(run.done for run in runs)
-        console.print(f"Interrupted: {done} of {counted(len(runs), 'run')} {are(done)} finished and kept. Rerun the command to resume.")
+        console.print(
+            f"Interrupted: {done} of {counted(len(runs), 'run')} {are(done)} finished and kept. Rerun the command to resume."
+        )
         raise typer.Exit(130) from None
     finally:
         progress.close()
@@ -81,14 +93,25 @@ def print_table(table: Sequence[Row], shots: Record | None = None) -> None:
         previous = row.method
         accuracy, recovery = row.last("balanced_accuracy"), row.target_recovery
         groups = [plain(row.last(name)) for name in ("many", "medium", "few")] if shots else []
-        shown.add_row(row.label, accuracy.percent() if accuracy else "–", *groups, recovery.percent() if recovery else "–")
+        shown.add_row(
+            row.label,
+            accuracy.percent() if accuracy else "–",
+            *groups,
+            recovery.percent() if recovery else "–",
+        )
     console.print(shown)
     least, most = min(row.n for row in table), max(row.n for row in table)
     seeds = f"{least} seed" + "s" * (least > 1) if least == most else f"{least} to {most} seeds"
-    console.print(f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test accuracy.")
+    console.print(
+        f"Mean ± standard deviation over {seeds}, at the last epoch. accuracy: balanced test accuracy."
+    )
     if shots:
-        console.print(f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} training examples.")
-    console.print("recovery: share of training examples whose most probable target is the true label.")
+        console.print(
+            f"many / few: classes with more than {shots['many']} / fewer than {shots['few']} training examples."
+        )
+    console.print(
+        "recovery: share of training examples whose most probable target is the true label."
+    )
 
 
 def print_differences(table: Sequence[Row], *rebalancers: str) -> None:

@@ -20,7 +20,11 @@ def toy(
     out: Out = Path("ltpll-runs"),
     seeds: Seeds = 8,
     cosine: Annotated[
-        bool, training_option("--cosine", help="Use the image experiments' cosine schedule, not a constant learning rate.")
+        bool,
+        training_option(
+            "--cosine",
+            help="Use the image experiments' cosine schedule, not a constant learning rate.",
+        ),
     ] = False,
     workers: Workers = None,
     fresh: Fresh = False,

@@ -35,11 +35,27 @@ class PublishedArchive(NamedTuple):
 # The checksums come from the publishers' pages and from public code that reads these files; no download was made to confirm them.
 # VOC is published under http addresses, but the host also supports TLS, and this package downloads over TLS only.
 PUBLISHED_ARCHIVES: dict[str, tuple[PublishedArchive, ...]] = {
-    "cifar10": (PublishedArchive("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
-    "cifar100": (PublishedArchive("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+    "cifar10": (
+        PublishedArchive(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            "c32a1d4ab5d03f1284b67883e8d87530",
+        ),
+    ),
+    "cifar100": (
+        PublishedArchive(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+            "03b5dce01913d631647c71ecec9e9cb8",
+        ),
+    ),
     "voc2007": (
-        PublishedArchive("https://host.robots.ox.ac.uk/pascal/VOC/voc2007/VOCtrainval_06-Nov-2007.tar", "c52e279531787c972589f7e41ab4ae64"),
-        PublishedArchive("https://host.robots.ox.ac.uk/pascal/VOC/voc2007/VOCtest_06-Nov-2007.tar", "b6e924de25625d8de591ea690078ad9f"),
+        PublishedArchive(
+            "https://host.robots.ox.ac.uk/pascal/VOC/voc2007/VOCtrainval_06-Nov-2007.tar",
+            "c52e279531787c972589f7e41ab4ae64",
+        ),
+        PublishedArchive(
+            "https://host.robots.ox.ac.uk/pascal/VOC/voc2007/VOCtest_06-Nov-2007.tar",
+            "b6e924de25625d8de591ea690078ad9f",
+        ),
     ),
 }
 
@@ -110,13 +126,17 @@ def md5_of_file(path: Path, on_progress: ByteProgress | None = None) -> str:
 # ---- downloading ------------------------------------------------------------------------------------------------------
 
 
-def download(source: PublishedArchive, downloads: Path, on_progress: ByteProgress | None = None) -> LocalArchive:
+def download(
+    source: PublishedArchive, downloads: Path, on_progress: ByteProgress | None = None
+) -> LocalArchive:
     """Download an archive unless an earlier call did; an incomplete file never gets the final name."""
     path = downloads / source.file_name
     if path.is_file() and md5_of_file(path, on_progress) == source.md5:
         return LocalArchive(path, source.md5)
     _refuse_plain_http(source.url)
-    with required_by(f"Downloading {source.url}", install="ltpll-research", otherwise=f", or {OTHERWISE}"):
+    with required_by(
+        f"Downloading {source.url}", install="ltpll-research", otherwise=f", or {OTHERWISE}"
+    ):
         import pooch  # type: ignore[import-untyped]
 
     def check_redirect(response: Any, **_: Any) -> None:
@@ -124,7 +144,9 @@ def download(source: PublishedArchive, downloads: Path, on_progress: ByteProgres
             target = urljoin(response.url, response.headers["location"])
             _refuse_plain_http(target)
             if urlsplit(response.url).scheme == "https" and urlsplit(target).scheme != "https":
-                raise _not_https(target)  # not even on this machine: a server must not make us call its services
+                raise _not_https(
+                    target
+                )  # not even on this machine: a server must not make us call its services
 
     downloader = pooch.HTTPDownloader(
         progressbar=_DownloadProgress(source.file_name, on_progress),
@@ -138,18 +160,36 @@ def download(source: PublishedArchive, downloads: Path, on_progress: ByteProgres
     level = logger.level
     logger.setLevel("WARNING")  # its messages would break the progress bar
     try:
-        pooch.retrieve(source.url, f"md5:{source.md5}", fname=source.file_name, path=downloads, downloader=downloader)
+        pooch.retrieve(
+            source.url,
+            f"md5:{source.md5}",
+            fname=source.file_name,
+            path=downloads,
+            downloader=downloader,
+        )
     except InputError:
         raise
     except OSError as error:
         # All errors of requests are OSErrors, but only those of the operating system have an errno.
         if error.errno is not None:
-            raise InputError(f"The download of {source.url} cannot be written to {downloads}: {error.strerror}.") from None
-        raise InputError(f"{source.url} cannot be downloaded ({_reason(error)}): try again later, or {OTHERWISE}.") from None
+            raise InputError(
+                f"The download of {source.url} cannot be written to {downloads}: {error.strerror}."
+            ) from None
+        raise InputError(
+            f"{source.url} cannot be downloaded ({_reason(error)}): try again later, or {OTHERWISE}."
+        ) from None
     except ValueError as error:
-        sums = [found for found in re.findall(r"\b[0-9a-f]{32}\b", str(error)) if found != source.md5]
-        arrived = f"arrived with the md5 sum {sums[0]} instead of {source.md5}" if sums else f"did not arrive as published ({error})"
-        raise InputError(f"The download of {source.url} {arrived} and was deleted: try again later, or {OTHERWISE}.") from None
+        sums = [
+            found for found in re.findall(r"\b[0-9a-f]{32}\b", str(error)) if found != source.md5
+        ]
+        arrived = (
+            f"arrived with the md5 sum {sums[0]} instead of {source.md5}"
+            if sums
+            else f"did not arrive as published ({error})"
+        )
+        raise InputError(
+            f"The download of {source.url} {arrived} and was deleted: try again later, or {OTHERWISE}."
+        ) from None
     finally:
         logger.setLevel(level)
         with contextlib.suppress(OSError):
@@ -159,12 +199,16 @@ def download(source: PublishedArchive, downloads: Path, on_progress: ByteProgres
 
 def _refuse_plain_http(url: str) -> None:
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")):
+    if parts.scheme != "https" and not (
+        parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")
+    ):
         raise _not_https(url)
 
 
 def _not_https(url: str) -> InputError:
-    return InputError(f"The address {printable(url)[:200]} is not https, and ltpll only downloads over https: {OTHERWISE}.")
+    return InputError(
+        f"The address {printable(url)[:200]} is not https, and ltpll only downloads over https: {OTHERWISE}."
+    )
 
 
 def _reason(error: OSError) -> str:
@@ -176,7 +220,10 @@ def _reason(error: OSError) -> str:
         return f"no answer for {TIMEOUT} seconds"
     if name == "SSLError":
         return "the server's certificate is not accepted"
-    return {"ChunkedEncodingError": "the connection was interrupted", "ConnectionError": "no connection"}.get(name, name)
+    return {
+        "ChunkedEncodingError": "the connection was interrupted",
+        "ConnectionError": "no connection",
+    }.get(name, name)
 
 
 class _DownloadProgress:
@@ -189,9 +236,13 @@ class _DownloadProgress:
     def update(self, n: int) -> None:
         self.done += n
         if self.done > DOWNLOAD_LIMIT:
-            raise InputError(f"The server sends more than {DOWNLOAD_LIMIT >> 30} GiB, so this is not the published archive: {OTHERWISE}.")
+            raise InputError(
+                f"The server sends more than {DOWNLOAD_LIMIT >> 30} GiB, so this is not the published archive: {OTHERWISE}."
+            )
         if self.on_progress:
-            self.on_progress(self.what, min(self.done, self.total) if self.total else self.done, self.total)
+            self.on_progress(
+                self.what, min(self.done, self.total) if self.total else self.done, self.total
+            )
 
     def reset(self) -> None:
         self.done = 0
@@ -204,7 +255,11 @@ class _DownloadProgress:
 
 
 def read_members(
-    paths: Sequence[Path], wanted: Callable[[str], str | None], *, limit: int = MEMBER_LIMIT, on_progress: ByteProgress | None = None
+    paths: Sequence[Path],
+    wanted: Callable[[str], str | None],
+    *,
+    limit: int = MEMBER_LIMIT,
+    on_progress: ByteProgress | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (key, content) of every member for whose name `wanted` returns a key, in the order of the archives."""
     seen: dict[str, bytes] = {}
@@ -212,26 +267,37 @@ def read_members(
         for key, content in _read_one(path, wanted, limit, on_progress):
             digest = hashlib.sha256(content).digest()
             if seen.setdefault(key, digest) != digest:
-                raise InputError(f"The archive {path} holds {key} a second time with other content: use the published archive.")
+                raise InputError(
+                    f"The archive {path} holds {key} a second time with other content: use the published archive."
+                )
             yield key, content
 
 
 def missing_member(paths: Sequence[Path], key: str) -> InputError:
     """The error for a member that none of the archives has."""
     names = " and ".join(str(path) for path in paths)
-    return InputError(f"There is no {printable(key)[:200]} in {names}: the archive is truncated or a different one; download it again.")
+    return InputError(
+        f"There is no {printable(key)[:200]} in {names}: the archive is truncated or a different one; download it again."
+    )
 
 
-def _read_one(path: Path, wanted: Callable[[str], str | None], limit: int, on_progress: ByteProgress | None) -> Iterator[tuple[str, bytes]]:
+def _read_one(
+    path: Path, wanted: Callable[[str], str | None], limit: int, on_progress: ByteProgress | None
+) -> Iterator[tuple[str, bytes]]:
     try:
         with path.open("rb") as raw:
             size = path.stat().st_size
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            with gzip.open(raw) if packed else raw as plain, tarfile.open(fileobj=_BoundedReader(plain, path), mode="r:") as tar:  # type: ignore[call-overload]
+            with (
+                gzip.open(raw) if packed else raw as plain,
+                tarfile.open(fileobj=_BoundedReader(plain, path), mode="r:") as tar,
+            ):  # type: ignore[call-overload]
                 for count, member in enumerate(tar):
                     if count >= COUNT_LIMIT:
-                        raise InputError(f"The archive {path} has more than {COUNT_LIMIT} members: it is not a published one.")
+                        raise InputError(
+                            f"The archive {path} has more than {COUNT_LIMIT} members: it is not a published one."
+                        )
                     if on_progress:
                         on_progress(f"reading {path.name}", raw.tell(), size)
                     key = wanted(member.name)
@@ -248,16 +314,31 @@ def _read_one(path: Path, wanted: Callable[[str], str | None], limit: int, on_pr
                 on_progress(f"reading {path.name}", size, size)
     except InputError:
         raise
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, struct.error, ValueError, LookupError, OverflowError) as error:
-        raise InputError(f"The archive {path} is damaged or not a tar file ({first_line(error)}): download it again.") from None
+    except (
+        tarfile.TarError,
+        EOFError,
+        zlib.error,
+        gzip.BadGzipFile,
+        struct.error,
+        ValueError,
+        LookupError,
+        OverflowError,
+    ) as error:
+        raise InputError(
+            f"The archive {path} is damaged or not a tar file ({first_line(error)}): download it again."
+        ) from None
     except OSError as error:
-        raise InputError(f"The archive {path} cannot be read: {error.strerror or first_line(error)}.") from None
+        raise InputError(
+            f"The archive {path} cannot be read: {error.strerror or first_line(error)}."
+        ) from None
 
 
 def _check_member(member: tarfile.TarInfo, path: Path, limit: int) -> None:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise InputError(f"The archive {path} holds {shown(member.name)}, a path outside the archive: it is not a published one.")
+        raise InputError(
+            f"The archive {path} holds {shown(member.name)}, a path outside the archive: it is not a published one."
+        )
     if not member.isreg():
         raise InputError(
             f"In the archive {path}, {shown(member.name)} is a link, a folder or a device instead of a file: it is not a published one."
@@ -270,7 +351,9 @@ def _check_member(member: tarfile.TarInfo, path: Path, limit: int) -> None:
 
 
 def _too_large(path: Path) -> InputError:
-    return InputError(f"The archive {path} unpacks to more than {TOTAL_LIMIT >> 30} GiB: it is not a published one.")
+    return InputError(
+        f"The archive {path} unpacks to more than {TOTAL_LIMIT >> 30} GiB: it is not a published one."
+    )
 
 
 class _BoundedReader:
@@ -283,7 +366,9 @@ class _BoundedReader:
         if size < 0:
             raise _too_large(self.path)
         if size > MEMBER_LIMIT:
-            raise InputError(f"The archive {self.path} has a header of {size} bytes: it is not a published one.")
+            raise InputError(
+                f"The archive {self.path} has a header of {size} bytes: it is not a published one."
+            )
         return self.file.read(size)
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:

@@ -37,17 +37,32 @@ def read_cifar10(archives: Sequence[Path], on_progress: ByteProgress | None = No
 
 def read_cifar100(archives: Sequence[Path], on_progress: ByteProgress | None = None) -> ImageSet:
     """Read CIFAR-100, whose records are a superclass, a class and the three planes; only they tell the superclass of a class."""
-    files = _files(archives, ["train.bin", "test.bin", "fine_label_names.txt", "coarse_label_names.txt"], on_progress)
+    files = _files(
+        archives,
+        ["train.bin", "test.bin", "fine_label_names.txt", "coarse_label_names.txt"],
+        on_progress,
+    )
     classes = _names(files, "fine_label_names.txt", 100)
     superclasses = _names(files, "coarse_label_names.txt", 20)
     ranges = {"coarse label": 20, "fine label": 100}
     train, x_train = _records(files, "train.bin", ranges)
     test, x_test = _records(files, "test.bin", ranges)
     superclass = _superclass_of(np.concatenate([train, test]), classes)
-    return ImageSet("cifar100", x_train, train[:, 1], x_test, test[:, 1], classes, superclass, superclasses=superclasses)
+    return ImageSet(
+        "cifar100",
+        x_train,
+        train[:, 1],
+        x_test,
+        test[:, 1],
+        classes,
+        superclass,
+        superclasses=superclasses,
+    )
 
 
-def _files(archives: Sequence[Path], names: Sequence[str], on_progress: ByteProgress | None) -> dict[str, bytes]:
+def _files(
+    archives: Sequence[Path], names: Sequence[str], on_progress: ByteProgress | None
+) -> dict[str, bytes]:
     def wanted(path: str) -> str | None:
         name = PurePosixPath(path).name
         return name if name in names else None
@@ -63,14 +78,20 @@ def _names(files: dict[str, bytes], file: str, n: int) -> tuple[str, ...]:
     try:
         lines = files[file].decode().split("\n")
     except UnicodeDecodeError:
-        raise InputError(f"{file} in the archive is not text: download the archive again.") from None
+        raise InputError(
+            f"{file} in the archive is not text: download the archive again."
+        ) from None
     names = tuple(name for line in lines if (name := line.strip()))
     if len(names) != n or len(set(names)) != n:
-        raise InputError(f"{file} in the archive has {len(set(names))} distinct names instead of {n}: download the archive again.")
+        raise InputError(
+            f"{file} in the archive has {len(set(names))} distinct names instead of {n}: download the archive again."
+        )
     return names
 
 
-def _records(files: dict[str, bytes], file: str, ranges: dict[str, int]) -> tuple[npt.NDArray[np.int64], Bytes]:
+def _records(
+    files: dict[str, bytes], file: str, ranges: dict[str, int]
+) -> tuple[npt.NDArray[np.int64], Bytes]:
     """The labels, one column per entry of `ranges`, and the images (N, 32, 32, 3)."""
     content = files.pop(file)  # frees the bytes once the images are copied below
     width = len(ranges) + PIXELS
@@ -98,5 +119,7 @@ def _superclass_of(labels: npt.NDArray[np.int64], classes: Sequence[str]) -> npt
     if len(wrong):
         c = int(wrong[0])
         problem = "no images" if counts[c] == 0 else f"images of {counts[c]} superclasses"
-        raise InputError(f"The class {classes[c]!r} has {problem} in the archive instead of one superclass: download it again.")
+        raise InputError(
+            f"The class {classes[c]!r} has {problem} in the archive instead of one superclass: download it again."
+        )
     return pairs[:, 1].copy()

@@ -20,7 +20,13 @@ from ltpll.candidates import Candidates
 from ltpll.errors import InputError, UnknownNameError, first_line
 from ltpll.files import cache_folder, parse_json
 from ltpll.formatting import are, command, counted
-from ltpll_research.image_sets.archives import CHUNK, PUBLISHED_ARCHIVES, ByteProgress, LocalArchive, find_or_download
+from ltpll_research.image_sets.archives import (
+    CHUNK,
+    PUBLISHED_ARCHIVES,
+    ByteProgress,
+    LocalArchive,
+    find_or_download,
+)
 
 IMAGE_SETS = tuple(PUBLISHED_ARCHIVES)
 FORMAT = "ltpll image set 1"
@@ -68,7 +74,9 @@ def data_root(option: str | Path | None = None) -> Path:
 
 def _folder(name: str, root: str | Path | None) -> Path:
     if name not in IMAGE_SETS:
-        raise UnknownNameError(f"There is no image set {name!r}; available: {', '.join(IMAGE_SETS)}.")
+        raise UnknownNameError(
+            f"There is no image set {name!r}; available: {', '.join(IMAGE_SETS)}."
+        )
     return data_root(root) / name
 
 
@@ -110,22 +118,37 @@ def prepare_image_set(
     from ltpll_research.image_sets.cifar import read_cifar10, read_cifar100
     from ltpll_research.image_sets.voc import read_voc2007
 
-    reader: Any = {"cifar10": read_cifar10, "cifar100": read_cifar100, "voc2007": read_voc2007}[name]
+    reader: Any = {"cifar10": read_cifar10, "cifar100": read_cifar100, "voc2007": read_voc2007}[
+        name
+    ]
     given = [Path(path).expanduser() for path in archives]
-    found = find_or_download(PUBLISHED_ARCHIVES[name], given, folder.parent / "downloads", check=check, on_progress=on_progress)
+    found = find_or_download(
+        PUBLISHED_ARCHIVES[name],
+        given,
+        folder.parent / "downloads",
+        check=check,
+        on_progress=on_progress,
+    )
     image_set = reader([archive.path for archive in found], on_progress, **options)
     return write_image_set(image_set, root, found, on_progress)
 
 
 def write_image_set(
-    image_set: ImageSet, root: str | Path | None = None, archives: Sequence[LocalArchive] = (), on_progress: ByteProgress | None = None
+    image_set: ImageSet,
+    root: str | Path | None = None,
+    archives: Sequence[LocalArchive] = (),
+    on_progress: ByteProgress | None = None,
 ) -> Path:
     """Write a set to a temporary folder, then move it into place, so that no reader ever sees an incomplete set."""
     folder = _folder(image_set.name, root)
     _refuse_foreign(folder)
-    folder = folder.resolve()  # if it links to another disk, the temporary folder must be on that disk too
+    folder = (
+        folder.resolve()
+    )  # if it links to another disk, the temporary folder must be on that disk too
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    contents: dict[str, npt.NDArray[Any] | bytes] = {f"{array}.npy": getattr(image_set, array) for array in ARRAYS}
+    contents: dict[str, npt.NDArray[Any] | bytes] = {
+        f"{array}.npy": getattr(image_set, array) for array in ARRAYS
+    }
     if image_set.candidates is not None:
         contents[CANDIDATES] = _packed(image_set.candidates)
     meta = {
@@ -143,7 +166,10 @@ def write_image_set(
         _remove_leftovers(folder)
         temporary.mkdir()
         files: dict[str, Any] = {}
-        total = sum(len(content) if isinstance(content, bytes) else content.nbytes for content in contents.values())
+        total = sum(
+            len(content) if isinstance(content, bytes) else content.nbytes
+            for content in contents.values()
+        )
         for file, content in contents.items():
             files[file] = _write(temporary / file, content)
             if on_progress:
@@ -153,8 +179,12 @@ def write_image_set(
         _put_in_place(temporary, folder)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise InputError(f"The disk of {folder.parent} is full: free some space and prepare {image_set.name} again.") from None
-        raise InputError(f"The set {image_set.name} cannot be written to {folder}: {error.strerror or error}.") from None
+            raise InputError(
+                f"The disk of {folder.parent} is full: free some space and prepare {image_set.name} again."
+            ) from None
+        raise InputError(
+            f"The set {image_set.name} cannot be written to {folder}: {error.strerror or error}."
+        ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -163,13 +193,18 @@ def write_image_set(
 def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder that ltpll did not write: the data root may hold files of the user under the same name."""
     if folder.exists() and not (folder / META).is_file():
-        raise InputError(f"{folder} exists and was not written by ltpll: move it, or choose another --data-root.")
+        raise InputError(
+            f"{folder} exists and was not written by ltpll: move it, or choose another --data-root."
+        )
 
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove the temporary folders of killed processes; after a day, no preparation can still be using them."""
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):
-        if time.time() - left.stat().st_mtime > 86_400 or left.name == f".{folder.name}.{os.getpid()}.tmp":
+        if (
+            time.time() - left.stat().st_mtime > 86_400
+            or left.name == f".{folder.name}.{os.getpid()}.tmp"
+        ):
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -212,14 +247,18 @@ def _write(path: Path, content: npt.NDArray[Any] | bytes) -> dict[str, Any]:
 
 def _packed(candidates: Candidates) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, offsets=candidates.offsets.cpu().numpy(), labels=candidates.labels.cpu().numpy())
+    np.savez(
+        buffer, offsets=candidates.offsets.cpu().numpy(), labels=candidates.labels.cpu().numpy()
+    )
     return buffer.getvalue()
 
 
 # ---- loading ----------------------------------------------------------------------------------------------------------
 
 
-def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = False, mmap: bool = False) -> ImageSet:
+def load_image_set(
+    name: str, root: str | Path | None = None, *, verify: bool = False, mmap: bool = False
+) -> ImageSet:
     """Load a prepared image set.
 
     Args:
@@ -241,10 +280,14 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
     """
     folder = _folder(name, root)
     if not folder.exists():
-        raise InputError(f"The image set {name} is not prepared in {folder.parent}: run `{_command(folder)}`.")
+        raise InputError(
+            f"The image set {name} is not prepared in {folder.parent}: run `{_command(folder)}`."
+        )
     meta = _read_meta(folder, verify)
     try:
-        x_train, y_train, x_test, y_test = (_array(folder / f"{array}.npy", mmap and array[0] == "x") for array in ARRAYS)
+        x_train, y_train, x_test, y_test = (
+            _array(folder / f"{array}.npy", mmap and array[0] == "x") for array in ARRAYS
+        )
         candidates = None
         if CANDIDATES in meta["files"]:
             with np.load(folder / CANDIDATES, allow_pickle=False) as packed:
@@ -254,20 +297,37 @@ def load_image_set(name: str, root: str | Path | None = None, *, verify: bool = 
     except Exception as error:  # numpy and zipfile raise many kinds of errors for damaged files
         raise _damaged(folder, first_line(error)) from None
     classes = tuple(meta["classes"])
-    for split, x, y, n in (("train", x_train, y_train, meta["n_train"]), ("test", x_test, y_test, meta["n_test"])):
+    for split, x, y, n in (
+        ("train", x_train, y_train, meta["n_train"]),
+        ("test", x_test, y_test, meta["n_test"]),
+    ):
         if x.dtype != np.uint8 or x.ndim != 4 or x.shape[-1] != 3 or len(x) != n:
-            raise _damaged(folder, f"x_{split}.npy has shape {x.shape} and type {x.dtype} instead of ({n}, height, width, 3) and uint8")
+            raise _damaged(
+                folder,
+                f"x_{split}.npy has shape {x.shape} and type {x.dtype} instead of ({n}, height, width, 3) and uint8",
+            )
         if y.dtype != np.int64 or y.shape != (n,):
-            raise _damaged(folder, f"y_{split}.npy has shape {y.shape} and type {y.dtype} instead of ({n},) and int64")
+            raise _damaged(
+                folder,
+                f"y_{split}.npy has shape {y.shape} and type {y.dtype} instead of ({n},) and int64",
+            )
         if n and not 0 <= int(y.min()) <= int(y.max()) < len(classes):
-            raise _damaged(folder, f"y_{split}.npy has labels from {y.min()} to {y.max()}, but there are {len(classes)} classes")
+            raise _damaged(
+                folder,
+                f"y_{split}.npy has labels from {y.min()} to {y.max()}, but there are {len(classes)} classes",
+            )
     if candidates is not None and len(candidates) != len(y_train):
         raise _damaged(
-            folder, f"there {are(len(candidates))} {counted(len(candidates), 'candidate set')} for {counted(len(y_train), 'image')}"
+            folder,
+            f"there {are(len(candidates))} {counted(len(candidates), 'candidate set')} for {counted(len(y_train), 'image')}",
         )
-    superclass = None if meta.get("superclass") is None else np.asarray(meta["superclass"], dtype=np.int64)
+    superclass = (
+        None if meta.get("superclass") is None else np.asarray(meta["superclass"], dtype=np.int64)
+    )
     superclasses = None if meta.get("superclasses") is None else tuple(meta["superclasses"])
-    return ImageSet(name, x_train, y_train, x_test, y_test, classes, superclass, candidates, superclasses)
+    return ImageSet(
+        name, x_train, y_train, x_test, y_test, classes, superclass, candidates, superclasses
+    )
 
 
 def _array(path: Path, mmap: bool) -> npt.NDArray[Any]:
@@ -277,7 +337,9 @@ def _array(path: Path, mmap: bool) -> npt.NDArray[Any]:
     return found
 
 
-def list_image_sets(root: str | Path | None = None, *, verify: bool = False) -> list[ImageSetStatus]:
+def list_image_sets(
+    root: str | Path | None = None, *, verify: bool = False
+) -> list[ImageSetStatus]:
     """The status of every known set, prepared or not; a damaged one is listed with its problem."""
     listed = []
     for name in IMAGE_SETS:
@@ -291,30 +353,58 @@ def list_image_sets(root: str | Path | None = None, *, verify: bool = False) -> 
             listed.append(ImageSetStatus(name, folder, prepared=True, problem=str(error)))
             continue
         n_bytes = sum(file["bytes"] for file in meta["files"].values())
-        listed.append(ImageSetStatus(name, folder, True, meta["n_train"], meta["n_test"], len(meta["classes"]), n_bytes, verified=verify))
+        listed.append(
+            ImageSetStatus(
+                name,
+                folder,
+                True,
+                meta["n_train"],
+                meta["n_test"],
+                len(meta["classes"]),
+                n_bytes,
+                verified=verify,
+            )
+        )
     return listed
 
 
 def _command(folder: Path) -> str:
     return command(
-        "ltpll-research", "data", "prepare", folder.name, *(() if folder.parent == data_root() else ("--data-root", folder.parent))
+        "ltpll-research",
+        "data",
+        "prepare",
+        folder.name,
+        *(() if folder.parent == data_root() else ("--data-root", folder.parent)),
     )
 
 
 def _damaged(folder: Path, problem: str) -> InputError:
-    return InputError(f"The image set in {folder} is damaged ({problem}): run `{_command(folder)}` to prepare it again.")
+    return InputError(
+        f"The image set in {folder} is damaged ({problem}): run `{_command(folder)}` to prepare it again."
+    )
 
 
 def _read_meta(folder: Path, verify: bool) -> Mapping[str, Any]:
     """Read the description of a set, and check that every file it names exists and has the right size."""
     if not (folder / META).is_file():
-        raise InputError(f"{folder} is not an image set, since it has no {META}: move it, then run `{_command(folder)}`.")
+        raise InputError(
+            f"{folder} is not an image set, since it has no {META}: move it, then run `{_command(folder)}`."
+        )
     try:
         meta = parse_json((folder / META).read_bytes())
     except (OSError, ValueError) as error:
-        raise _damaged(folder, f"{META}: {getattr(error, 'strerror', None) or 'not JSON'}") from None
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT or meta.get("name") != folder.name:
-        raise _damaged(folder, f"{META} does not describe a set of the format {FORMAT!r} called {folder.name!r}")
+        raise _damaged(
+            folder, f"{META}: {getattr(error, 'strerror', None) or 'not JSON'}"
+        ) from None
+    if (
+        not isinstance(meta, dict)
+        or meta.get("format") != FORMAT
+        or meta.get("name") != folder.name
+    ):
+        raise _damaged(
+            folder,
+            f"{META} does not describe a set of the format {FORMAT!r} called {folder.name!r}",
+        )
     problem = _problem_in(meta)
     if problem:
         raise _damaged(folder, f"{META} has {problem}")
@@ -323,7 +413,9 @@ def _read_meta(folder: Path, verify: bool) -> Mapping[str, Any]:
         if not path.is_file():
             raise _damaged(folder, f"{file} is missing")
         if path.stat().st_size != expected["bytes"]:
-            raise _damaged(folder, f"{file} has {path.stat().st_size} bytes instead of {expected['bytes']}")
+            raise _damaged(
+                folder, f"{file} has {path.stat().st_size} bytes instead of {expected['bytes']}"
+            )
         if verify and _sha256(path) != expected["sha256"]:
             raise _damaged(folder, f"{file} has changed since it was written: its checksum differs")
     return meta
@@ -347,7 +439,10 @@ def _problem_in(meta: Mapping[str, Any]) -> str | None:
     allowed = {f"{array}.npy" for array in ARRAYS}
     if not isinstance(files, dict) or not allowed <= files.keys() <= allowed | {CANDIDATES}:
         return "no list of the array files"
-    if not all(isinstance(f, dict) and isinstance(f.get("bytes"), int) and isinstance(f.get("sha256"), str) for f in files.values()):
+    if not all(
+        isinstance(f, dict) and isinstance(f.get("bytes"), int) and isinstance(f.get("sha256"), str)
+        for f in files.values()
+    ):
         return "no size and checksum for each file"
     return None
 
@@ -360,10 +455,17 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _unpacked(offsets: npt.NDArray[Any], labels: npt.NDArray[Any], classes: Sequence[str]) -> Candidates:
+def _unpacked(
+    offsets: npt.NDArray[Any], labels: npt.NDArray[Any], classes: Sequence[str]
+) -> Candidates:
     for array in (offsets, labels):
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
             raise InputError("The candidate sets are not lists of numbers.")
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(labels) or (np.diff(offsets) < 0).any():
+    if (
+        len(offsets) == 0
+        or offsets[0] != 0
+        or offsets[-1] != len(labels)
+        or (np.diff(offsets) < 0).any()
+    ):
         raise InputError("The candidate sets' offsets do not fit their labels.")
     return Candidates.from_flat(offsets, labels, len(classes), tuple(classes))

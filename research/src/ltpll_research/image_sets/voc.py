@@ -19,7 +19,22 @@ from ltpll_research.image_sets.archives import ByteProgress, missing_member, rea
 from ltpll_research.image_sets.prepared import ImageSet
 
 CLASSES = (
-    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog", "horse", "motorbike"),
+    *(
+        "aeroplane",
+        "bicycle",
+        "bird",
+        "boat",
+        "bottle",
+        "bus",
+        "car",
+        "cat",
+        "chair",
+        "cow",
+        "diningtable",
+        "dog",
+        "horse",
+        "motorbike",
+    ),
     *("person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
 )
 SIDE = 128
@@ -27,7 +42,10 @@ ANNOTATION_LIMIT = 1 << 18
 IMAGE_LIMIT = 16 << 20
 PIXEL_LIMIT = 1 << 24
 
-_MEMBER = re.compile(r"(?:^|/)VOC2007/(Annotations/\w+\.xml|JPEGImages/\w+\.jpg|ImageSets/Main/(?:trainval|test)\.txt)$", re.ASCII)
+_MEMBER = re.compile(
+    r"(?:^|/)VOC2007/(Annotations/\w+\.xml|JPEGImages/\w+\.jpg|ImageSets/Main/(?:trainval|test)\.txt)$",
+    re.ASCII,
+)
 
 
 class BoundingBox(NamedTuple):
@@ -47,7 +65,13 @@ class VocObject(NamedTuple):
     box: BoundingBox
 
 
-def read_voc2007(archives: Sequence[Path], on_progress: ByteProgress | None = None, *, per_class: int = 200, seed: int = 0) -> ImageSet:
+def read_voc2007(
+    archives: Sequence[Path],
+    on_progress: ByteProgress | None = None,
+    *,
+    per_class: int = 200,
+    seed: int = 0,
+) -> ImageSet:
     """Read VOC 2007, whose objects become training and test examples.
 
     Training examples are all objects, including difficult ones, of the trainval images that show at least two classes. Test examples
@@ -64,13 +88,17 @@ def read_voc2007(archives: Sequence[Path], on_progress: ByteProgress | None = No
             train += objects[image]
             sets += [present] * len(objects[image])
     if not train:
-        raise InputError("No training image in the archive shows two classes, so there are no candidate sets: download it again.")
+        raise InputError(
+            "No training image in the archive shows two classes, so there are no candidate sets: download it again."
+        )
     test = _balanced([item for image in lists["test"] for item in objects[image]], per_class, seed)
     x_train, x_test = _read_crops(archives, (train, test), on_progress)
     numbers = np.asarray([label for present in sets for label in present], dtype=np.int64)
     offsets = np.cumsum([0, *(len(present) for present in sets)])
     candidates = Candidates.from_flat(offsets, numbers, len(CLASSES), CLASSES)
-    return ImageSet("voc2007", x_train, _labels(train), x_test, _labels(test), CLASSES, candidates=candidates)
+    return ImageSet(
+        "voc2007", x_train, _labels(train), x_test, _labels(test), CLASSES, candidates=candidates
+    )
 
 
 def _labels(objects: Iterable[VocObject]) -> npt.NDArray[np.int64]:
@@ -82,9 +110,13 @@ def _balanced(objects: Sequence[VocObject], per_class: int, seed: int) -> list[V
     counts = np.bincount(labels, minlength=len(CLASSES))
     n = min(per_class, int(counts.min()))
     if n == 0:
-        raise InputError(f"No test image in the archive shows the class {CLASSES[int(counts.argmin())]!r}: download the archive again.")
+        raise InputError(
+            f"No test image in the archive shows the class {CLASSES[int(counts.argmin())]!r}: download the archive again."
+        )
     rng = np.random.default_rng(seed)
-    chosen = np.concatenate([rng.permutation(np.flatnonzero(labels == c))[:n] for c in range(len(CLASSES))])
+    chosen = np.concatenate(
+        [rng.permutation(np.flatnonzero(labels == c))[:n] for c in range(len(CLASSES))]
+    )
     return [objects[i] for i in np.sort(chosen)]
 
 
@@ -102,12 +134,20 @@ def _read_annotations(
 
     objects: dict[str, list[VocObject]] = {}
     lists: dict[str, list[str]] = {}
-    for key, content in read_members(archives, wanted, limit=ANNOTATION_LIMIT, on_progress=on_progress):
+    for key, content in read_members(
+        archives, wanted, limit=ANNOTATION_LIMIT, on_progress=on_progress
+    ):
         name = Path(key).stem
         if key.startswith("Annotations"):
             objects[name] = read_annotation(content, name)
         else:
-            lists[name] = sorted({line.strip() for line in content.decode("ascii", "replace").split("\n") if line.strip()})
+            lists[name] = sorted(
+                {
+                    line.strip()
+                    for line in content.decode("ascii", "replace").split("\n")
+                    if line.strip()
+                }
+            )
     for name in ("trainval", "test"):
         if name not in lists:
             raise missing_member(archives, f"ImageSets/Main/{name}.txt")
@@ -124,19 +164,28 @@ def read_annotation(content: bytes, image: str) -> list[VocObject]:
         # Decoded first, so that no declared encoding can hide a declaration from the check.
         text = content.decode()
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            raise InputError(f"{file} declares entities, which no annotation of VOC does: use the published archive.")
+            raise InputError(
+                f"{file} declares entities, which no annotation of VOC does: use the published archive."
+            )
         root = ElementTree.fromstring(text)
-        return [VocObject(image, _label(element, file), _box(element)) for element in root.findall("object")]
+        return [
+            VocObject(image, _label(element, file), _box(element))
+            for element in root.findall("object")
+        ]
     except InputError:
         raise
     except (ElementTree.ParseError, ValueError, OverflowError) as error:
-        raise InputError(f"{file} cannot be read ({first_line(error)}): download the archive again.") from None
+        raise InputError(
+            f"{file} cannot be read ({first_line(error)}): download the archive again."
+        ) from None
 
 
 def _label(element: ElementTree.Element, file: str) -> int:
     name = (element.findtext("name") or "").strip()
     if name not in CLASSES:
-        raise InputError(f"{file} names the class {shown(name)}, which is not one of VOC's 20: use the published archive.")
+        raise InputError(
+            f"{file} names the class {shown(name)}, which is not one of VOC's 20: use the published archive."
+        )
     return CLASSES.index(name)
 
 
@@ -149,7 +198,9 @@ def _box(element: ElementTree.Element) -> BoundingBox:
 
 
 def _read_crops(
-    archives: Sequence[Path], splits: Sequence[Sequence[VocObject]], on_progress: ByteProgress | None
+    archives: Sequence[Path],
+    splits: Sequence[Sequence[VocObject]],
+    on_progress: ByteProgress | None,
 ) -> list[npt.NDArray[np.uint8]]:
     """The crops of each split; every image is decoded once, in the order of the archive."""
     rows: dict[str, list[tuple[int, int]]] = {}
@@ -165,13 +216,20 @@ def _read_crops(
     left = dict.fromkeys(rows)
     for key, content in read_members(archives, wanted, limit=IMAGE_LIMIT, on_progress=on_progress):
         left.pop(key, None)
-        _crop_all(content, key, {(split, row): splits[split][row].box for split, row in rows[key]}, crops)
+        _crop_all(
+            content, key, {(split, row): splits[split][row].box for split, row in rows[key]}, crops
+        )
     for key in left:
         raise missing_member(archives, key)
     return crops
 
 
-def _crop_all(content: bytes, file: str, boxes: Mapping[tuple[int, int], BoundingBox], crops: Sequence[npt.NDArray[np.uint8]]) -> None:
+def _crop_all(
+    content: bytes,
+    file: str,
+    boxes: Mapping[tuple[int, int], BoundingBox],
+    crops: Sequence[npt.NDArray[np.uint8]],
+) -> None:
     from PIL import Image
 
     try:
@@ -184,11 +242,20 @@ def _crop_all(content: bytes, file: str, boxes: Mapping[tuple[int, int], Boundin
     except InputError:
         raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        raise InputError(f"{file} is not a complete JPEG image: download the archive again.") from None
+        raise InputError(
+            f"{file} is not a complete JPEG image: download the archive again."
+        ) from None
     for (split, row), box in boxes.items():
-        inside = BoundingBox(max(box.left, 1), max(box.top, 1), min(box.right, image.width), min(box.bottom, image.height))
+        inside = BoundingBox(
+            max(box.left, 1),
+            max(box.top, 1),
+            min(box.right, image.width),
+            min(box.bottom, image.height),
+        )
         if inside.left > inside.right or inside.top > inside.bottom:
-            raise InputError(f"An object's box in {file} lies outside the image: download the archive again.")
+            raise InputError(
+                f"An object's box in {file} lies outside the image: download the archive again."
+            )
         part = image.crop((inside.left - 1, inside.top - 1, inside.right, inside.bottom))
         side = max(part.size)
         square = Image.new("RGB", (side, side))

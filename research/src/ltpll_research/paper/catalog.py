@@ -55,13 +55,22 @@ class Item:
     @property
     def settings(self) -> list[Setting]:
         """The distinct settings of all cells: what has to be trained."""
-        found = {json.dumps(cell.setting, sort_keys=True): cell.setting for line in self.lines for cell in line.cells}
+        found = {
+            json.dumps(cell.setting, sort_keys=True): cell.setting
+            for line in self.lines
+            for cell in line.cells
+        }
         return list(found.values())
 
 
 def with_equal_lengths(item: Item) -> Item:
     """The item for runs that are all trained equally long, so that the labels of its lines do not state the lengths of their protocols."""
-    return replace(item, lines=tuple(replace(line, protocol=replace(line.protocol, length="")) for line in item.lines))
+    return replace(
+        item,
+        lines=tuple(
+            replace(line, protocol=replace(line.protocol, length="")) for line in item.lines
+        ),
+    )
 
 
 def find_item(name: str) -> Item:
@@ -85,7 +94,14 @@ def row_label(method: str, rebalancer: str, posthoc: str, extras: Sequence[str])
 
 def column_label(column: Mapping[str, Any]) -> str:
     name = DATA_NAMES[column["data"]] + ("-NU" if column.get("superclass") else "")
-    parts = [name, *(f"{sign}={column[key]:g}" for sign, key in (("ρ", "imbalance"), ("q", "ambiguity")) if key in column)]
+    parts = [
+        name,
+        *(
+            f"{sign}={column[key]:g}"
+            for sign, key in (("ρ", "imbalance"), ("q", "ambiguity"))
+            if key in column
+        ),
+    ]
     if "figure" in column:
         parts.append(SHORT_FIGURES.get(column["figure"], column["figure"]))
     return " ".join(parts)
@@ -97,7 +113,9 @@ def column_label(column: Mapping[str, Any]) -> str:
 @cache
 def published() -> dict[str, Any]:
     """The numbers of the paper's tables, as printed."""
-    tables: dict[str, Any] = json.loads(files("ltpll_research.paper").joinpath("published.json").read_text(encoding="utf-8"))
+    tables: dict[str, Any] = json.loads(
+        files("ltpll_research.paper").joinpath("published.json").read_text(encoding="utf-8")
+    )
     return tables
 
 
@@ -117,12 +135,18 @@ def _line(
     trained = find_protocol(protocol)
     cells = []
     for column, number in zip(columns, published or [None] * len(columns), strict=True):
-        setting = {k: v for k, v in column.items() if k != "figure"} | parts | trained.settings_for(column["data"])
+        setting = (
+            {k: v for k, v in column.items() if k != "figure"}
+            | parts
+            | trained.settings_for(column["data"])
+        )
         cells.append(Cell(setting, posthoc or "test", column.get("figure", figure), number))
     return Line(row_label(method, rebalancer, posthoc, extras), tuple(cells), trained)
 
 
-def _item(name: str, where: str, title: str, columns: Sequence[Mapping[str, Any]], lines: Sequence[Line]) -> Item:
+def _item(
+    name: str, where: str, title: str, columns: Sequence[Mapping[str, Any]], lines: Sequence[Line]
+) -> Item:
     return Item(name, where, title, tuple(map(column_label, columns)), tuple(lines))
 
 
@@ -152,31 +176,85 @@ MOMENTA = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 
 
 def _figure(
-    name: str, where: str, title: str, columns: Sequence[Mapping[str, Any]], method: str, rows: Sequence[tuple[str, str]], figure: str
+    name: str,
+    where: str,
+    title: str,
+    columns: Sequence[Mapping[str, Any]],
+    method: str,
+    rows: Sequence[tuple[str, str]],
+    figure: str,
 ) -> Item:
     """An item for runs of one method in several settings; `rows` are pairs of rebalancer and post-hoc adjustment."""
-    return _item(name, where, title, columns, [_line(columns, method, *row, figure=figure) for row in rows])
+    return _item(
+        name, where, title, columns, [_line(columns, method, *row, figure=figure) for row in rows]
+    )
 
 
 def _figures() -> Iterator[Item]:
-    bare, oracle, ours, posthoc = ("none", ""), ("oracle-la", ""), ("records", ""), ("none", "oracle-la-posthoc")
+    bare, oracle, ours, posthoc = (
+        ("none", ""),
+        ("oracle-la", ""),
+        ("records", ""),
+        ("none", "oracle-la-posthoc"),
+    )
     rows, lower = [bare, oracle, ours], {**CIFAR100, "ambiguity": 0.03}
-    yield _figure("average-prediction", "Figure 1", "Average prediction during training", [CIFAR100], "proden", rows, "mean_prediction")
-    yield _figure("prior", "Figure 3", "The estimated prior and its distance from the truth", [lower], "corr", [ours], "prior_distance")
+    yield _figure(
+        "average-prediction",
+        "Figure 1",
+        "Average prediction during training",
+        [CIFAR100],
+        "proden",
+        rows,
+        "mean_prediction",
+    )
+    yield _figure(
+        "prior",
+        "Figure 3",
+        "The estimated prior and its distance from the truth",
+        [lower],
+        "corr",
+        [ours],
+        "prior_distance",
+    )
     yield Item("toy", "Figure 4", "Toy study", instead="ltpll-research toy")
     by_ambiguity = [{**CIFAR10, "ambiguity": ambiguity} for ambiguity in (0.3, 0.5, 0.7)]
-    yield _figure("per-class", "Figure 5", "Accuracy per class", by_ambiguity, "corr", [bare, posthoc, oracle, ours], "per_class")
-    probe = _figure("linear-probing", "Figure 6a", "Linear probing, top-1 and top-5", [CIFAR100], "proden", rows, "linear_probing")
+    yield _figure(
+        "per-class",
+        "Figure 5",
+        "Accuracy per class",
+        by_ambiguity,
+        "corr",
+        [bare, posthoc, oracle, ours],
+        "per_class",
+    )
+    probe = _figure(
+        "linear-probing",
+        "Figure 6a",
+        "Linear probing, top-1 and top-5",
+        [CIFAR100],
+        "proden",
+        rows,
+        "linear_probing",
+    )
     yield replace(probe, instead="ltpll-research probe RUN, for the runs of average-prediction")
     setting = {**CIFAR100, "method": "corr", "rebalancer": "records", "extras": []}
     lines = []
     for momentum in MOMENTA:
         # The default is left out, so that the run is shared with the main table.
         options = {} if momentum == 0.9 else {"options": {"records": {"momentum": momentum}}}
-        lines.append(Line(f"corr + records, m = {momentum:g}", (Cell(setting | options, "test", "balanced_accuracy", None),)))
+        lines.append(
+            Line(
+                f"corr + records, m = {momentum:g}",
+                (Cell(setting | options, "test", "balanced_accuracy", None),),
+            )
+        )
     yield _item("ablation-m", "Figure 6b", "RECORDS' momentum", [CIFAR100], lines)
-    tsne = _figure("t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", rows, "features")
-    yield replace(tsne, instead="ltpll-research tsne RUN, for proden's runs of the main table at q=0.5")
+    tsne = _figure(
+        "t-sne", "Figure 8", "t-SNE of the features", [CIFAR10], "proden", rows, "features"
+    )
+    yield replace(
+        tsne, instead="ltpll-research tsne RUN, for proden's runs of the main table at q=0.5"
+    )
 
 
 # ---- beyond the paper -------------------------------------------------------------------------------------------------
@@ -207,7 +285,9 @@ def _beyond() -> Iterator[Item]:
         _line(columns, method, rebalancer, posthoc, extras, protocol, published=numbers)
         for method, rebalancer, posthoc, extras, protocol, numbers in SYSTEMS
     ]
-    yield _item("systems", "Beyond the paper", "Whole systems and further combinations", columns, lines)
+    yield _item(
+        "systems", "Beyond the paper", "Whole systems and further combinations", columns, lines
+    )
 
 
 ITEMS: dict[str, Item] = {item.name: item for item in (*_tables(), *_figures(), *_beyond())}

@@ -40,7 +40,11 @@ def judge(last: Figure | None, best: Figure | None, published: float) -> Verdict
         return Verdict.NOT_RUN
     if _agrees(last, published):
         return Verdict.REPRODUCED
-    return Verdict.ONLY_BEST if best is not None and _agrees(best, published) else Verdict.NOT_REPRODUCED
+    return (
+        Verdict.ONLY_BEST
+        if best is not None and _agrees(best, published)
+        else Verdict.NOT_REPRODUCED
+    )
 
 
 def _agrees(figure: Figure, published: float) -> bool:
@@ -57,18 +61,26 @@ class ComparedCell:
     best: Figure | None
     published: float | None
     missing_parts: tuple[str, ...] = ()
-    departures: tuple[str, ...] = ()  # from the protocol of its line, such as "200 epochs"; empty without runs
+    departures: tuple[
+        str, ...
+    ] = ()  # from the protocol of its line, such as "200 epochs"; empty without runs
     edition: int = EDITION  # of the runs
 
     @property
     def manner(self) -> tuple[str, ...]:
         """How the runs were trained, where that is not what the protocol of the line says now."""
-        return self.departures if self.edition == EDITION else (*self.departures, f"edition {self.edition}")
+        return (
+            self.departures
+            if self.edition == EDITION
+            else (*self.departures, f"edition {self.edition}")
+        )
 
     @property
     def difference(self) -> float | None:
         """Our figure at the last epoch minus the paper's."""
-        return None if self.last is None or self.published is None else self.last.mean - self.published
+        return (
+            None if self.last is None or self.published is None else self.last.mean - self.published
+        )
 
     @property
     def is_far(self) -> bool:
@@ -85,12 +97,18 @@ class ComparedCell:
         return ComparedCell(None, None, self.published)
 
 
-def compare(item: Item, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> list[list[ComparedCell]]:
+def compare(
+    item: Item, finished: Finished, seeds: int, changes: Mapping[str, Any]
+) -> list[list[ComparedCell]]:
     """Compare the cells of a table, line by line; `changes` are the settings in which the runs depart from the paper's protocol."""
-    return [[_compare(cell, finished, seeds, changes) for cell in line.cells] for line in item.lines]
+    return [
+        [_compare(cell, finished, seeds, changes) for cell in line.cells] for line in item.lines
+    ]
 
 
-def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, Any]) -> ComparedCell:
+def _compare(
+    cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, Any]
+) -> ComparedCell:
     missing = tuple(missing_parts(cell.setting))
     if missing:
         return ComparedCell(None, None, cell.published, missing)
@@ -98,16 +116,27 @@ def _compare(cell: Cell, finished: Finished, seeds: int, changes: Mapping[str, A
     records = finished.newest(wanted)
     last, best = (
         [_number(read(record).get(cell.figure)) for record in records]
-        for read in (lambda record: record["last"][cell.row], lambda record: record["best"][cell.row][cell.row])
+        for read in (
+            lambda record: record["last"][cell.row],
+            lambda record: record["best"][cell.row][cell.row],
+        )
     )
     figure = Figure.of(last)
     if figure is None:
         return ComparedCell(None, None, cell.published)
     made = Experiment.from_config(records[0]["config"])
-    return ComparedCell(figure, Figure.of(best), cell.published, departures=departures(made, cell.setting), edition=made.edition)
+    return ComparedCell(
+        figure,
+        Figure.of(best),
+        cell.published,
+        departures=departures(made, cell.setting),
+        edition=made.edition,
+    )
 
 
-def compare_other_lengths(item: Item, finished: Finished, seeds: int) -> dict[int, list[list[ComparedCell]]]:
+def compare_other_lengths(
+    item: Item, finished: Finished, seeds: int
+) -> dict[int, list[list[ComparedCell]]]:
     """Compare runs that differ from the paper's protocol in their number of epochs alone.
 
     Returns:
@@ -119,14 +148,28 @@ def compare_other_lengths(item: Item, finished: Finished, seeds: int) -> dict[in
         other = compare(item, finished, seeds, {"epochs": epochs})
         # A run of the paper's own length is one of the usual cells.
         found[epochs] = [
-            [cell if cell != same else cell.without_runs() for cell, same in zip(cells, line, strict=True)]
+            [
+                cell if cell != same else cell.without_runs()
+                for cell, same in zip(cells, line, strict=True)
+            ]
             for cells, line in zip(other, usual, strict=True)
         ]
     return found
 
 
 # Entries of a config that say what was trained and where, not how.
-WHAT = {"data", "imbalance", "ambiguity", "superclass", "method", "rebalancer", "extras", "options", "precision", "seed"}
+WHAT = {
+    "data",
+    "imbalance",
+    "ambiguity",
+    "superclass",
+    "method",
+    "rebalancer",
+    "extras",
+    "options",
+    "precision",
+    "seed",
+}
 NOT_PROTOCOL = {*WHAT, "epochs", "edition"}  # the last two are named in words
 
 
@@ -145,7 +188,11 @@ def departures(made: Experiment, setting: Setting) -> tuple[str, ...]:
         found.append(f"{made.epochs} epochs")
         usual = experiment_of(setting, {"epochs": made.epochs}, 0)
     names = [one.name for one in fields(Experiment) if one.name not in NOT_PROTOCOL]
-    found += [f"{name} = {getattr(made, name)}" for name in names if getattr(made, name) != getattr(usual, name)]
+    found += [
+        f"{name} = {getattr(made, name)}"
+        for name in names
+        if getattr(made, name) != getattr(usual, name)
+    ]
     return tuple(found)
 
 
@@ -161,7 +208,11 @@ def cell_text(cell: ComparedCell) -> str:
     if cell.last is None:
         return "–"
     edition = "" if cell.edition == EDITION else f", edition {cell.edition}"
-    return figure_text(cell.last) + ("" if cell.best is None else f" (best {cell.best.mean:.2f})") + edition
+    return (
+        figure_text(cell.last)
+        + ("" if cell.best is None else f" (best {cell.best.mean:.2f})")
+        + edition
+    )
 
 
 def figure_text(figure: Figure) -> str:

@@ -24,7 +24,9 @@ def pixels_processed(config: Mapping[str, Any]) -> float:
         examples = int(class_sizes(largest, n_classes, config["imbalance"]).sum())
     else:
         examples, pixels = VOC_EXAMPLES, VOC_PIXELS
-    views = METHODS[config["method"]]().cost * (2 if "mixup" in config["extras"] else 1)  # mixup adds as many blended images
+    views = METHODS[config["method"]]().cost * (
+        2 if "mixup" in config["extras"] else 1
+    )  # mixup adds as many blended images
     return float(examples * views * pixels * config["epochs"])
 
 
@@ -41,10 +43,20 @@ class Pace:
         for record in finished.all():
             seconds, machine = record.get("seconds"), record.get("environment", {}).get("hardware")
             if seconds and machine:
-                speeds.setdefault(machine, []).append(pixels_processed(Experiment.from_config(record["config"]).config()) / seconds)
+                speeds.setdefault(machine, []).append(
+                    pixels_processed(Experiment.from_config(record["config"]).config()) / seconds
+                )
         medians = {name: statistics.median(values) for name, values in speeds.items()}
-        known = hardware if hardware in medians else max(medians, key=lambda name: medians[name], default=hardware)
+        known = (
+            hardware
+            if hardware in medians
+            else max(medians, key=lambda name: medians[name], default=hardware)
+        )
         return cls(known, medians.get(known))
 
     def seconds(self, runs: Sequence[Experiment]) -> float | None:
-        return None if self.speed is None else sum(pixels_processed(run.config()) for run in runs) / self.speed
+        return (
+            None
+            if self.speed is None
+            else sum(pixels_processed(run.config()) for run in runs) / self.speed
+        )

@@ -32,7 +32,11 @@ def _record(cell: Cell, finished: Finished, changes: Mapping[str, Any]) -> Recor
         return None
     record = next(iter(finished.newest([experiment_of(cell.setting, changes, 0)])), None)
     # Old records do not hold the predictions over the course of training.
-    return None if record is not None and cell.figure == "mean_prediction" and "snapshots" not in record else record
+    return (
+        None
+        if record is not None and cell.figure == "mean_prediction" and "snapshots" not in record
+        else record
+    )
 
 
 def _by_frequency(record: Record) -> Any:
@@ -45,7 +49,11 @@ Found = Sequence[Sequence[Record | None]]
 
 def _average_prediction(figure: Any, item: Item, found: Found) -> None:
     """One panel per epoch, for a few epochs; classes from frequent to rare."""
-    shown = [(line, record) for line, records in zip(item.lines, found, strict=True) if (record := records[0]) is not None]
+    shown = [
+        (line, record)
+        for line, records in zip(item.lines, found, strict=True)
+        if (record := records[0]) is not None
+    ]
     n = min(PANELS, *(len(record["snapshots"]["epoch"]) for _, record in shown))
     figure.set_size_inches(3.2 * n, 3.2)
     panels = figure.subplots(1, n, sharey=True, squeeze=False)[0]
@@ -53,10 +61,14 @@ def _average_prediction(figure: Any, item: Item, found: Found) -> None:
         for line, record in shown:
             epochs = record["snapshots"]["epoch"]
             at = (k + 1) * len(epochs) // n - 1
-            values = np.asarray(record["snapshots"]["mean_prediction"][line.cells[0].row][at])[_by_frequency(record)]
+            values = np.asarray(record["snapshots"]["mean_prediction"][line.cells[0].row][at])[
+                _by_frequency(record)
+            ]
             panel.plot(100 * values, label=line.label, linewidth=1.2)
             panel.set_title(f"epoch {epochs[at]}", fontsize=9)
-        panel.axhline(100 / len(values), color="black", linestyle="--", linewidth=0.8, label="uniform")
+        panel.axhline(
+            100 / len(values), color="black", linestyle="--", linewidth=0.8, label="uniform"
+        )
         panel.set_xlabel("class, frequent to rare")
     panels[0].set_ylabel("average prediction (%)")
     panels[0].legend(fontsize=8)
@@ -84,13 +96,21 @@ def _per_class(figure: Any, item: Item, found: Found) -> None:
     for k, panel in enumerate(panels):
         for line, records in zip(item.lines, found, strict=True):
             if (record := records[k]) is not None:
-                values = np.asarray(record["last"][line.cells[k].row]["per_class"], dtype=float)[_by_frequency(record)]
+                values = np.asarray(record["last"][line.cells[k].row]["per_class"], dtype=float)[
+                    _by_frequency(record)
+                ]
                 panel.plot(100 * values, marker="o", markersize=3, label=line.label)
         panel.set_title(item.columns[k], fontsize=9)
         panel.set_xlabel("class, frequent to rare")
     panels[0].set(ylabel="accuracy at the last epoch (%)", ylim=(0, 100))
-    known = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=len(known), fontsize=8)
+    known = {
+        label: line
+        for panel in panels
+        for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        known.values(), known.keys(), loc="outside lower center", ncols=len(known), fontsize=8
+    )
 
 
 def _momentum(figure: Any, item: Item, found: Found) -> None:
@@ -102,7 +122,12 @@ def _momentum(figure: Any, item: Item, found: Found) -> None:
         ("last epoch", lambda record: record["last"]["test"]),
         ("best epoch (on the test set)", lambda record: record["best"]["test"]["test"]),
     ):
-        panel.plot([k for k, _ in known], [100 * read(record)["balanced_accuracy"] for _, record in known], marker="o", label=name)
+        panel.plot(
+            [k for k, _ in known],
+            [100 * read(record)["balanced_accuracy"] for _, record in known],
+            marker="o",
+            label=name,
+        )
     panel.set_xticks(range(len(MOMENTA)), [f"{momentum:g}" for momentum in MOMENTA])
     panel.set(xlabel="momentum m", ylabel="accuracy (%)")
     panel.legend(fontsize=8)

@@ -47,13 +47,20 @@ def shortened(setting: Setting, epochs: int) -> Setting:
     """
     total = setting.get("epochs", Experiment.epochs)
     options = {
-        part: {name: value * epochs // total if name.endswith("_epochs") else value for name, value in chosen.items()}
+        part: {
+            name: value * epochs // total if name.endswith("_epochs") else value
+            for name, value in chosen.items()
+        }
         for part, chosen in setting.get("options", {}).items()
     }
-    changed: dict[str, Any] = {**setting, "epochs": epochs} | ({"options": options} if options else {})
+    changed: dict[str, Any] = {**setting, "epochs": epochs} | (
+        {"options": options} if options else {}
+    )
     if "milestones" in setting:
         before, after = _last_stage(setting, total), _last_stage(changed, epochs)
-        changed["milestones"] = sorted({milestone * after // before for milestone in setting["milestones"]} - {0})
+        changed["milestones"] = sorted(
+            {milestone * after // before for milestone in setting["milestones"]} - {0}
+        )
         if not changed["milestones"]:  # too short for a step
             del changed["milestones"], changed["schedule"]
     return changed
@@ -65,7 +72,9 @@ def _last_stage(setting: Setting, epochs: int) -> int:
     return epochs - METHODS[setting["method"]](**options).restart(epochs)
 
 
-def experiments(item: Item, seeds: int, changes: Mapping[str, Any], only: Mapping[str, Any]) -> list[Experiment]:
+def experiments(
+    item: Item, seeds: int, changes: Mapping[str, Any], only: Mapping[str, Any]
+) -> list[Experiment]:
     """The experiments of an item that can be run and fit `only`: all settings with the first seed, then with the second, and so on."""
     made = []
     for seed in range(seeds):
@@ -85,14 +94,18 @@ def parse_settings(text: str) -> dict[str, Any]:
         name, separator, value = word.partition("=")
         name = ALIASES.get(name, name)
         if not separator:
-            raise InputError(f"{word!r} is not a setting: write name=value, such as dataset=cifar10.")
+            raise InputError(
+                f"{word!r} is not a setting: write name=value, such as dataset=cifar10."
+            )
         if name not in known:
             raise unknown_name_error("setting", name, [*known, *ALIASES])
         default = known[name].default
         try:
             chosen[name] = _as(name, default, value)
         except ValueError:
-            raise InputError(f"{word!r} is not valid: {name} is {_expected(name, default)}.") from None
+            raise InputError(
+                f"{word!r} is not valid: {name} is {_expected(name, default)}."
+            ) from None
     return chosen
 
 
@@ -109,7 +122,13 @@ def _as(name: str, default: Any, text: str) -> Any:
 
 
 def _expected(name: str, default: Any) -> str:
-    return "a list of numbers, such as 700,800" if name == "milestones" else "true or false" if isinstance(default, bool) else "a number"
+    return (
+        "a list of numbers, such as 700,800"
+        if name == "milestones"
+        else "true or false"
+        if isinstance(default, bool)
+        else "a number"
+    )
 
 
 # ---- finished runs ----------------------------------------------------------------------------------------------------
@@ -117,7 +136,10 @@ def _expected(name: str, default: Any) -> str:
 
 def identity(config: Mapping[str, Any]) -> str:
     """A key that equal experiments share: everything but the precision, which depends on the device."""
-    return json.dumps({key: value for key, value in config.items() if key not in ("precision", "experiment")}, sort_keys=True)
+    return json.dumps(
+        {key: value for key, value in config.items() if key not in ("precision", "experiment")},
+        sort_keys=True,
+    )
 
 
 class Finished:

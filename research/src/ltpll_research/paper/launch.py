@@ -56,13 +56,23 @@ def launch(
         progress = on_start(number, experiment, run) if on_start else None
         try:
             if experiment.data not in images:
-                images = {experiment.data: load_image_set(experiment.data, data_root)}  # keep only one set in memory
-            train(run, images[experiment.data], device=device, measure_every=measure_every, callbacks=[progress] if progress else [])
+                images = {
+                    experiment.data: load_image_set(experiment.data, data_root)
+                }  # keep only one set in memory
+            train(
+                run,
+                images[experiment.data],
+                device=device,
+                measure_every=measure_every,
+                callbacks=[progress] if progress else [],
+            )
             outcomes.append(Outcome(experiment, run))
         except BusyError:
             continue
         except Exception as error:  # no failure of one run may stop the others
-            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            reason = (
+                str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            )
             _write_reason(run, reason)
             outcomes.append(Outcome(experiment, run, reason))
     return outcomes
@@ -84,12 +94,18 @@ def launch_in_processes(
     return [outcome for outcomes in done for outcome in outcomes]
 
 
-def launch_one(experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
+def launch_one(
+    experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int
+) -> list[Outcome]:
     """Train one experiment; the list is empty if it is finished or being trained elsewhere."""
-    return launch([experiment], root, data_root=data_root, device=device, measure_every=measure_every)
+    return launch(
+        [experiment], root, data_root=data_root, device=device, measure_every=measure_every
+    )
 
 
 def _write_reason(run: Run, reason: str) -> None:
     # If the disk is full, which is a common reason, the message on the screen has to do.
     with suppress(OSError):
-        (run.folder / RunFile.FAILED).write_text(f"{reason}\n\n{traceback.format_exc()}", encoding="utf-8")
+        (run.folder / RunFile.FAILED).write_text(
+            f"{reason}\n\n{traceback.format_exc()}", encoding="utf-8"
+        )

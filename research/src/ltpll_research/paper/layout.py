@@ -26,7 +26,11 @@ SPLITS: tuple[Callable[[Setting], Hashable], ...] = (
 
 def comparison_tables(finished: Finished, seeds: int) -> list[Comparison]:
     """Every table of the paper that has runs, for a results page."""
-    tables = (item for item in ITEMS.values() if any(cell.published is not None for line in item.lines for cell in line.cells))
+    tables = (
+        item
+        for item in ITEMS.values()
+        if any(cell.published is not None for line in item.lines for cell in line.cells)
+    )
     laid_out = (lay_out(item, compare(item, finished, seeds, {})) for item in tables)
     return [comparison for comparison in laid_out if comparison is not None]
 
@@ -41,8 +45,16 @@ def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Compariso
         return None
     usual = Counter(cell.manner for cell in cells).most_common(1)[0][0]
     counts = {cell.last.n for cell in cells if cell.last is not None}
-    lines = [(line, row) for line, row in zip(item.lines, compared, strict=True) if any(cell.last is not None for cell in row)]
-    used = [number for number in range(len(item.columns)) if any(row[number].last is not None for _, row in lines)]
+    lines = [
+        (line, row)
+        for line, row in zip(item.lines, compared, strict=True)
+        if any(cell.last is not None for cell in row)
+    ]
+    used = [
+        number
+        for number in range(len(item.columns))
+        if any(row[number].last is not None for _, row in lines)
+    ]
 
     def texts(cell: ComparedCell) -> ComparisonCell:
         words = [f"n = {cell.last.n}"] if cell.last is not None and len(counts) > 1 else []
@@ -51,8 +63,12 @@ def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Compariso
 
     rows = [(line.label, [texts(cell) for cell in row]) for line, row in lines]
     tables = [_table(item, rows, numbers) for numbers in _split(item, used, SPLITS)]
-    length = () if any(word.endswith(" epochs") for word in usual) else (f"{Experiment.epochs} epochs",)
-    differs = any(line.protocol.mark for line, _ in lines) or any(cell.manner != usual for cell in cells)
+    length = (
+        () if any(word.endswith(" epochs") for word in usual) else (f"{Experiment.epochs} epochs",)
+    )
+    differs = any(line.protocol.mark for line, _ in lines) or any(
+        cell.manner != usual for cell in cells
+    )
     said = " unless a row or a cell says otherwise" if differs else ""
     seeds = f"n = {counts.pop()}" if len(counts) == 1 else "n in each cell"
     have = f"{len(cells)} of {counted(sum(map(len, compared)), 'cell')} {'has' if len(cells) == 1 else 'have'} runs"
@@ -61,7 +77,9 @@ def lay_out(item: Item, compared: Sequence[Sequence[ComparedCell]]) -> Compariso
     return Comparison(f"{item.where}: {item.title}", tables, note)
 
 
-def _split(item: Item, numbers: Sequence[int], splits: Sequence[Callable[[Setting], Hashable]]) -> list[Sequence[int]]:
+def _split(
+    item: Item, numbers: Sequence[int], splits: Sequence[Callable[[Setting], Hashable]]
+) -> list[Sequence[int]]:
     """Divide column numbers into tables that are not too wide."""
     if len(numbers) <= MOST_COLUMNS or not splits:
         return [numbers]
@@ -71,13 +89,19 @@ def _split(item: Item, numbers: Sequence[int], splits: Sequence[Callable[[Settin
     return [part for group in groups.values() for part in _split(item, group, splits[1:])]
 
 
-def _table(item: Item, rows: Iterable[tuple[str, list[ComparisonCell]]], numbers: Sequence[int]) -> ComparisonTable:
+def _table(
+    item: Item, rows: Iterable[tuple[str, list[ComparisonCell]]], numbers: Sequence[int]
+) -> ComparisonTable:
     labels = [item.columns[number] for number in numbers]
     caption, columns = shared_words(labels)
     if not all(columns):  # such as a single column
         caption, columns = "", labels
     chosen = [(label, [row[number] for number in numbers]) for label, row in rows]
-    return ComparisonTable(caption, columns, [(label, cells) for label, cells in chosen if any(cell.ours for cell in cells)])
+    return ComparisonTable(
+        caption,
+        columns,
+        [(label, cells) for label, cells in chosen if any(cell.ours for cell in cells)],
+    )
 
 
 def shared_words(labels: Sequence[str]) -> tuple[str, list[str]]:
@@ -92,7 +116,9 @@ def _texts(cell: ComparedCell, note: str) -> ComparisonCell:
     if cell.last is None:
         return ComparisonCell("", "", published, "")
     best = "" if cell.best is None else f"{cell.best.mean:.2f}"
-    return ComparisonCell(figure_text(cell.last), best, published, signed(cell.difference), note, cell.is_far)
+    return ComparisonCell(
+        figure_text(cell.last), best, published, signed(cell.difference), note, cell.is_far
+    )
 
 
 def signed(difference: float | None) -> str:
@@ -108,7 +134,15 @@ def markdown(comparison: Comparison) -> str:
             parts.append(f"**{table.caption}**")
         head = ["last (best) epoch, %<br>paper, difference", *table.columns]
         rows = [[label, *map(_markdown_cell, cells)] for label, cells in table.rows]
-        parts.append("\n".join([markdown_row(head), "|---|" + "---:|" * len(table.columns), *map(markdown_row, rows)]))
+        parts.append(
+            "\n".join(
+                [
+                    markdown_row(head),
+                    "|---|" + "---:|" * len(table.columns),
+                    *map(markdown_row, rows),
+                ]
+            )
+        )
     return "\n\n".join([*parts, f"*{comparison.note}*"])
 
 

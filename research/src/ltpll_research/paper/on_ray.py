@@ -33,20 +33,35 @@ def launch_on_ray(
         import ray
     started_here = not ray.is_initialized()
     try:
-        ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(
+            address=address,
+            ignore_reinit_error=True,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
     except (ConnectionError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or ["no answer"])[0]
-        raise InputError(f"Ray cannot be reached at {address or 'this machine'} ({reason}): see `ray status`.") from None
+        raise InputError(
+            f"Ray cannot be reached at {address or 'this machine'} ({reason}): see `ray status`."
+        ) from None
     root, on_gpu = root.resolve(), device.startswith("cuda")
     outcomes: list[Outcome] = []
     waiting: dict[Any, Experiment] = {}
     try:
         if on_gpu and not ray.cluster_resources().get("GPU"):
-            raise InputError("Ray has no GPU: start it on machines that have one, or train with --device cpu.")
-        task = ray.remote(_launch_with_one_thread).options(num_cpus=1, num_gpus=1 / per_gpu if on_gpu else 0, max_retries=RETRIES)
+            raise InputError(
+                "Ray has no GPU: start it on machines that have one, or train with --device cpu."
+            )
+        task = ray.remote(_launch_with_one_thread).options(
+            num_cpus=1, num_gpus=1 / per_gpu if on_gpu else 0, max_retries=RETRIES
+        )
         # A task sees only the GPU that Ray assigned to it.
         place = "cuda" if on_gpu else device
-        waiting = {task.remote(experiment, root, data_root, place, measure_every): experiment for experiment in wanted}
+        waiting = {
+            task.remote(experiment, root, data_root, place, measure_every): experiment
+            for experiment in wanted
+        }
         while waiting:
             finished, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)
             for reference in finished:
@@ -66,10 +81,16 @@ def _outcome(ray: Any, reference: Any, experiment: Experiment, root: Path) -> li
         return found
     except ray.exceptions.RayError as error:  # the process died more often than it is retried
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return [Outcome(experiment, experiment_run(root, experiment), f"the process on Ray died: {reason}")]
+        return [
+            Outcome(
+                experiment, experiment_run(root, experiment), f"the process on Ray died: {reason}"
+            )
+        ]
 
 
-def _launch_with_one_thread(experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int) -> list[Outcome]:
+def _launch_with_one_thread(
+    experiment: Experiment, root: Path, data_root: Path | None, device: str, measure_every: int
+) -> list[Outcome]:
     import torch
 
     torch.set_num_threads(1)  # like the processes of the local launcher, so that results are equal

@@ -50,13 +50,17 @@ class Protocol:
 
 
 # SoLar's authors shorten the first stage on CIFAR-100, move the prior more slowly there and rely on fewer examples.
-SOLAR_ON_CIFAR100 = {"options": {"solar": {"estimation_epochs": 20, "quota": [0.2, 0.5], "rates": [0.05, 0.01]}}}
+SOLAR_ON_CIFAR100 = {
+    "options": {"solar": {"estimation_epochs": 20, "quota": [0.2, 0.5], "rates": [0.05, 0.01]}}
+}
 STEPS = {"views": "flip-crop", "schedule": "step"}
 
 PROTOCOLS: Mapping[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
-        Protocol("records", "800 epochs, learning rate 0.01 along a cosine, the RECORDS paper's views"),
+        Protocol(
+            "records", "800 epochs, learning rate 0.01 along a cosine, the RECORDS paper's views"
+        ),
         Protocol(
             "records-solar",
             "100 epochs that estimate the prior (20 on CIFAR-100), then 800, as the RECORDS paper ran SoLar; its cosine and its views",

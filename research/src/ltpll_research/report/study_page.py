@@ -33,7 +33,10 @@ def write_page(
     Examples:
         >>> write_page(Path("page.html"), finished_runs(Path("ltpll-runs/images")), title="My runs", intro=[])
     """
-    templates.write(path, render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons))
+    templates.write(
+        path,
+        render_page(records, title=title, intro=intro, classes=classes, comparisons=comparisons),
+    )
 
 
 def render_page(
@@ -74,12 +77,20 @@ def render_page(
         package=__package__,
         intro=intro,
         measured=_measured(records),
-        versions=[json.dumps(code) for code in dict.fromkeys(record["config"].get("code") for record in records)],
+        versions=[
+            json.dumps(code)
+            for code in dict.fromkeys(record["config"].get("code") for record in records)
+        ],
         comparisons=comparisons,
         filters=differing,
         colours=COLOURS,
         parts=[
-            _part(number, setting, [record for record, mine in zip(records, settings, strict=True) if mine == setting], classes)
+            _part(
+                number,
+                setting,
+                [record for record, mine in zip(records, settings, strict=True) if mine == setting],
+                classes,
+            )
             for number, setting in enumerate(_distinct(settings))
         ],
     )
@@ -90,9 +101,14 @@ def render_page(
 
 def _differing_settings(records: Sequence[Record]) -> dict[str, list[str]]:
     """The settings that differ between runs, with their values in order; rows can only be compared where settings agree."""
-    configs = [{name: value for name, value in record["config"].items() if name not in NOT_SETTING} for record in records]
+    configs = [
+        {name: value for name, value in record["config"].items() if name not in NOT_SETTING}
+        for record in records
+    ]
     names = dict.fromkeys(name for config in configs for name in config)
-    values = {name: {_value(config, name): config.get(name) for config in configs} for name in names}
+    values = {
+        name: {_value(config, name): config.get(name) for config in configs} for name in names
+    }
     numbers = (bool, int, float)
 
     def in_order(found: dict[str, Any]) -> list[str]:
@@ -117,7 +133,9 @@ def _distinct(settings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     return [setting for i, setting in enumerate(settings) if setting not in settings[:i]]
 
 
-def _part(number: int, setting: dict[str, str], records: Sequence[Record], classes: Sequence[str] | None) -> dict[str, Any]:
+def _part(
+    number: int, setting: dict[str, str], records: Sequence[Record], classes: Sequence[str] | None
+) -> dict[str, Any]:
     """Everything that the page shows of the runs of one setting."""
     found = _in_groups(rows(records))
     return {
@@ -128,7 +146,12 @@ def _part(number: int, setting: dict[str, str], records: Sequence[Record], class
         "oracle": any("oracle" in row.rebalancer + row.posthoc for row in found),
         "labels": [row.label for row in found],
         "plots": study_plots(found, _class_names(records, classes)),
-        "runs": [_run(record) for row in found if row.key == "test" for record in sorted(row.records, key=_seed)],
+        "runs": [
+            _run(record)
+            for row in found
+            if row.key == "test"
+            for record in sorted(row.records, key=_seed)
+        ],
     }
 
 
@@ -146,13 +169,24 @@ def _measured(records: Sequence[Record]) -> list[tuple[str, str]]:
     def distinct(name: str) -> str:
         return " / ".join(dict.fromkeys(str(one[name]) for one in environments if name in one))
 
-    versions = {name for one in environments for name in one} - {"hardware", "device", "threads", "commit"}
+    versions = {name for one in environments for name in one} - {
+        "hardware",
+        "device",
+        "threads",
+        "commit",
+    }
     seconds = sum(record.get("seconds", 0) for record in records)
     facts = [
         ("Seeds", f"{len({_seed(record) for record in records})}"),
         ("Runs", f"{len(records)}, {format_duration(seconds)} of training in total"),
         ("Hardware", distinct("hardware") or distinct("device")),
-        ("Versions", ", ".join(f"{name} {distinct(name)}" for name in sorted(versions, key=lambda name: (name != "ltpll", name)))),
+        (
+            "Versions",
+            ", ".join(
+                f"{name} {distinct(name)}"
+                for name in sorted(versions, key=lambda name: (name != "ltpll", name))
+            ),
+        ),
         ("Commit", distinct("commit")),
     ]
     return [(name, value) for name, value in facts if value]
@@ -162,7 +196,10 @@ def _shots(records: Sequence[Record]) -> dict[str, str]:
     """The bounds of the three groups of classes, as text."""
     bounds = {(shots["many"], shots["few"]) for record in records if (shots := record.get("shots"))}
     if len(bounds) != 1:
-        return dict.fromkeys(("many", "medium", "few"), "bounds differ between runs" if bounds else "bounds not recorded")
+        return dict.fromkeys(
+            ("many", "medium", "few"),
+            "bounds differ between runs" if bounds else "bounds not recorded",
+        )
     many, few = bounds.pop()
     return {"many": f"> {many} examples", "medium": f"{few} to {many}", "few": f"< {few} examples"}
 
@@ -170,10 +207,15 @@ def _shots(records: Sequence[Record]) -> dict[str, str]:
 def _class_names(records: Sequence[Record], classes: Sequence[str] | None) -> list[str]:
     sizes = {len(record["last"]["test"]["per_class"]) for record in records}
     if len(sizes) > 1:
-        raise InputError(f"Runs of one setting have {' and '.join(map(str, sorted(sizes)))} classes: make one page for each data set.")
+        raise InputError(
+            f"Runs of one setting have {' and '.join(map(str, sorted(sizes)))} classes: make one page for each data set."
+        )
     size = sizes.pop()
     if classes is None:
-        classes = next((record["classes"] for record in records if record.get("classes")), [str(c) for c in range(size)])
+        classes = next(
+            (record["classes"] for record in records if record.get("classes")),
+            [str(c) for c in range(size)],
+        )
     if len(classes) != size:
         raise InputError(
             f"There {are(len(classes))} {counted(len(classes), 'class name')} for {size} classes: give one name for each class."
@@ -198,8 +240,22 @@ def _summary(found: Sequence[Row]) -> list[list[dict[str, Any]]]:
     """The lines of the table, one list per method: a label, the figures as text, and which of them are the best of their method."""
     groups: dict[Any, list[dict[str, Any]]] = {}
     for i, row in enumerate(found):
-        figures = [row.last("balanced_accuracy"), row.best(), row.last("many"), row.last("medium"), row.last("few"), row.target_recovery]
-        line: dict[str, Any] = {"row": i, "label": row.label, "posthoc": row.key != "test", "n": row.n, "figures": figures, "cells": []}
+        figures = [
+            row.last("balanced_accuracy"),
+            row.best(),
+            row.last("many"),
+            row.last("medium"),
+            row.last("few"),
+            row.target_recovery,
+        ]
+        line: dict[str, Any] = {
+            "row": i,
+            "label": row.label,
+            "posthoc": row.key != "test",
+            "n": row.n,
+            "figures": figures,
+            "cells": [],
+        }
         groups.setdefault(_group(row), []).append(line | {"gain": _gain(row, found)})
     for lines in groups.values():
         for column in zip(*(line["figures"] for line in lines), strict=True):

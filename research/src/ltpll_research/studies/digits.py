@@ -67,15 +67,23 @@ def train(run: Run) -> None:
     config, data, seed = run.config, run.config["data"], run.config["seed"]
     seeds = seed_streams(seed)
     digits = load_digits_split(seed=seeds["subset"], test_per_class=data["test_per_class"])
-    subset = long_tail_subset(digits.y_pool, data["imbalance"], seed=seeds["subset"], largest=data["largest"])
+    subset = long_tail_subset(
+        digits.y_pool, data["imbalance"], seed=seeds["subset"], largest=data["largest"]
+    )
     x, y = digits.x_pool[subset], digits.y_pool[subset]
     counts = np.bincount(y, minlength=10)
     candidates = uniform_candidates(y, 10, data["ambiguity"], seed=seeds["candidates"])
-    model = build_model(config["model"]["name"], seeds["training"], n_classes=10, width=config["model"]["width"])
-    options = {name: given for name, given in config["options"].items() if name == config["rebalancer"]}
+    model = build_model(
+        config["model"]["name"], seeds["training"], n_classes=10, width=config["model"]["width"]
+    )
+    options = {
+        name: given for name, given in config["options"].items() if name == config["rebalancer"]
+    }
     trainer = PartialLabelTrainer(
         model,
-        *build_parts(config["method"], config["rebalancer"], options=options, class_frequencies=counts),
+        *build_parts(
+            config["method"], config["rebalancer"], options=options, class_frequencies=counts
+        ),
         views=Views(weak=(Shift(1),), strong=(Shift(1), Jitter(0.3), Cutout(3))),
         epochs=config["epochs"],
         batch_size=config["batch_size"],
@@ -83,7 +91,16 @@ def train(run: Run) -> None:
         seed=seeds["training"],
         device="cpu",
     )
-    posthoc = {name: REBALANCERS.create(name, {"class_frequencies": counts}) for name in CORRECTED.get(config["rebalancer"], ())}
-    truth = Evaluate(digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc)
-    facts = {"class_counts": counts.tolist(), "classes": [str(c) for c in range(10)], "seeds": seeds}
+    posthoc = {
+        name: REBALANCERS.create(name, {"class_frequencies": counts})
+        for name in CORRECTED.get(config["rebalancer"], ())
+    }
+    truth = Evaluate(
+        digits.x_test, digits.y_test, y, shots=Shots(**config["shots"]), posthoc=posthoc
+    )
+    facts = {
+        "class_counts": counts.tolist(),
+        "classes": [str(c) for c in range(10)],
+        "seeds": seeds,
+    }
     record_training(run, trainer, x, candidates, truth, **facts)

@@ -11,7 +11,13 @@ from ltpll.runs.run import Run
 Train = Callable[[Run], None]
 
 
-def run_missing(runs: Sequence[Run], train: Train, *, workers: int | None = None, on_progress: Callable[[int], None] | None = None) -> None:
+def run_missing(
+    runs: Sequence[Run],
+    train: Train,
+    *,
+    workers: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> None:
     """Train every run that is not done, in `workers` processes with one thread each (None: one per core; 0: in this process).
 
     `on_progress` is called several times per second with the number of epochs that all runs together have finished.
@@ -31,4 +37,9 @@ def run_missing(runs: Sequence[Run], train: Train, *, workers: int | None = None
         return
     if not missing:
         return
-    in_processes(train, [(run,) for run in missing], min(workers or os.cpu_count() or 1, len(missing)), report)
+    in_processes(
+        train,
+        [(run,) for run in missing],
+        min(workers or os.cpu_count() or 1, len(missing)),
+        report,
+    )

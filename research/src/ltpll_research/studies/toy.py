@@ -64,16 +64,35 @@ def train(run: Run) -> None:
         *build_parts(config["method"], config["rebalancer"], class_frequencies=np.bincount(y)),
         seed=seed,
         device="cpu",
-        **{name: config[name] for name in ("epochs", "batch_size", "lr", "weight_decay", "drop_last")},
+        **{
+            name: config[name]
+            for name in ("epochs", "batch_size", "lr", "weight_decay", "drop_last")
+        },
         final_lr_factor=config["final_lr"],
     )
 
     def keep_points() -> None:
         identified, predicted = trainer.targets.labels().numpy(), trainer.predict(x_test)
-        np.savez(run.folder / "points.npz", x=x, y=y, x_test=x_test, y_test=y_test, identified=identified, predicted=predicted)
+        np.savez(
+            run.folder / "points.npz",
+            x=x,
+            y=y,
+            x_test=x_test,
+            y_test=y_test,
+            identified=identified,
+            predicted=predicted,
+        )
 
     truth = Evaluate(x_test, y_test, y)
-    record_training(run, trainer, x, candidates, truth, class_counts=np.bincount(y).tolist(), before_done=keep_points)
+    record_training(
+        run,
+        trainer,
+        x,
+        candidates,
+        truth,
+        class_counts=np.bincount(y).tolist(),
+        before_done=keep_points,
+    )
 
 
 def draw(runs: list[Run], path: Path) -> None:
@@ -82,10 +101,13 @@ def draw(runs: list[Run], path: Path) -> None:
     figure = new_figure(figsize=(14, 7.4), layout="constrained")
     axes = figure.subplots(2, 4, sharex=True, sharey=True)
     loaded = [np.load(run.folder / "points.npz") for run in runs]
-    panels: list[tuple[str, Any, Any, Record | None]] = [("ground truth", loaded[0]["y"], loaded[0]["y_test"], None)]
+    panels: list[tuple[str, Any, Any, Record | None]] = [
+        ("ground truth", loaded[0]["y"], loaded[0]["y_test"], None)
+    ]
     panels += [
         (
-            "PRODEN" + ("" if run.config["rebalancer"] == "none" else f" + {run.config['rebalancer']}"),
+            "PRODEN"
+            + ("" if run.config["rebalancer"] == "none" else f" + {run.config['rebalancer']}"),
             points["identified"],
             points["predicted"],
             run.result(),

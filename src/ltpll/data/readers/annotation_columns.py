@@ -14,9 +14,42 @@ TRUE_LABEL = "label"  # the column of true labels, unless another one is named o
 CONTENT = {"task": "tasks", "worker": "annotators", "annotation": "annotated labels"}
 # Without blanks and marks, and without an ending such as _id: `Image ID`, `image_path` and `image` are the same.
 USUAL_NAMES = {
-    "task": ("task", "image", "img", "picture", "photo", "item", "example", "sample", "question", "object", "id", "path", "file"),
-    "worker": ("worker", "annotator", "user", "rater", "labeler", "labeller", "coder", "judge", "expert"),
-    "annotation": ("label", "choice", "answer", "annotation", "response", "vote", "class", "category"),
+    "task": (
+        "task",
+        "image",
+        "img",
+        "picture",
+        "photo",
+        "item",
+        "example",
+        "sample",
+        "question",
+        "object",
+        "id",
+        "path",
+        "file",
+    ),
+    "worker": (
+        "worker",
+        "annotator",
+        "user",
+        "rater",
+        "labeler",
+        "labeller",
+        "coder",
+        "judge",
+        "expert",
+    ),
+    "annotation": (
+        "label",
+        "choice",
+        "answer",
+        "annotation",
+        "response",
+        "vote",
+        "class",
+        "category",
+    ),
 }
 ENDINGS = ("id", "name", "path", "file")
 
@@ -44,15 +77,23 @@ def find_annotation_columns(
     Raises:
         InputError: A named column is missing or named twice, or no column or several columns have a usual name.
     """
-    given = {role: table.names[table.column(name)] for role, name in named.items() if name is not None}
+    given = {
+        role: table.names[table.column(name)] for role, name in named.items() if name is not None
+    }
     for role, name in given.items():
         check_one_role(name, role, {other: same for other, same in given.items() if other != role})
     check_one_role(given.get("label"), "label", others)
     found: dict[str, str] = {}
     for role in CONTENT:
-        possible = [name for name in table.names if name not in {*given.values(), *others.values()} and _usual(name, role)]
+        possible = [
+            name
+            for name in table.names
+            if name not in {*given.values(), *others.values()} and _usual(name, role)
+        ]
         if role == "task":
-            possible = [name for name in possible if name != path] or [name for name in table.names if name == path]
+            possible = [name for name in possible if name != path] or [
+                name for name in table.names if name == path
+            ]
         # Which column holds the annotations is never guessed: the other one may hold the true labels.
         exact = [role] if role != "annotation" and role in possible else []
         found[role] = given.get(role) or _only(table, role, exact or possible, given)
@@ -64,7 +105,9 @@ def check_one_role(name: str | None, role: str, others: Mapping[str, str]) -> No
     """Refuse a column that is named for this role and for another one; `others` are the columns of other roles."""
     twice = next((other for other, same in others.items() if same == name), None)
     if twice is not None:
-        raise InputError(f"The column {shown(name)} is named with --{role} and with --{twice}: it can be only one of the two.")
+        raise InputError(
+            f"The column {shown(name)} is named with --{role} and with --{twice}: it can be only one of the two."
+        )
 
 
 def _usual(name: str, role: str) -> bool:
@@ -78,7 +121,11 @@ def _only(table: Table, role: str, possible: Sequence[str], given: Mapping[str, 
     if len(possible) == 1:
         return possible[0]
     if possible:
-        truth = ", and the column of true labels, if one of them is that, with --label" if role == "annotation" else ""
+        truth = (
+            ", and the column of true labels, if one of them is that, with --label"
+            if role == "annotation"
+            else ""
+        )
         raise InputError(
             f"{table.path} has several columns that may hold the {CONTENT[role]} ({format_names(possible)}): name one with --{role}{truth}."
         )

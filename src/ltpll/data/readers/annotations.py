@@ -21,12 +21,21 @@ DEFAULT_VOTE_WEIGHTS = "reliability"
 
 # Chosen on simulated crowds, like those of benchmarks/crowds.py.
 VOTES_FOR_OWN_CONFUSION = 20.0  # votes on a class at which an annotator's own confusion counts as much as that of all annotators
-VOTES_FOR_OWN_ACCURACY = 8.0  # votes at which an annotator's own accuracy counts as much as that of all annotators
-USUAL_ACCURACY, VOTES_FOR_ACCURACY = 0.8, 20.0  # what is assumed about annotators, and the votes that count as much as the assumption
-EXAMPLES_OF_EACH_CLASS = 2.0  # added to the estimated number of examples, so that few votes do not rule a class out
+VOTES_FOR_OWN_ACCURACY = (
+    8.0  # votes at which an annotator's own accuracy counts as much as that of all annotators
+)
+USUAL_ACCURACY, VOTES_FOR_ACCURACY = (
+    0.8,
+    20.0,
+)  # what is assumed about annotators, and the votes that count as much as the assumption
+EXAMPLES_OF_EACH_CLASS = (
+    2.0  # added to the estimated number of examples, so that few votes do not rule a class out
+)
 # Power of the likelihood: examples that mislead one annotator mislead others, and a network that has learned the votes repeats them.
 TRUST = 0.4
-LEAST_SHARE = 0.01  # added to the weight of each candidate, so that the network can outvote the annotators
+LEAST_SHARE = (
+    0.01  # added to the weight of each candidate, so that the network can outvote the annotators
+)
 MOST_ROUNDS = 50
 CONVERGED = 1e-4
 Numbers = npt.NDArray[np.int64]
@@ -67,21 +76,34 @@ def vote_rule(text: str) -> Rule:
     plain = text.strip().lower()
     if plain == "union":
         return Rule("union")
-    for kind, pattern in (("votes", r"votes(?:-|\s*>=\s*)([0-9]{1,9})"), ("top", r"top-([0-9]{1,9})")):
+    for kind, pattern in (
+        ("votes", r"votes(?:-|\s*>=\s*)([0-9]{1,9})"),
+        ("top", r"top-([0-9]{1,9})"),
+    ):
         found = re.fullmatch(pattern, plain)
         if found and int(found[1]) >= 1:
             return Rule("votes" if kind == "votes" else "top", int(found[1]))
         if found:
-            raise InputError(f"The rule {shown(text)} asks for fewer than 1: give a whole number of at least 1, as in votes-2 or top-3.")
-    problem = "names several rules" if len(re.findall(r"union|votes|top-", plain)) > 1 else "is not a rule"
-    raise InputError(f"{shown(text)} {problem} for turning annotations into sets: give one of union, votes-2 and top-3.")
+            raise InputError(
+                f"The rule {shown(text)} asks for fewer than 1: give a whole number of at least 1, as in votes-2 or top-3."
+            )
+    problem = (
+        "names several rules"
+        if len(re.findall(r"union|votes|top-", plain)) > 1
+        else "is not a rule"
+    )
+    raise InputError(
+        f"{shown(text)} {problem} for turning annotations into sets: give one of union, votes-2 and top-3."
+    )
 
 
 def drop_repeated_votes(
     rows: npt.NDArray[np.int64], annotators: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Drop repeated annotations and sort by example, keeping the order within an example."""
-    order = np.lexsort((labels, annotators, rows))  # stable, so the first of several equal entries is kept
+    order = np.lexsort(
+        (labels, annotators, rows)
+    )  # stable, so the first of several equal entries is kept
     same = np.ones(len(order), dtype=bool)
     same[:1] = False
     for column in (rows, annotators, labels):
@@ -91,7 +113,9 @@ def drop_repeated_votes(
     return rows[kept], annotators[kept], labels[kept]
 
 
-def sets_from_votes(votes: AnnotatorVotes, n_rows: int, n_classes: int, rule: Rule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def sets_from_votes(
+    votes: AnnotatorVotes, n_rows: int, n_classes: int, rule: Rule
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """`indptr` and labels of the candidate sets; labels that tie with the last of the top k are kept."""
     keys, times = np.unique(votes.rows * n_classes + votes.labels, return_counts=True)
     rows, labels = keys // n_classes, keys % n_classes
@@ -117,7 +141,9 @@ def _some_candidates(
         return indptr, labels
     voted = np.bincount(votes.rows, minlength=n_rows) > 0
     if not voted.all():
-        raise InputError(f"{task(int(np.argmin(voted)))} has no votes: give every example at least one.")
+        raise InputError(
+            f"{task(int(np.argmin(voted)))} has no votes: give every example at least one."
+        )
     n = int(empty.sum())
     none = f"no label with at least {rule.k} votes"
     if n == n_rows:
@@ -131,13 +157,20 @@ def _some_candidates(
         stacklevel=3,
     )
     all_starts, every = sets_from_votes(votes, n_rows, n_classes, Rule("union"))
-    owners, all_owners = (np.repeat(np.arange(n_rows), np.diff(starts)) for starts in (indptr, all_starts))
+    owners, all_owners = (
+        np.repeat(np.arange(n_rows), np.diff(starts)) for starts in (indptr, all_starts)
+    )
     kept = np.isin(all_owners * n_classes + every, owners * n_classes + labels) | empty[all_owners]
     return np.searchsorted(all_owners[kept], np.arange(n_rows + 1)).astype(np.int64), every[kept]
 
 
 def voted_candidates(
-    votes: AnnotatorVotes, n_rows: int, classes: Sequence[Hashable], rule: str, weights: str, task: Callable[[int], str]
+    votes: AnnotatorVotes,
+    n_rows: int,
+    classes: Sequence[Hashable],
+    rule: str,
+    weights: str,
+    task: Callable[[int], str],
 ) -> Candidates:
     """The candidate sets of votes, weighted by them; `task` is how a message refers to an example."""
     indptr, labels = _some_candidates(votes, n_rows, len(classes), vote_rule(rule), task)
@@ -151,10 +184,14 @@ def voted_candidates(
 def check_vote_weights(how: str) -> None:
     """Refuse an unknown way to weight candidates by votes."""
     if how not in VOTE_WEIGHTS:
-        raise InputError(f"The vote weights are {shown(how)}: choose {', '.join(VOTE_WEIGHTS[:-1])} or {VOTE_WEIGHTS[-1]}.")
+        raise InputError(
+            f"The vote weights are {shown(how)}: choose {', '.join(VOTE_WEIGHTS[:-1])} or {VOTE_WEIGHTS[-1]}."
+        )
 
 
-def vote_weights(votes: AnnotatorVotes, indptr: Numbers, labels: Numbers, n_classes: int, how: str) -> Floats | None:
+def vote_weights(
+    votes: AnnotatorVotes, indptr: Numbers, labels: Numbers, n_classes: int, how: str
+) -> Floats | None:
     """One weight per candidate of sets that were made from votes; None if `how` is "none".
 
     The weight is how well a label explains the votes on its example. It does not depend on how frequent the label is.
@@ -202,8 +239,13 @@ def vote_likelihoods(votes: AnnotatorVotes, n_rows: int, n_classes: int) -> Floa
     posterior = pairs.vote_shares
     for _ in range(MOST_ROUNDS):
         log_likelihood = pairs.log_likelihood(posterior)
-        prior = np.bincount(pairs.labels, weights=posterior, minlength=n_classes) + EXAMPLES_OF_EACH_CLASS
-        updated = _normalised(log_likelihood + np.log(prior / prior.sum())[pairs.labels], pairs.rows, n_rows)
+        prior = (
+            np.bincount(pairs.labels, weights=posterior, minlength=n_classes)
+            + EXAMPLES_OF_EACH_CLASS
+        )
+        updated = _normalised(
+            log_likelihood + np.log(prior / prior.sum())[pairs.labels], pairs.rows, n_rows
+        )
         change = np.abs(updated - posterior).max()
         posterior = updated
         if change < CONVERGED:
@@ -238,12 +280,16 @@ class _Ballots:
         keys, times = np.unique(votes.rows * n_classes + votes.labels, return_counts=True)
         rows, labels = keys // n_classes, keys % n_classes
         n_rows, n_annotators = int(rows[-1]) + 1, int(votes.annotators.max()) + 1
-        ballots, of_ballot, size = np.unique(votes.rows * n_annotators + votes.annotators, return_inverse=True, return_counts=True)
+        ballots, of_ballot, size = np.unique(
+            votes.rows * n_annotators + votes.annotators, return_inverse=True, return_counts=True
+        )
         row, annotator = ballots // n_annotators, ballots % n_annotators
         start = np.searchsorted(rows, np.arange(n_rows + 1))
         times_row = np.diff(start)[row]
         ballot = np.repeat(np.arange(len(ballots)), times_row)
-        pair = np.repeat(start[:-1][row] - np.cumsum(times_row) + times_row, times_row) + np.arange(len(ballot))
+        pair = np.repeat(start[:-1][row] - np.cumsum(times_row) + times_row, times_row) + np.arange(
+            len(ballot)
+        )
         agrees = np.isin(ballot * n_classes + labels[pair], of_ballot * n_classes + votes.labels)
         given = np.empty(len(ballots), dtype=np.int64)
         given[of_ballot] = votes.labels  # of a ballot with several labels, any of them
@@ -271,20 +317,30 @@ class _Ballots:
     def log_likelihood(self, posterior: Floats) -> Floats:
         """The log-likelihood of the ballots for each pair of example and label, up to a constant for each example."""
         weight, others = posterior[self.pair], np.maximum(self.n_classes - self.size, 1)
-        right, total = np.bincount(self.annotator, weights=weight * self.agrees), np.bincount(self.annotator, weights=weight)
-        overall = (right.sum() + VOTES_FOR_ACCURACY * USUAL_ACCURACY) / (total.sum() + VOTES_FOR_ACCURACY)
+        right, total = (
+            np.bincount(self.annotator, weights=weight * self.agrees),
+            np.bincount(self.annotator, weights=weight),
+        )
+        overall = (right.sum() + VOTES_FOR_ACCURACY * USUAL_ACCURACY) / (
+            total.sum() + VOTES_FOR_ACCURACY
+        )
         accuracy = (right + VOTES_FOR_OWN_ACCURACY * overall) / (total + VOTES_FOR_OWN_ACCURACY)
         accuracy = np.clip(accuracy, 1e-3, 1 - 1e-3)[self.annotator]
         likelihood = np.where(self.agrees, accuracy / self.size, (1 - accuracy) / others)
         # Ballots with one label also tell which labels an annotator confuses.
         weight, mean = weight[self.single], likelihood[self.single]
         errors = weight[self.mistaken]
-        confused = (_sums(self.of_mistake, errors) + 0.5) / (_sums(self.of_mistaken_truth, errors) + 0.5 * (self.n_classes - 1))
+        confused = (_sums(self.of_mistake, errors) + 0.5) / (
+            _sums(self.of_mistaken_truth, errors) + 0.5 * (self.n_classes - 1)
+        )
         mean[self.mistaken] = (1 - accuracy[self.single][self.mistaken]) * confused
         likelihood[self.single] = (_sums(self.of_vote, weight) + VOTES_FOR_OWN_CONFUSION * mean) / (
             _sums(self.of_truth, weight) + VOTES_FOR_OWN_CONFUSION
         )
-        return np.asarray(np.bincount(self.pair, weights=np.log(likelihood), minlength=len(self.rows)), dtype=np.float64)
+        return np.asarray(
+            np.bincount(self.pair, weights=np.log(likelihood), minlength=len(self.rows)),
+            dtype=np.float64,
+        )
 
 
 def _sums(group: Numbers, values: Floats) -> Floats:
@@ -347,14 +403,21 @@ def candidates_from_votes(
             "with one entry per vote."
         )
     if row.dtype.kind not in "iu" or row.min() < 0:
-        raise InputError("The rows of the votes must be whole numbers from 0: number the examples in the order of the features.")
+        raise InputError(
+            "The rows of the votes must be whole numbers from 0: number the examples in the order of the features."
+        )
     names, numbers = _class_numbers(given, classes, n_classes)
     workers, worker = np.unique(who, return_inverse=True)
-    votes = AnnotatorVotes(*drop_repeated_votes(row.astype(np.int64), worker.astype(np.int64), numbers), tuple(map(str, workers)))
+    votes = AnnotatorVotes(
+        *drop_repeated_votes(row.astype(np.int64), worker.astype(np.int64), numbers),
+        tuple(map(str, workers)),
+    )
     if classes is None:
         warn_of_similar_names(names, votes.labels)
     indptr, flat = _some_candidates(votes, int(row.max()) + 1, len(names), how, "Example {}".format)
-    return Candidates.from_flat(indptr, flat, len(names), names).with_weights(vote_weights(votes, indptr, flat, len(names), weights))
+    return Candidates.from_flat(indptr, flat, len(names), names).with_weights(
+        vote_weights(votes, indptr, flat, len(names), weights)
+    )
 
 
 def _class_numbers(
@@ -363,7 +426,9 @@ def _class_numbers(
     """The classes in order, and the class number of each label."""
     if classes is None and labels.dtype.kind in "iu":
         number = labels.astype(np.int64)
-        names: tuple[Hashable, ...] = tuple(range(int(number.max()) + 1 if n_classes is None else n_classes))
+        names: tuple[Hashable, ...] = tuple(
+            range(int(number.max()) + 1 if n_classes is None else n_classes)
+        )
         wrong = (number < 0) | (number >= len(names))
     else:
         names = tuple(sorted(set(labels.tolist()))) if classes is None else tuple(classes)
@@ -372,5 +437,7 @@ def _class_numbers(
         wrong = number < 0
     if wrong.any():
         first = int(np.argmax(wrong))
-        raise InputError(f"Vote {first} has the label {shown(labels[first].item())}, which is not one of the {len(names)} classes.")
+        raise InputError(
+            f"Vote {first} has the label {shown(labels[first].item())}, which is not one of the {len(names)} classes."
+        )
     return names, number

@@ -20,7 +20,16 @@ from ltpll.data.readers.tables import DEFAULT_READING, Reading, read_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 
-OF_TABLES = ("group", "label", "class_columns", "probability_columns", "annotators", "task", "worker", "annotation")
+OF_TABLES = (
+    "group",
+    "label",
+    "class_columns",
+    "probability_columns",
+    "annotators",
+    "task",
+    "worker",
+    "annotation",
+)
 
 
 class LabelledSets(NamedTuple):
@@ -31,7 +40,9 @@ class LabelledSets(NamedTuple):
     notes: tuple[str, ...] = ()  # sentences about what was skipped
 
 
-def read_candidates(path: Path, column: str | None = None, reading: Reading = DEFAULT_READING) -> LabelledSets:
+def read_candidates(
+    path: Path, column: str | None = None, reading: Reading = DEFAULT_READING
+) -> LabelledSets:
     """Read candidate sets, in every way that `read_table` can, or from an array of zeros and ones.
 
     Args:
@@ -53,33 +64,60 @@ def read_candidates(path: Path, column: str | None = None, reading: Reading = DE
     """
     kind = path.suffix.lower()
     if kind in (".npz", ".npy"):
-        named = next((name for name in OF_TABLES if getattr(reading, name)), next(iter(reading.changed_set_rules()), None))
+        named = next(
+            (name for name in OF_TABLES if getattr(reading, name)),
+            next(iter(reading.changed_set_rules()), None),
+        )
         if named is not None:
             raise InputError(f"{path} is not a table, so it has no column for {named}: omit it.")
         if kind == ".npy" and column is not None and path.is_file():
             raise InputError(f"{path} holds one array without a name: omit --column.")
-        return LabelledSets(Candidates.from_matrix(read_array(path, _array_chooser(path, column))), None)
+        return LabelledSets(
+            Candidates.from_matrix(read_array(path, _array_chooser(path, column))), None
+        )
     if kind not in (*TABLE_SUFFIXES, ".mat", *JSON_SUFFIXES):
-        raise InputError(f"{path} is not a run folder, or a .csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file.")
+        raise InputError(
+            f"{path} is not a run folder, or a .csv, .tsv, .parquet, .npz, .npy, .mat, .json or .jsonl file."
+        )
     if kind == ".mat" and column is not None:
         raise InputError(f"The sets of {path} are in its array 'partial_target': omit --column.")
     if kind in JSON_SUFFIXES and column is not None:
-        raise InputError(f"{path} is not a table, so it has no column {shown(column)}: omit --column.")
+        raise InputError(
+            f"{path} is not a table, so it has no column {shown(column)}: omit --column."
+        )
     reading = replace(reading, features=())
-    instead = next((name for name in ("class_columns", "probability_columns", "annotators") if getattr(reading, name)), None)
+    instead = next(
+        (
+            name
+            for name in ("class_columns", "probability_columns", "annotators")
+            if getattr(reading, name)
+        ),
+        None,
+    )
     if instead is not None and column is not None:
-        raise InputError(f"Sets cannot be read from the column {shown(column)} and from {instead} at the same time: give one of them.")
+        raise InputError(
+            f"Sets cannot be read from the column {shown(column)} and from {instead} at the same time: give one of them."
+        )
     if kind in TABLE_SUFFIXES and instead is None:
         table = open_table(path)
         others = {reading.excluded or "excluded", reading.possible, reading.site}
-        reading = replace(reading, candidates=table.names[_set_column(table, column, reading.separator, others)])
+        reading = replace(
+            reading, candidates=table.names[_set_column(table, column, reading.separator, others)]
+        )
     # Whether names are distinct does not matter here. In a table of annotations, they may be the tasks.
-    found = read_table(path, reading if reading.annotators and kind not in JSON_SUFFIXES else replace(reading, id=None, path=None))
+    found = read_table(
+        path,
+        reading
+        if reading.annotators and kind not in JSON_SUFFIXES
+        else replace(reading, id=None, path=None),
+    )
     assert found.candidates is not None
     return LabelledSets(found.candidates, found.labels, found.notes)
 
 
-def _set_column(table: Table, name: str | None, separator: str, others: Container[str | None]) -> int:
+def _set_column(
+    table: Table, name: str | None, separator: str, others: Container[str | None]
+) -> int:
     if name is not None and table.names.count(name) == 1:
         return table.names.index(name)
     if name is None and table.names.count(Reading.candidates) == 1:
@@ -90,7 +128,11 @@ def _set_column(table: Table, name: str | None, separator: str, others: Containe
         columns = [index for index, found in enumerate(table.names) if found not in others]
         found: set[int] = set()
         for batch in table.batches(columns):
-            found |= {index for index in columns if index not in found and _has_sets(table, batch, index, separator)}
+            found |= {
+                index
+                for index in columns
+                if index not in found and _has_sets(table, batch, index, separator)
+            }
         if len(found) == 1:
             return found.pop()
     raise InputError(_unclear(table.path, "column", table.names, name))
@@ -103,10 +145,25 @@ def _has_sets(table: Table, batch: TableBatch, index: int, separator: str) -> bo
     kind = batch.columns[index].type
     if pa.types.is_nested(kind):
         return not pa.types.is_struct(kind)
-    if not any(is_kind(kind) for is_kind in (pa.types.is_binary, pa.types.is_string, pa.types.is_large_string, pa.types.is_dictionary)):
+    if not any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_binary,
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_dictionary,
+        )
+    ):
         return False
     cells = texts(table, batch, index)
-    return bool(pc.any(pc.or_(structured_cells(cells), pc.or_(pc.match_substring(cells, separator), pc.starts_with(cells, "!")))).as_py())
+    return bool(
+        pc.any(
+            pc.or_(
+                structured_cells(cells),
+                pc.or_(pc.match_substring(cells, separator), pc.starts_with(cells, "!")),
+            )
+        ).as_py()
+    )
 
 
 def _unclear(path: Path | str, what: str, names: Sequence[str], requested: str | None) -> str:

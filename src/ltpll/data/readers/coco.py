@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.readers.json_examples import JsonExamples, checked_names, class_numbers, known_classes, member, skipped
+from ltpll.data.readers.json_examples import (
+    JsonExamples,
+    checked_names,
+    class_numbers,
+    known_classes,
+    member,
+    skipped,
+)
 from ltpll.data.readers.json_stream import Item, json_items
 from ltpll.data.readers.memory_limits import check_expansion
 from ltpll.data.readers.pictures import with_box
@@ -72,14 +79,20 @@ class _Parts:
         if item.key == "images":
             key, name = _id(item.value, "id"), member(item.value, "file_name", str)
             if key is None or name is None:
-                raise InputError(f"{where} has no 'id' or no 'file_name': every picture needs both.")
+                raise InputError(
+                    f"{where} has no 'id' or no 'file_name': every picture needs both."
+                )
             if self.images.setdefault(key, len(self.images)) != len(self.paths):
-                raise InputError(f"{where} has the same 'id' as another picture ({shown(key[1])}): ids must be distinct.")
+                raise InputError(
+                    f"{where} has the same 'id' as another picture ({shown(key[1])}): ids must be distinct."
+                )
             self.paths.append(name)
         elif item.key == "annotations":
             picture, category = _id(item.value, "image_id"), _id(item.value, "category_id")
             if picture is None or category is None:
-                raise InputError(f"{where} has no 'image_id' or no 'category_id', so it names no category: remove it.")
+                raise InputError(
+                    f"{where} has no 'image_id' or no 'category_id', so it names no category: remove it."
+                )
             self.pictures.append(self.picture_ids.setdefault(picture, len(self.picture_ids)))
             self.categories.append(self.category_ids.setdefault(category, len(self.category_ids)))
             if self.crops:
@@ -95,23 +108,41 @@ class _Parts:
         if not n:
             raise InputError(f"{path} has no 'images': give at least one picture.")
         if not len(self.pictures) and (needs_candidates or self.crops):
-            raise InputError(f"{path} has no annotations, so no picture has a candidate label: give annotations with a category_id.")
+            raise InputError(
+                f"{path} has no annotations, so no picture has a candidate label: give annotations with a category_id."
+            )
         self._check("image_id", self.picture_ids, "images", self.images)
         self._check("category_id", self.category_ids, "categories", self.names)
         paths = checked_names(path, self.paths, "file_name")
-        pictures = np.asarray([self.images[key] for key in self.picture_ids], dtype=np.int64)[np.asarray(self.pictures, dtype=np.int64)]
+        pictures = np.asarray([self.images[key] for key in self.picture_ids], dtype=np.int64)[
+            np.asarray(self.pictures, dtype=np.int64)
+        ]
         used = [self.names[key] for key in self.category_ids]
         chosen = known_classes(list(dict.fromkeys(used)), classes)
         labels = None
         if needs_candidates or {*used} <= {*chosen}:
             labels = class_numbers(path, used, chosen)[np.asarray(self.categories, dtype=np.int64)]
-        notes = skipped(n - len(np.unique(pictures)), n, "picture", "no annotation") if needs_candidates or self.crops else ()
+        notes = (
+            skipped(n - len(np.unique(pictures)), n, "picture", "no annotation")
+            if needs_candidates or self.crops
+            else ()
+        )
         if self.crops:
             boxes = np.asarray(self.boxes).reshape(-1, 4).tolist()
-            parts = [with_box(paths[picture], *box) for picture, box in zip(pictures.tolist(), boxes, strict=True)]
+            parts = [
+                with_box(paths[picture], *box)
+                for picture, box in zip(pictures.tolist(), boxes, strict=True)
+            ]
             candidates = None if labels is None else _sets(path, pictures, labels, pictures, chosen)
             ids = [str(i + 1) for i in range(len(parts))]
-            return JsonExamples(ids, parts, candidates, labels, groups=[paths[picture] for picture in pictures], notes=notes)
+            return JsonExamples(
+                ids,
+                parts,
+                candidates,
+                labels,
+                groups=[paths[picture] for picture in pictures],
+                notes=notes,
+            )
         kept = np.unique(pictures) if needs_candidates else np.arange(n)
         paths = paths if len(kept) == n else [paths[picture] for picture in kept]
         sets = None
@@ -127,13 +158,22 @@ class _Parts:
             )
 
 
-def _sets(path: Path, pictures: Numbers, labels: Numbers, rows: Numbers, classes: tuple[Any, ...]) -> Candidates:
+def _sets(
+    path: Path, pictures: Numbers, labels: Numbers, rows: Numbers, classes: tuple[Any, ...]
+) -> Candidates:
     """The labels of all annotations of a picture, for the picture of each row."""
     pairs = np.unique(pictures * len(classes) + labels)
-    first, end = (np.searchsorted(pairs // len(classes), rows, side=side) for side in ("left", "right"))
+    first, end = (
+        np.searchsorted(pairs // len(classes), rows, side=side) for side in ("left", "right")
+    )
     sizes = end - first
     indptr = np.concatenate([[0], np.cumsum(sizes)])
-    check_expansion(path, path.stat().st_size, 8 * int(indptr[-1]), "a picture has too many annotations of too many categories")
+    check_expansion(
+        path,
+        path.stat().st_size,
+        8 * int(indptr[-1]),
+        "a picture has too many annotations of too many categories",
+    )
     position = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - first, sizes)
     return Candidates.from_flat(indptr, pairs[position] % len(classes), len(classes), classes)
 
@@ -146,8 +186,24 @@ def _id(entry: Any, key: str) -> Key | None:
 def _box(where: str, annotation: Any) -> list[float]:
     """The box of an annotation: left, top, width and height in pixels; what is left of or above the picture is cut off."""
     box = member(annotation, "bbox", list) or []
-    numbers = [float(value) for value in box if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6]
-    if len(box) != 4 or len(numbers) != 4 or not all(map(math.isfinite, numbers)) or min(numbers[2:]) <= 0:
-        raise InputError(f"{where} has the 'bbox' {shown(annotation.get('bbox'))}, which is not left, top, width and height: correct it.")
+    numbers = [
+        float(value)
+        for value in box
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
+    ]
+    if (
+        len(box) != 4
+        or len(numbers) != 4
+        or not all(map(math.isfinite, numbers))
+        or min(numbers[2:]) <= 0
+    ):
+        raise InputError(
+            f"{where} has the 'bbox' {shown(annotation.get('bbox'))}, which is not left, top, width and height: correct it."
+        )
     left, top, width, height = numbers
-    return [max(left, 0.0), max(top, 0.0), max(width + min(left, 0.0), 0.0), max(height + min(top, 0.0), 0.0)]
+    return [
+        max(left, 0.0),
+        max(top, 0.0),
+        max(width + min(left, 0.0), 0.0),
+        max(height + min(top, 0.0), 0.0),
+    ]

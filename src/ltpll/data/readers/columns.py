@@ -17,7 +17,16 @@ from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
 
 Array = npt.NDArray[Any]
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # how people and programs write a missing number
+MISSING = (
+    "",
+    "na",
+    "n/a",
+    "nan",
+    "null",
+    "none",
+    "-",
+    "?",
+)  # how people and programs write a missing number
 
 
 class NotNumericError(Exception):
@@ -39,7 +48,12 @@ def strings(column: Any) -> Any:
     if pa.types.is_floating(column.type):
         # pandas, for example, writes whole numbers with gaps as floats: 1.0 means 1.
         column = pc.if_else(pc.is_nan(column), None, column)
-        if pc.all(pc.and_(pc.equal(column, pc.trunc(column)), pc.less(pc.abs(column), 2.0**53))).as_py() is not False:
+        if (
+            pc.all(
+                pc.and_(pc.equal(column, pc.trunc(column)), pc.less(pc.abs(column), 2.0**53))
+            ).as_py()
+            is not False
+        ):
             column = column.cast(pa.int64())
     return pc.fill_null(column.cast(pa.string()), "")
 
@@ -60,9 +74,18 @@ def texts(table: Table, batch: TableBatch, index: int) -> Any:
             f"The column {shown(table.names[index])} of {table.path} holds {column.type}, not text: write it as text."
         ) from None
     except pa.ArrowInvalid:
-        position = next((i for i, cell in enumerate(column.to_pylist()) if isinstance(cell, bytes) and not _is_utf8(cell)), 0)
+        position = next(
+            (
+                i
+                for i, cell in enumerate(column.to_pylist())
+                if isinstance(cell, bytes) and not _is_utf8(cell)
+            ),
+            0,
+        )
         where = table.row(batch.first + position)
-        raise InputError(f"{where} is not UTF-8 text in the column {shown(table.names[index])}: save the file as UTF-8.") from None
+        raise InputError(
+            f"{where} is not UTF-8 text in the column {shown(table.names[index])}: save the file as UTF-8."
+        ) from None
 
 
 def _is_utf8(cell: bytes) -> bool:
@@ -104,7 +127,9 @@ class TextColumn:
         keys = [id_key(value) for value in values]
         empty = next((i for i, key in enumerate(keys) if not key), None)
         if empty is not None:
-            raise InputError(f"{self.table.row(empty)} is empty in the column {shown(name)}: name every example.")
+            raise InputError(
+                f"{self.table.row(empty)} is empty in the column {shown(name)}: name every example."
+            )
         if len(set(keys)) != len(keys):
             rows: dict[str, int] = {}
             for i, key in enumerate(keys):
@@ -119,7 +144,9 @@ class TextColumn:
 # ---- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def parse_numbers(table: Table, batch: TableBatch, index: int, dtype: Any = np.float32) -> npt.NDArray[Any]:
+def parse_numbers(
+    table: Table, batch: TableBatch, index: int, dtype: Any = np.float32
+) -> npt.NDArray[Any]:
     """A column of a batch as numbers of a float type, NaN where a number is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -134,10 +161,19 @@ def parse_numbers(table: Table, batch: TableBatch, index: int, dtype: Any = np.f
         column = column.cast(pa.uint8())
     elif pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
-    elif pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+    elif (
+        pa.types.is_binary(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_large_binary(kind)
+    ):
         try:
             # Bytes are parsed without checking for UTF-8, since other text is not a number either.
-            return (column.view(pa.string()) if pa.types.is_binary(kind) else column).cast(number).to_numpy()  # type: ignore[no-any-return]
+            return (
+                (column.view(pa.string()) if pa.types.is_binary(kind) else column)
+                .cast(number)
+                .to_numpy()
+            )  # type: ignore[no-any-return]
         except pa.ArrowException:
             return _parsed(texts(table, batch, index), number)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -157,7 +193,9 @@ def _parsed(cells: Any, number: Any) -> npt.NDArray[Any]:
     try:
         return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:
-        raise NotNumericError(next(i for i, cell in enumerate(trimmed) if not _is_number(cell))) from None
+        raise NotNumericError(
+            next(i for i, cell in enumerate(trimmed) if not _is_number(cell))
+        ) from None
 
 
 def _is_number(cell: Any) -> bool:
@@ -170,10 +208,16 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def not_a_number_error(table: Table, batch: TableBatch, index: int, position: int, what: str, leave_out: str = "") -> InputError:
+def not_a_number_error(
+    table: Table, batch: TableBatch, index: int, position: int, what: str, leave_out: str = ""
+) -> InputError:
     cell = batch.columns[index][position].as_py()
     cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
-    problem = "is empty" if cell is None or str(cell).strip() == "" else f"holds {shown(str(cell))}, which is not a finite number,"
+    problem = (
+        "is empty"
+        if cell is None or str(cell).strip() == ""
+        else f"holds {shown(str(cell))}, which is not a finite number,"
+    )
     return InputError(
         f"{table.row(batch.first + position)} {problem} in the {what} column {shown(table.names[index])}: "
         f"correct the cell, drop the row, or {leave_out or 'omit the column'}."
@@ -208,7 +252,9 @@ def holds_numbers(table: Table, index: int) -> bool:
         found = numeric_columns(table, [index])
     except InputError:
         return True
-    return bool(found) and not all(text == "" for text in texts(table, next(table.batches([index])), index).to_pylist())
+    return bool(found) and not all(
+        text == "" for text in texts(table, next(table.batches([index])), index).to_pylist()
+    )
 
 
 def distinct_columns(table: Table, indices: Sequence[int]) -> list[int]:
@@ -259,7 +305,9 @@ class FeatureColumns:
     `exact`.
     """
 
-    def __init__(self, table: Table, indices: Sequence[int], *, chosen: bool, exact: bool = False) -> None:
+    def __init__(
+        self, table: Table, indices: Sequence[int], *, chosen: bool, exact: bool = False
+    ) -> None:
         self.table, self.indices, self.chosen = table, list(indices), chosen
         self._rows = np.empty((0, len(indices)), dtype=np.float64 if exact else np.float32)
         self._n = 0
@@ -275,7 +323,9 @@ class FeatureColumns:
                 values = parse_numbers(self.table, batch, index, block.dtype)
             except NotNumericError as error:
                 if self.chosen:
-                    raise not_a_number_error(self.table, batch, index, error.position, "feature") from None
+                    raise not_a_number_error(
+                        self.table, batch, index, error.position, "feature"
+                    ) from None
                 raise _text_among_numbers(self.table, batch, index, error.position) from None
             block[:, j] = values
             with np.errstate(all="ignore"):
@@ -288,7 +338,9 @@ class FeatureColumns:
             if finite.all():
                 continue
             advice = "" if self.chosen else _ignore(self.table, index)
-            refusal = not_a_number_error(self.table, batch, index, int(np.argmin(finite)), "feature", advice)
+            refusal = not_a_number_error(
+                self.table, batch, index, int(np.argmin(finite)), "feature", advice
+            )
             if self.chosen:
                 raise refusal
             self._missing.setdefault(j, refusal)
@@ -304,7 +356,11 @@ class FeatureColumns:
 
     def result(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
         seen = self._low <= self._high
-        empty = [self.table.names[index] for index, some in zip(self.indices, seen, strict=True) if not some]
+        empty = [
+            self.table.names[index]
+            for index, some in zip(self.indices, seen, strict=True)
+            if not some
+        ]
         if empty:
             warnings.warn(
                 f"{self.table.path} has no finite number in {counted(len(empty), 'column')}, which {are(len(empty))} left out of the "
@@ -321,7 +377,9 @@ class FeatureColumns:
             return None, ()
         if self._rows.dtype == np.float32 and blurred_by_float32(self._low[keep], self._high[keep]):
             self._rows = self._rows[:0].copy()  # frees the memory for the doubles
-            again = FeatureColumns(self.table, [self.indices[j] for j in keep], chosen=self.chosen, exact=True)
+            again = FeatureColumns(
+                self.table, [self.indices[j] for j in keep], chosen=self.chosen, exact=True
+            )
             for batch in self.table.batches(again.indices):
                 again.add(batch)
             return again.result()

@@ -24,7 +24,9 @@ from ltpll.data.readers.json_stream import json_items
 from ltpll.data.readers.streaming import ReadProgress
 from ltpll.errors import InputError, shown
 
-TAXON = 7  # parts of a class of SpeciesNet: number, class, order, family, genus, species, common name
+TAXON = (
+    7  # parts of a class of SpeciesNet: number, class, order, family, genus, species, common name
+)
 
 
 def class_name(text: str) -> str:
@@ -41,7 +43,9 @@ def class_name(text: str) -> str:
         return text.strip()
     *_, genus, species, common = parts
     levels = [part for part in parts[1:] if part]
-    return common or (f"{genus} {species}".strip() if species else levels[-1] if levels else parts[0])
+    return common or (
+        f"{genus} {species}".strip() if species else levels[-1] if levels else parts[0]
+    )
 
 
 def read_speciesnet(
@@ -74,9 +78,13 @@ def read_speciesnet(
                 given = item.value.get("classifications") or {}
                 names, scores = (member(given, name, list) for name in ("classes", "scores"))
                 if given and (names is None or scores is None or len(names) != len(scores)):
-                    raise InputError(f"{where} has classifications that are not lists of classes and scores: run SpeciesNet again.")
+                    raise InputError(
+                        f"{where} has classifications that are not lists of classes and scores: run SpeciesNet again."
+                    )
                 for name, score in zip(names or [], scores or [], strict=True):
-                    found.add_score(where, class_name(name) if isinstance(name, str) else name, score)
+                    found.add_score(
+                        where, class_name(name) if isinstance(name, str) else name, score
+                    )
     return found.examples(found.names, top_k, mass, classes, needs_candidates)
 
 
@@ -103,26 +111,47 @@ def read_megadetector(
                 where = found.add_picture(item.number, item.value, "file")
                 for score in _best_classifications(where, item.value.get("detections") or []):
                     if not isinstance(score, list) or len(score) != 2:
-                        raise InputError(f"{where} has a classification that is not a category and its score: run the classifier again.")
-                    found.add_score(where, str(score[0]) if isinstance(score[0], int) else score[0], score[1])
-    unnamed = next((name for name in found.names if not isinstance(categories.get(name), str) or not categories[name].strip()), None)
+                        raise InputError(
+                            f"{where} has a classification that is not a category and its score: run the classifier again."
+                        )
+                    found.add_score(
+                        where, str(score[0]) if isinstance(score[0], int) else score[0], score[1]
+                    )
+    unnamed = next(
+        (
+            name
+            for name in found.names
+            if not isinstance(categories.get(name), str) or not categories[name].strip()
+        ),
+        None,
+    )
     if unnamed is not None:
         raise InputError(
             f"{path} has classifications of the category {shown(unnamed)}, for which classification_categories has no name: add it."
         )
-    return found.examples([class_name(categories[name]) for name in found.names], top_k, mass, classes, needs_candidates)
+    return found.examples(
+        [class_name(categories[name]) for name in found.names],
+        top_k,
+        mass,
+        classes,
+        needs_candidates,
+    )
 
 
 def _best_classifications(where: str, detections: Any) -> list[Any]:
     """The classifications of the classified detection with the highest confidence."""
     if not isinstance(detections, list) or not all(isinstance(one, dict) for one in detections):
-        raise InputError(f"{where} has detections that are not a list of objects: run the detector again.")
+        raise InputError(
+            f"{where} has detections that are not a list of objects: run the detector again."
+        )
     classified = [one for one in detections if one.get("classifications")]
     if not classified:
         return []
     wrong = next((one for one in classified if member(one, "conf", (int, float)) is None), None)
     if wrong is not None or not all(isinstance(one["classifications"], list) for one in classified):
-        raise InputError(f"{where} has a classified detection without a confidence and a list of classes: run the detector again.")
+        raise InputError(
+            f"{where} has a classified detection without a confidence and a list of classes: run the detector again."
+        )
     best: dict[str, Any] = max(classified, key=lambda one: float(one["conf"]))
     found: list[Any] = best["classifications"]
     return found
@@ -145,13 +174,17 @@ class _Scores:
         """Begin a picture; returns how messages refer to it."""
         name = member(entry, key, str)
         if name is None:
-            raise InputError(f"Entry {number} of {self.path} has no {key!r}, the path of its picture: add it.")
+            raise InputError(
+                f"Entry {number} of {self.path} has no {key!r}, the path of its picture: add it."
+            )
         self.paths.append(name.replace("\\", "/"))
         return f"The picture {shown(name)} of {self.path}"
 
     def add_score(self, where: str, name: Any, score: Any) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise InputError(f"{where} has the class {shown(name)}, which is not a name: run the classifier again.")
+            raise InputError(
+                f"{where} has the class {shown(name)}, which is not a name: run the classifier again."
+            )
         number = isinstance(score, (int, float)) and not isinstance(score, bool)
         if not number or not 0 <= score <= 1 + ROUNDING:  # NaN is refused as well
             raise InputError(
@@ -163,7 +196,12 @@ class _Scores:
             self.scores.append(score)
 
     def examples(
-        self, names: Sequence[str], top_k: int | None, mass: float | None, classes: Sequence[Any] | None, needs_candidates: bool
+        self,
+        names: Sequence[str],
+        top_k: int | None,
+        mass: float | None,
+        classes: Sequence[Any] | None,
+        needs_candidates: bool,
     ) -> JsonExamples:
         if not self.paths:
             raise InputError(f"{self.path} has no pictures: give at least one.")
@@ -181,7 +219,16 @@ class _Scores:
         chosen = known_classes(distinct, classes)
         candidates = None
         if needs_candidates or (len(labelled) == n and {*distinct} <= {*chosen}):
-            numbers = class_numbers(self.path, names, chosen)[np.asarray(self.codes, dtype=np.int64)]
+            numbers = class_numbers(self.path, names, chosen)[
+                np.asarray(self.codes, dtype=np.int64)
+            ]
             scores = np.asarray(self.scores, dtype=np.float64)
-            candidates = scored_candidates(position, numbers, scores, chosen, top_k=top_k, mass=mass)
-        return JsonExamples(paths, paths, candidates, notes=skipped(n - len(kept), n, "picture", "no classification"))
+            candidates = scored_candidates(
+                position, numbers, scores, chosen, top_k=top_k, mass=mass
+            )
+        return JsonExamples(
+            paths,
+            paths,
+            candidates,
+            notes=skipped(n - len(kept), n, "picture", "no classification"),
+        )

@@ -32,11 +32,16 @@ def without_apostrophes(cells: Any) -> Any:
     except pa.ArrowInvalid:
         return cells  # not UTF-8, which whoever needs the column refuses
     rest = pc.utf8_slice_codeunits(texts, 1)
-    return pc.if_else(pc.and_(pc.starts_with(texts, "'"), _risky(rest)), rest, texts).cast(cells.type)
+    return pc.if_else(pc.and_(pc.starts_with(texts, "'"), _risky(rest)), rest, texts).cast(
+        cells.type
+    )
 
 
 def _risky(texts: Any) -> Any:
     import pyarrow.compute as pc
 
-    found = pc.and_(pc.match_substring_regex(texts, _FORMULA), pc.invert(pc.match_substring_regex(texts, _NUMBER)))
+    found = pc.and_(
+        pc.match_substring_regex(texts, _FORMULA),
+        pc.invert(pc.match_substring_regex(texts, _NUMBER)),
+    )
     return pc.fill_null(found, False)

@@ -29,7 +29,9 @@ class JsonExamples:
     labels: npt.NDArray[np.int64] | None = None  # true class numbers; −1 if unknown
     votes: AnnotatorVotes | None = None
     groups: Sequence[str] | None = None
-    urls: Sequence[str] | None = None  # what a labelling tool calls the pictures, if not by their paths
+    urls: Sequence[str] | None = (
+        None  # what a labelling tool calls the pictures, if not by their paths
+    )
     notes: tuple[str, ...] = ()  # sentences about what was skipped
     fields: Mapping[str, str] = field(default_factory=dict)
 
@@ -37,7 +39,11 @@ class JsonExamples:
 def member(value: Any, key: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
     """A member of an object if it has this type, otherwise None."""
     found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, kind) and not (isinstance(found, bool) and kind is not bool) else None
+    return (
+        found
+        if isinstance(found, kind) and not (isinstance(found, bool) and kind is not bool)
+        else None
+    )
 
 
 def checked_names(path: Path, names: Sequence[str], what: str) -> list[str]:
@@ -48,7 +54,9 @@ def checked_names(path: Path, names: Sequence[str], what: str) -> list[str]:
         for name in names:
             if name in seen or not name:
                 problem = "twice" if name else "without a value"
-                raise InputError(f"{path} has the {what} {shown(name)} {problem}: every example needs its own; rename or drop one of them.")
+                raise InputError(
+                    f"{path} has the {what} {shown(name)} {problem}: every example needs its own; rename or drop one of them."
+                )
             seen.add(name)
     return list(names)
 
@@ -58,7 +66,9 @@ def known_classes(names: Sequence[str], classes: Sequence[Any] | None) -> tuple[
     return tuple(sorted_class_names(names)) if classes is None else tuple(classes)
 
 
-def class_numbers(path: Path, names: Sequence[str], classes: Sequence[Any], what: str = "label") -> npt.NDArray[np.int64]:
+def class_numbers(
+    path: Path, names: Sequence[str], classes: Sequence[Any], what: str = "label"
+) -> npt.NDArray[np.int64]:
     """The class number of each name."""
     as_texts(names, range(len(names)), lambda i: f"One of the labels of {path}")
     number = {name: i for i, name in enumerate(classes)}
@@ -70,7 +80,13 @@ def class_numbers(path: Path, names: Sequence[str], classes: Sequence[Any], what
 
 def skipped(n: int, total: int, what: str, why: str) -> tuple[str, ...]:
     """A sentence about the examples that were skipped, if there are any."""
-    return (f"{n:,} of {counted(total, what)} {are(n)} skipped because {'it has' if n == 1 else 'they have'} {why}.",) if n else ()
+    return (
+        (
+            f"{n:,} of {counted(total, what)} {are(n)} skipped because {'it has' if n == 1 else 'they have'} {why}.",
+        )
+        if n
+        else ()
+    )
 
 
 def scored_candidates(
@@ -110,4 +126,6 @@ def scored_candidates(
         kept &= before - before[start[row]] < mass - ROUNDING
     chosen = np.sort(order[kept])
     indptr = np.searchsorted(row[chosen], np.arange(len(start)))
-    return Candidates.from_flat(indptr, keys[chosen] % len(classes), len(classes), tuple(classes)).with_weights(sums[chosen])
+    return Candidates.from_flat(
+        indptr, keys[chosen] % len(classes), len(classes), tuple(classes)
+    ).with_weights(sums[chosen])

@@ -49,18 +49,31 @@ def json_format(path: Path) -> Format | None:
 def _format_of(item: Item) -> Format | None:
     """The format that an item belongs to; None if it could belong to any."""
     names = item.value.keys() if isinstance(item.value, dict) else set()
-    if item.key == "" and ("data" in names or names & {"annotations", "completions", "annotator", "annotation_id"}):
+    if item.key == "" and (
+        "data" in names or names & {"annotations", "completions", "annotator", "annotation_id"}
+    ):
         return "Label Studio"
     if item.key in ("", "predictions") and "filepath" in names:
         return "SpeciesNet"
-    if (item.key in ("", "images") and "file" in names) or item.key in ("detection_categories", "classification_categories"):
+    if (item.key in ("", "images") and "file" in names) or item.key in (
+        "detection_categories",
+        "classification_categories",
+    ):
         return "MegaDetector"
-    if (item.key == "images" and "file_name" in names) or (item.key == "annotations" and "image_id" in names):
+    if (item.key == "images" and "file_name" in names) or (
+        item.key == "annotations" and "image_id" in names
+    ):
         return "COCO"
     return None
 
 
-def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on_progress: ReadProgress | None = None) -> JsonExamples:
+def read_json(
+    path: Path,
+    reading: Reading,
+    *,
+    needs_candidates: bool = True,
+    on_progress: ReadProgress | None = None,
+) -> JsonExamples:
     """Read a file of a labelling tool or a detector.
 
     Args:
@@ -74,23 +87,39 @@ def read_json(path: Path, reading: Reading, *, needs_candidates: bool = True, on
     """
     written_by = json_format(path)
     if written_by is None:
-        raise InputError(f"{path} is none of the JSON files that are understood: give {UNDERSTOOD}; or a table (.csv, .tsv, .parquet).")
+        raise InputError(
+            f"{path} is none of the JSON files that are understood: give {UNDERSTOOD}; or a table (.csv, .tsv, .parquet)."
+        )
     given = [name for name in reading.given() if getattr(reading, name) is not None]
     foreign = next((name for name in given if name not in (*OPTIONS[written_by], *ALWAYS)), None)
     if foreign is not None or reading.features:
         option = foreign or "features"
         raise InputError(f"{option} does not apply to {path} (of {written_by}): leave it out.")
-    how: dict[str, Any] = {"classes": reading.classes, "needs_candidates": needs_candidates, "on_progress": on_progress}
+    how: dict[str, Any] = {
+        "classes": reading.classes,
+        "needs_candidates": needs_candidates,
+        "on_progress": on_progress,
+    }
     if written_by == "Label Studio":
-        votes: dict[str, Any] = {"rule": reading.annotators or "union", "vote_weights": reading.vote_weights}
-        pictures: dict[str, Any] = {"picture": reading.path if "path" in given else None, "pictures": reading.path is not None}
+        votes: dict[str, Any] = {
+            "rule": reading.annotators or "union",
+            "vote_weights": reading.vote_weights,
+        }
+        pictures: dict[str, Any] = {
+            "picture": reading.path if "path" in given else None,
+            "pictures": reading.path is not None,
+        }
         found = read_label_studio(path, control=reading.control, **pictures, **votes, **how)
     elif written_by == "COCO":
         found = read_coco(path, objects=reading.objects, **how)
     else:
         read = read_speciesnet if written_by == "SpeciesNet" else read_megadetector
         found = read(path, top_k=reading.top_k, mass=reading.mass, **how)
-        if found.candidates is not None and found.candidates.weights is not None:  # as the scores in the cells of a table
-            weights = None if reading.scores == "none" else tempered(found.candidates.weights.numpy())
+        if (
+            found.candidates is not None and found.candidates.weights is not None
+        ):  # as the scores in the cells of a table
+            weights = (
+                None if reading.scores == "none" else tempered(found.candidates.weights.numpy())
+            )
             found = replace(found, candidates=found.candidates.with_weights(weights))
     return replace(found, notes=(f"Read as a file of {written_by}.", *found.notes))

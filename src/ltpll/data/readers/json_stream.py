@@ -134,7 +134,9 @@ class _Text:
             try:
                 value, end = DECODER.raw_decode(self.buffer, self.position)
             except json.JSONDecodeError as error:
-                complete = error.pos < len(self.buffer) - LONGEST_WORD and not error.msg.startswith("Unterminated string")
+                complete = error.pos < len(self.buffer) - LONGEST_WORD and not error.msg.startswith(
+                    "Unterminated string"
+                )
                 if complete:
                     raise self.error(first_line(ValueError(error.msg))) from None
                 if self.ended:
@@ -145,12 +147,18 @@ class _Text:
                 raise self.error("a number has thousands of digits") from None
             else:
                 # Of 1.5, the window may end behind 1 or behind the point.
-                if self.ended or end < len(self.buffer) - LONGEST_WORD or not isinstance(value, (int, float)):
+                if (
+                    self.ended
+                    or end < len(self.buffer) - LONGEST_WORD
+                    or not isinstance(value, (int, float))
+                ):
                     self.position = end
                     return value
             if len(self.buffer) - self.position > LONGEST:
                 raise self.error(f"one of its items is longer than {format_bytes(LONGEST)}")
-            self._read(max(BLOCK, len(self.buffer) - self.position))  # doubled, so that a long item is not parsed too often
+            self._read(
+                max(BLOCK, len(self.buffer) - self.position)
+            )  # doubled, so that a long item is not parsed too often
 
     def _read(self, size: int) -> None:
         content = self.file.read(size)
@@ -164,4 +172,6 @@ class _Text:
 
     def error(self, reason: str) -> InputError:
         place = format_bytes(max(0, self.file.tell() - len(self.buffer) + self.position))
-        return InputError(f"{self.path} cannot be read as JSON (about {place} from its beginning: {reason}): export it again.")
+        return InputError(
+            f"{self.path} cannot be read as JSON (about {place} from its beginning: {reason}): export it again."
+        )

@@ -14,7 +14,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 
 from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes, voted_candidates
-from ltpll.data.readers.json_examples import JsonExamples, checked_names, class_numbers, known_classes, member, skipped
+from ltpll.data.readers.json_examples import (
+    JsonExamples,
+    checked_names,
+    class_numbers,
+    known_classes,
+    member,
+    skipped,
+)
 from ltpll.data.readers.json_stream import json_items
 from ltpll.data.readers.pictures import SUFFIXES
 from ltpll.data.readers.streaming import ReadProgress
@@ -25,7 +32,15 @@ PICTURE = "image"  # the usual name of the picture in the data of a task
 OBJECT = "image"  # the usual name of what is labelled, in the labelling interface
 CONTROL = "choice"  # the usual name of the question, in the labelling interface
 # What a minimal export (JSON-MIN) has beside the data of a task and the answers.
-OF_EXPORT = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement"}
+OF_EXPORT = {
+    "id",
+    "annotator",
+    "annotation_id",
+    "created_at",
+    "updated_at",
+    "lead_time",
+    "agreement",
+}
 PEEKED = 1000  # entries of a minimal export by which its question is found
 
 
@@ -65,7 +80,9 @@ def read_label_studio(
     with closing(json_items(path, on_progress)) as items:
         for item in items:
             if not isinstance(item.value, dict) or item.key:
-                raise InputError(f"Entry {item.number} of {path} is not a task of Label Studio: export the project again as JSON.")
+                raise InputError(
+                    f"Entry {item.number} of {path} is not a task of Label Studio: export the project again as JSON."
+                )
             if any(name in item.value for name in ("data", "annotations", "completions")):
                 tasks.add_task(item.number, item.value)
             else:
@@ -83,7 +100,11 @@ def local_path(url: str) -> str:
     is_address = "://" in url
     try:
         parts = urlsplit(url)
-        named = parse_qs(parts.query).get("d", []) if parts.path.rstrip("/").endswith("data/local-files") else []
+        named = (
+            parse_qs(parts.query).get("d", [])
+            if parts.path.rstrip("/").endswith("data/local-files")
+            else []
+        )
     except ValueError:  # an address that is not one
         return url
     if named:
@@ -108,7 +129,12 @@ class _Tasks:
     """Collects the tasks of a file one by one."""
 
     def __init__(self, path: Path, picture: str | None, pictures: bool) -> None:
-        self.path, self.picture, self.has_pictures, self.wants_pictures = path, picture, picture is not None, pictures
+        self.path, self.picture, self.has_pictures, self.wants_pictures = (
+            path,
+            picture,
+            picture is not None,
+            pictures,
+        )
         self.question: str | None = None  # of a minimal export
         self.row_of: dict[str, int] = {}
         self.urls: list[str] = []
@@ -122,22 +148,35 @@ class _Tasks:
         """Add a task with all its annotations."""
         name = _name(task.get("id"), f"task {number}")
         if name in self.row_of:
-            raise InputError(f"{self.path} has the task {shown(name)} twice: export every task once.")
+            raise InputError(
+                f"{self.path} has the task {shown(name)} twice: export every task once."
+            )
         row = self._add_row(name, task.get("data"))
         annotations = task.get("annotations", task.get("completions")) or []
         if not isinstance(annotations, list):
-            raise InputError(f"{self._task(name)} has annotations that are not a list: export the project again as JSON.")
+            raise InputError(
+                f"{self._task(name)} has annotations that are not a list: export the project again as JSON."
+            )
         for position, annotation in enumerate(annotations):
-            if not isinstance(annotation, dict) or not isinstance(annotation.get("result") or [], list):
-                raise InputError(f"{self._task(name)} has an annotation without a list of results: export the project again as JSON.")
+            if not isinstance(annotation, dict) or not isinstance(
+                annotation.get("result") or [], list
+            ):
+                raise InputError(
+                    f"{self._task(name)} has an annotation without a list of results: export the project again as JSON."
+                )
             if annotation.get("was_cancelled") is True:
                 self.cancelled += 1
                 continue
             by = annotation.get("completed_by")
-            annotator = _name(by if not isinstance(by, dict) else by.get("email", by.get("id")), f"annotator {position + 1}")
+            annotator = _name(
+                by if not isinstance(by, dict) else by.get("email", by.get("id")),
+                f"annotator {position + 1}",
+            )
             found = False
             for result in annotation.get("result") or []:
-                found |= self._add_result(row, name, annotator, result, annotation.get("ground_truth") is True)
+                found |= self._add_result(
+                    row, name, annotator, result, annotation.get("ground_truth") is True
+                )
             self.empty += not found
 
     def add_answer(self, number: int, answer: dict[str, Any]) -> None:
@@ -149,11 +188,24 @@ class _Tasks:
         given = answer.get(self.question or CONTROL)
         choices: list[Any] = []
         for one in given if isinstance(given, list) else [given]:
-            choices += (member(one, "choices", list) or []) if isinstance(one, dict) else [] if one in (None, "") else [one]
+            choices += (
+                (member(one, "choices", list) or [])
+                if isinstance(one, dict)
+                else []
+                if one in (None, "")
+                else [one]
+            )
         annotator = _name(answer.get("annotator"), "annotator 1")
         self.empty += not choices
         if choices:
-            self._add_choices(self.votes.setdefault(self.question or CONTROL, _Votes()), row, name, annotator, choices, False)
+            self._add_choices(
+                self.votes.setdefault(self.question or CONTROL, _Votes()),
+                row,
+                name,
+                annotator,
+                choices,
+                False,
+            )
 
     def _add_row(self, name: str, data: Any) -> int:
         row = self.row_of[name] = len(self.row_of)
@@ -181,14 +233,20 @@ class _Tasks:
         self._add_choices(votes, row, name, annotator, choices, is_true)
         return bool(choices)
 
-    def _add_choices(self, votes: _Votes, row: int, name: str, annotator: str, choices: list[Any], is_true: bool) -> None:
+    def _add_choices(
+        self, votes: _Votes, row: int, name: str, annotator: str, choices: list[Any], is_true: bool
+    ) -> None:
         wrong = [choice for choice in choices if not isinstance(choice, str) or not choice.strip()]
         if wrong:
-            raise InputError(f"{self._task(name)} has the choice {shown(wrong[0])}, which is not a name: export the project again as JSON.")
+            raise InputError(
+                f"{self._task(name)} has the choice {shown(wrong[0])}, which is not a name: export the project again as JSON."
+            )
         numbers = [self.names.setdefault(choice.strip(), len(self.names)) for choice in choices]
         if is_true:
             if len({*numbers, votes.true.setdefault(row, numbers[0])} if numbers else {0}) > 1:
-                raise InputError(f"{self._task(name)} has several ground truths: a task has one true label; correct it in Label Studio.")
+                raise InputError(
+                    f"{self._task(name)} has several ground truths: a task has one true label; correct it in Label Studio."
+                )
             return
         by = self.annotators.setdefault(annotator, len(self.annotators))
         for number in numbers:
@@ -202,7 +260,12 @@ class _Tasks:
     # ---- all tasks ----------------------------------------------------------------------------------------------------
 
     def examples(
-        self, wanted: str | None, rule: str, vote_weights: str, classes: Sequence[Any] | None, needs_candidates: bool
+        self,
+        wanted: str | None,
+        rule: str,
+        vote_weights: str,
+        classes: Sequence[Any] | None,
+        needs_candidates: bool,
     ) -> JsonExamples:
         if not self.row_of:
             raise InputError(f"{self.path} has no tasks: export a project with at least one.")
@@ -215,7 +278,9 @@ class _Tasks:
         voted = {*votes.labels}
         used = voted | {*votes.true.values()}
         names = [name for name, number in self.names.items() if number in used]
-        chosen = known_classes([name for name, number in self.names.items() if number in voted], classes)
+        chosen = known_classes(
+            [name for name, number in self.names.items() if number in voted], classes
+        )
         candidates, given, true = None, None, None
         # New examples need no labels, so that labels which are not classes do not matter.
         if needs_candidates or (len(labelled) == n and {*names} <= {*chosen}):
@@ -223,13 +288,22 @@ class _Tasks:
             number[[self.names[name] for name in names]] = class_numbers(self.path, names, chosen)
             position = np.full(n, -1, dtype=np.int64)
             position[kept] = np.arange(len(kept))
-            entries = (position[rows], np.asarray(votes.annotators, dtype=np.int64), number[np.asarray(votes.labels, dtype=np.int64)])
+            entries = (
+                position[rows],
+                np.asarray(votes.annotators, dtype=np.int64),
+                number[np.asarray(votes.labels, dtype=np.int64)],
+            )
             checked_names(self.path, list(self.annotators), "annotator")
             given = AnnotatorVotes(*drop_repeated_votes(*entries), tuple(self.annotators))
             tasks = list(self.row_of)
-            candidates = voted_candidates(given, len(kept), chosen, rule, vote_weights, lambda i: self._task(tasks[kept[i]]))
+            candidates = voted_candidates(
+                given, len(kept), chosen, rule, vote_weights, lambda i: self._task(tasks[kept[i]])
+            )
             if votes.true:
-                true = np.asarray([number[votes.true[row]] if row in votes.true else -1 for row in kept.tolist()], dtype=np.int64)
+                true = np.asarray(
+                    [number[votes.true[row]] if row in votes.true else -1 for row in kept.tolist()],
+                    dtype=np.int64,
+                )
         ids = checked_names(self.path, list(self.row_of), "task")
         urls = [self.urls[row] for row in kept] if self.has_pictures else None
         return JsonExamples(
@@ -241,7 +315,9 @@ class _Tasks:
             urls=urls,
             notes=self._notes(n, n - len(kept)),
             fields={
-                **({"path": self.picture} if self.picture is not None and self.has_pictures else {}),
+                **(
+                    {"path": self.picture} if self.picture is not None and self.has_pictures else {}
+                ),
                 **({"control": f"{question}:{votes.object}"} if question else {}),
             },
         )
@@ -252,13 +328,23 @@ class _Tasks:
         if wanted is not None and (wanted in found or not needs_candidates):
             return wanted
         if wanted is not None and found:
-            raise InputError(f"{self.path} has no choices for {shown(wanted)}: it has {format_names(found)}; name one with --control.")
+            raise InputError(
+                f"{self.path} has no choices for {shown(wanted)}: it has {format_names(found)}; name one with --control."
+            )
         if len(found) > 1 and needs_candidates:
-            raise InputError(f"{self.path} has choices for several questions ({format_names(found)}): name one with --control.")
+            raise InputError(
+                f"{self.path} has choices for several questions ({format_names(found)}): name one with --control."
+            )
         if found and not any(self.votes[question].rows for question in found) and needs_candidates:
-            raise InputError(f"All annotations of {self.path} are ground truth, which is only for evaluation: export others as well.")
+            raise InputError(
+                f"All annotations of {self.path} are ground truth, which is only for evaluation: export others as well."
+            )
         if not found and needs_candidates:
-            what = f"hold {format_names(sorted(self.other_types))}" if self.other_types else "are missing, empty or cancelled"
+            what = (
+                f"hold {format_names(sorted(self.other_types))}"
+                if self.other_types
+                else "are missing, empty or cancelled"
+            )
             raise InputError(
                 f"The tasks of {self.path} have no choices to learn from (their annotations {what}): export a project in which "
                 "annotators chose labels."
@@ -268,29 +354,47 @@ class _Tasks:
     def _notes(self, n: int, n_skipped: int) -> tuple[str, ...]:
         notes = []
         if self.cancelled or self.empty:
-            parts = [f"{count:,} {kind}" for count, kind in ((self.cancelled, "cancelled"), (self.empty, "empty")) if count]
-            notes.append(f"{' and '.join(parts)} {'annotation was' if self.cancelled + self.empty == 1 else 'annotations were'} ignored.")
+            parts = [
+                f"{count:,} {kind}"
+                for count, kind in ((self.cancelled, "cancelled"), (self.empty, "empty"))
+                if count
+            ]
+            notes.append(
+                f"{' and '.join(parts)} {'annotation was' if self.cancelled + self.empty == 1 else 'annotations were'} ignored."
+            )
         return (*notes, *skipped(n_skipped, n, "task", "no label"))
 
 
 def _name(value: Any, otherwise: str) -> str:
     plain = isinstance(value, (int, str)) and not isinstance(value, bool)
-    return (str(value).strip() if plain and abs(value if isinstance(value, int) else 0) < 10**30 else "") or otherwise
+    return (
+        str(value).strip() if plain and abs(value if isinstance(value, int) else 0) < 10**30 else ""
+    ) or otherwise
 
 
 def _looks_like_picture(value: Any) -> bool:
     if not isinstance(value, str):
         return False
-    return "://" in value or value.startswith("/data/") or Path(value[-1000:].replace("\0", "")).suffix.lower() in SUFFIXES
+    return (
+        "://" in value
+        or value.startswith("/data/")
+        or Path(value[-1000:].replace("\0", "")).suffix.lower() in SUFFIXES
+    )
 
 
 def _picture_member(path: Path, data: Any) -> str | None:
     """The member of a task's data that holds the picture; None if there is none."""
     if member(data, PICTURE, str) is not None:
         return PICTURE
-    found = [name for name, value in data.items() if _looks_like_picture(value)] if isinstance(data, dict) else []
+    found = (
+        [name for name, value in data.items() if _looks_like_picture(value)]
+        if isinstance(data, dict)
+        else []
+    )
     if len(found) > 1:
-        raise InputError(f"Several members of the tasks of {path} may hold the picture ({format_names(found)}): name one with --path.")
+        raise InputError(
+            f"Several members of the tasks of {path} may hold the picture ({format_names(found)}): name one with --path."
+        )
     return found[0] if found else None
 
 
@@ -311,5 +415,9 @@ def _question(path: Path, picture: str | None) -> str:
     if len(found) == 1 or CONTROL in found:
         return CONTROL if CONTROL in found else found[0]
     if not found:
-        raise InputError(f"The tasks of {path} have no choices to learn from: export a project in which annotators chose labels.")
-    raise InputError(f"Several members of the tasks of {path} may hold the labels ({format_names(found)}): name one with --control.")
+        raise InputError(
+            f"The tasks of {path} have no choices to learn from: export a project in which annotators chose labels."
+        )
+    raise InputError(
+        f"Several members of the tasks of {path} may hold the labels ({format_names(found)}): name one with --control."
+    )

@@ -19,9 +19,32 @@ from ltpll.data.readers.memory_limits import expansion_problem
 PEEK = 4096  # unpacked bytes that contain an array's name, which decides whether to read the rest
 MOST_DIMENSIONS = 32
 
-_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8", 16: "u1"}
+_NUMBERS = {
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+    16: "u1",
+}
 _MATRIX, _COMPRESSED = 14, 15
-_CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
+_CLASSES = {
+    6: "f8",
+    7: "f4",
+    8: "i1",
+    9: "u1",
+    10: "i2",
+    11: "u2",
+    12: "i4",
+    13: "u4",
+    14: "i8",
+    15: "u8",
+}
 _SPARSE = 5
 _OPAQUE = 17  # MATLAB objects, which have no shape
 _COMPLEX = 0x800
@@ -49,13 +72,19 @@ class UnsupportedArrayError(Exception):
 
 def read_arrays(content: bytes, wanted: Sequence[str]) -> dict[str, Any]:
     """Read those of the wanted arrays that exist, as numpy arrays or scipy sparse matrices."""
-    if content[:4] == b"\x89HDF" or content[512:516] == b"\x89HDF" or content[124:128] in (b"\x00\x02IM", b"\x02\x00MI"):
+    if (
+        content[:4] == b"\x89HDF"
+        or content[512:516] == b"\x89HDF"
+        or content[124:128] in (b"\x00\x02IM", b"\x02\x00MI")
+    ):
         raise NewerError
     if len(content) < 20:
         raise DamagedError("it is too short")
     old = 0 in content[:4]  # later versions start with text
     found: dict[str, Any] = {}
-    for name, array in _old_arrays(memoryview(content), wanted) if old else _arrays(memoryview(content), wanted):
+    for name, array in (
+        _old_arrays(memoryview(content), wanted) if old else _arrays(memoryview(content), wanted)
+    ):
         if name in found:
             raise DamagedError(f"it holds {name!r} twice")
         found[name] = array
@@ -76,7 +105,9 @@ def _arrays(content: memoryview, wanted: Sequence[str]) -> Iterator[tuple[str, A
     if order is None:
         raise DamagedError("its header is wrong")
     position = 128
-    chosen: list[tuple[bool, memoryview, int]] = []  # compressed or not, the bytes, and how many they expand to
+    chosen: list[
+        tuple[bool, memoryview, int]
+    ] = []  # compressed or not, the bytes, and how many they expand to
     while position < len(content):
         element = _element(content, position, order)
         position = element.end
@@ -102,7 +133,9 @@ def _arrays(content: memoryview, wanted: Sequence[str]) -> Iterator[tuple[str, A
 def _element(content: memoryview, position: int, order: str) -> _Element:
     if position + 8 > len(content):
         raise DamagedError("it ends within a part")
-    kind, n_bytes = (int(number) for number in np.frombuffer(content[position : position + 8], order + "u4"))
+    kind, n_bytes = (
+        int(number) for number in np.frombuffer(content[position : position + 8], order + "u4")
+    )
     start = position + 8
     if kind >> 16:  # up to four bytes are stored in the tag itself
         kind, n_bytes, start = kind & 0xFFFF, kind >> 16, position + 4
@@ -137,7 +170,9 @@ def _expanded(body: memoryview, size: int) -> memoryview:
     try:
         stream = zlib.decompressobj()
         whole = stream.decompress(body, size)
-        if stream.decompress(stream.unconsumed_tail, 1) or not stream.eof:  # the checksum is compared at the end
+        if (
+            stream.decompress(stream.unconsumed_tail, 1) or not stream.eof
+        ):  # the checksum is compared at the end
             raise DamagedError("a compressed part does not have the size it claims")
     except zlib.error:
         raise DamagedError("a compressed part cannot be unpacked") from None
@@ -184,15 +219,31 @@ def _numbers(part: _Element, order: str) -> npt.NDArray[Any]:
     return found
 
 
-def _array(name: str, flags: int, shape: tuple[int, ...], parts: Iterator[_Element], order: str) -> Any:
+def _array(
+    name: str, flags: int, shape: tuple[int, ...], parts: Iterator[_Element], order: str
+) -> Any:
     kind = flags & 0xFF
     if flags & _COMPLEX or (kind != _SPARSE and kind not in _CLASSES):
         raise UnsupportedArrayError(name)
     if kind == _SPARSE:
-        rows, starts, entries = _numbers(_next(parts), order), _numbers(_next(parts), order), _next(parts)
+        rows, starts, entries = (
+            _numbers(_next(parts), order),
+            _numbers(_next(parts), order),
+            _next(parts),
+        )
         # MATLAB writes logical values as one byte each, but marks them as doubles.
-        single_bytes = len(starts) > shape[-1] and len(entries.content) == starts[shape[-1]] and entries.kind in _NUMBERS
-        return _sparse(name, shape, rows, starts, _numbers(entries._replace(kind=2) if single_bytes else entries, order))
+        single_bytes = (
+            len(starts) > shape[-1]
+            and len(entries.content) == starts[shape[-1]]
+            and entries.kind in _NUMBERS
+        )
+        return _sparse(
+            name,
+            shape,
+            rows,
+            starts,
+            _numbers(entries._replace(kind=2) if single_bytes else entries, order),
+        )
     values = _numbers(_next(parts), order)
     return _shaped(name, values.astype(_CLASSES[kind], copy=False), shape)
 
@@ -203,11 +254,22 @@ def _shaped(name: str, values: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.
     return values.reshape(shape, order="F")
 
 
-def _sparse(name: str, shape: tuple[int, ...], rows: npt.NDArray[Any], starts: npt.NDArray[Any], values: npt.NDArray[Any]) -> Any:
+def _sparse(
+    name: str,
+    shape: tuple[int, ...],
+    rows: npt.NDArray[Any],
+    starts: npt.NDArray[Any],
+    values: npt.NDArray[Any],
+) -> Any:
     """Column j has the entries from `starts[j]` to `starts[j + 1]`."""
     from scipy.sparse import csc_matrix
 
-    if len(shape) != 2 or rows.dtype.kind not in "iu" or starts.dtype.kind not in "iu" or len(starts) < shape[1] + 1:
+    if (
+        len(shape) != 2
+        or rows.dtype.kind not in "iu"
+        or starts.dtype.kind not in "iu"
+        or len(starts) < shape[1] + 1
+    ):
         raise DamagedError(f"the sparse array {name!r} has an incomplete list of columns")
     starts = starts[: shape[1] + 1].astype(np.int64)
     n = int(starts[-1])
@@ -216,7 +278,9 @@ def _sparse(name: str, shape: tuple[int, ...], rows: npt.NDArray[Any], starts: n
     rows = rows[:n].astype(np.int64)
     if n and not 0 <= int(rows.min()) <= int(rows.max()) < shape[0]:
         raise DamagedError(f"the sparse array {name!r} has an entry outside its shape {shape}")
-    return csc_matrix((values[:n].astype(values.dtype.newbyteorder("=")), rows, starts), shape=shape)
+    return csc_matrix(
+        (values[:n].astype(values.dtype.newbyteorder("=")), rows, starts), shape=shape
+    )
 
 
 # ---- version 4 --------------------------------------------------------------------------------------------------------
@@ -232,7 +296,9 @@ def _old_arrays(content: memoryview, wanted: Sequence[str]) -> Iterator[tuple[st
         header = [int(number) for number in np.frombuffer(content[position : position + 20], "<i4")]
         if not 0 <= header[0] <= 4052:
             order = ">"
-            header = [int(number) for number in np.frombuffer(content[position : position + 20], ">i4")]
+            header = [
+                int(number) for number in np.frombuffer(content[position : position + 20], ">i4")
+            ]
         about, n_rows, n_columns, n_parts, name_length = header
         machine, kind, form = about // 1000, about // 10 % 100, about % 10
         if machine not in (0, 1) or kind >= len(_OLD_NUMBERS) or form > 2 or n_parts not in (0, 1):
@@ -249,7 +315,9 @@ def _old_arrays(content: memoryview, wanted: Sequence[str]) -> Iterator[tuple[st
             continue
         if n_parts or form == 1:
             raise UnsupportedArrayError(name)
-        table = np.frombuffer(content[start:position], numbers).reshape((n_rows, n_columns), order="F")
+        table = np.frombuffer(content[start:position], numbers).reshape(
+            (n_rows, n_columns), order="F"
+        )
         yield name, table if form == 0 else _old_sparse(name, table)
 
 

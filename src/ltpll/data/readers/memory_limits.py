@@ -38,7 +38,9 @@ def available_memory() -> int | None:
 def _machine() -> int | None:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+        return next(
+            int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")
+        )
     except (OSError, StopIteration, ValueError, IndexError):
         return None
 
@@ -48,6 +50,8 @@ def _control_group(root: Path = Path("/sys/fs/cgroup")) -> int | None:
     try:
         limit, used = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
         pairs = (line.split() for line in (root / "memory.stat").read_text().splitlines())
-        return limit - used + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
+        return (
+            limit - used + next((int(value) for name, value in pairs if name == "inactive_file"), 0)
+        )
     except (OSError, ValueError):  # no control group, or "max", which means no limit
         return None

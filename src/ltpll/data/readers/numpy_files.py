@@ -24,9 +24,15 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
     try:
         with np.errstate(over="ignore"):
             # Memory mapping refuses an array that claims to be larger than its file.
-            found = _member(path, choose) if path.suffix.lower() == ".npz" else np.load(path, allow_pickle=False, mmap_mode="r")
+            found = (
+                _member(path, choose)
+                if path.suffix.lower() == ".npz"
+                else np.load(path, allow_pickle=False, mmap_mode="r")
+            )
         if not isinstance(found, np.ndarray):
-            raise InputError(f"{path} does not hold an array: write it with numpy.save or numpy.savez.")
+            raise InputError(
+                f"{path} does not hold an array: write it with numpy.save or numpy.savez."
+            )
         if path.suffix.lower() == ".npy":
             _check(path, found.nbytes)
     except InputError:
@@ -43,11 +49,15 @@ def read_array(path: Path, choose: Callable[[Sequence[str]], str]) -> npt.NDArra
 def _member(path: Path, choose: Callable[[Sequence[str]], str]) -> Any:
     with np.load(path, allow_pickle=False) as content:
         if not hasattr(content, "files"):
-            raise InputError(f"{path} is not an .npz file: rename it to .npy if it holds a single array.")
+            raise InputError(
+                f"{path} is not an .npz file: rename it to .npy if it holds a single array."
+            )
         name = choose(content.files)
         if name not in content.files:
             raise InputError(f"{path} has no array called {shown(name)}.")
-        member = next(info for info in content.zip.infolist() if info.filename in (name, f"{name}.npy"))
+        member = next(
+            info for info in content.zip.infolist() if info.filename in (name, f"{name}.npy")
+        )
         _check(path, member.file_size)
         with content.zip.open(member) as stream:
             if _claimed(stream) > member.file_size:  # numpy would allocate what the header claims
@@ -61,7 +71,9 @@ def _claimed(stream: Any) -> int:
         version = np.lib.format.read_magic(stream)
     except ValueError:
         return 0
-    read_header = {1: np.lib.format.read_array_header_1_0}.get(version[0], np.lib.format.read_array_header_2_0)
+    read_header = {1: np.lib.format.read_array_header_1_0}.get(
+        version[0], np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read_header(stream)
     return math.prod(shape) * int(dtype.itemsize)
 

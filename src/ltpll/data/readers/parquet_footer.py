@@ -15,7 +15,11 @@ MAGIC = b"PAR1"
 NESTING_LIMIT = 16
 # Types in the compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3  # numbers of the fields that lead to the metadata of a column chunk
+_ROW_GROUPS, _COLUMNS, _META_DATA = (
+    4,
+    1,
+    3,
+)  # numbers of the fields that lead to the metadata of a column chunk
 _TYPE, _NUM_VALUES, _UNCOMPRESSED = 1, 5, 6
 BYTE_ARRAYS = (6, 7)  # physical types of text
 NUMBER_BYTES, TEXT_BYTES = 4, 16  # memory per value
@@ -39,16 +43,27 @@ def expanded_size(path: Path, chosen: Sequence[bool] | None = None) -> int:
         ValueError: The footer is damaged.
     """
     chunks = _chosen_chunks(path, chosen)
-    return sum(max(chunk.n_values * (TEXT_BYTES if chunk.is_text else NUMBER_BYTES), chunk.uncompressed) for chunk in chunks)
+    return sum(
+        max(chunk.n_values * (TEXT_BYTES if chunk.is_text else NUMBER_BYTES), chunk.uncompressed)
+        for chunk in chunks
+    )
 
 
 def most_text(path: Path, chosen: Sequence[bool]) -> int:
     """The memory that texts of some columns can take at most, if all cells share the same one."""
-    return sum(chunk.n_values * chunk.uncompressed for chunk in _chosen_chunks(path, chosen) if chunk.is_text)
+    return sum(
+        chunk.n_values * chunk.uncompressed
+        for chunk in _chosen_chunks(path, chosen)
+        if chunk.is_text
+    )
 
 
 def _chosen_chunks(path: Path, chosen: Sequence[bool] | None) -> list[Chunk]:
-    return [chunk for chunk in column_chunks(path) if chosen is None or chunk.column >= len(chosen) or chosen[chunk.column]]
+    return [
+        chunk
+        for chunk in column_chunks(path)
+        if chosen is None or chunk.column >= len(chosen) or chosen[chunk.column]
+    ]
 
 
 def column_chunks(path: Path) -> list[Chunk]:
@@ -68,7 +83,11 @@ def column_chunks(path: Path) -> list[Chunk]:
         footer = _Reader(file.read(length))
     try:
         groups = footer.struct().get(_ROW_GROUPS, [])
-        return [_chunk(j, chunk[_META_DATA]) for group in groups for j, chunk in enumerate(group[_COLUMNS])]
+        return [
+            _chunk(j, chunk[_META_DATA])
+            for group in groups
+            for j, chunk in enumerate(group[_COLUMNS])
+        ]
     except (KeyError, TypeError, AttributeError, IndexError, struct.error):
         raise ValueError("its footer is damaged") from None
 

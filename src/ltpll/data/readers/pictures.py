@@ -31,12 +31,27 @@ PICTURES_AT_ONCE = 512
 # Not all formats of Pillow: reading EPS would start Ghostscript, and others are rare.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "TGA", "JPEG2000")
 SUFFIXES = {
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".webp", ".avif", ".gif", ".bmp", ".tif", ".tiff"),
+    *(
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".mpo",
+        ".png",
+        ".webp",
+        ".avif",
+        ".gif",
+        ".bmp",
+        ".tif",
+        ".tiff",
+    ),
     *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".j2k"),
 }
 DRAFT = 2  # a JPEG is decoded at a fraction of its size if its edges stay at least this many times as long as needed
 LONGEST_CROP = 8  # the longer edge over the shorter one of what is scaled before a crop
-BOX = re.compile(r"#xywh=([0-9.]{1,20}),([0-9.]{1,20}),([0-9.]{1,20}),([0-9.]{1,20})$")  # as in addresses of parts of a picture
+BOX = re.compile(
+    r"#xywh=([0-9.]{1,20}),([0-9.]{1,20}),([0-9.]{1,20}),([0-9.]{1,20})$"
+)  # as in addresses of parts of a picture
 DECODING = 1  # increase it when the pixels of a picture change, so that stored embeddings are not used again
 
 
@@ -78,7 +93,11 @@ def split_box(path: str) -> tuple[str, tuple[float, ...] | None]:
     """The path of the file, and left, top, width and height of the part that is meant; None for the whole picture."""
     found = BOX.search(path)
     try:
-        return (path, None) if found is None else (path[: found.start()], tuple(map(float, found.groups())))
+        return (
+            (path, None)
+            if found is None
+            else (path[: found.start()], tuple(map(float, found.groups())))
+        )
     except ValueError:  # several points in a number
         return path, None
 
@@ -125,7 +144,9 @@ def read_pictures(
     n, side = len(files), geometry.side
     reason = expansion_problem(3 * n * side * side, 3 * n * side * side)
     if reason is not None:
-        raise InputError(f"{n:,} pictures of {side} × {side} pixels are not read because {reason}: choose a smaller side.")
+        raise InputError(
+            f"{n:,} pictures of {side} × {side} pixels are not read because {reason}: choose a smaller side."
+        )
     images = np.zeros((n, side, side, 3), dtype=np.uint8)
     problems: dict[int, str] = {}
 
@@ -136,11 +157,18 @@ def read_pictures(
             return str(problem)
         return None
 
-    with warnings.catch_warnings(), ThreadPoolExecutor(min(os.cpu_count() or 1, THREAD_LIMIT)) as pool:
+    with (
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(min(os.cpu_count() or 1, THREAD_LIMIT)) as pool,
+    ):
         warnings.simplefilter("ignore")  # Pillow's warnings about unusual files do not matter
         for start in range(0, n, PICTURES_AT_ONCE):
             rows = range(start, min(start + PICTURES_AT_ONCE, n))
-            problems |= {i: reason for i, reason in zip(rows, pool.map(read, rows), strict=True) if reason is not None}
+            problems |= {
+                i: reason
+                for i, reason in zip(rows, pool.map(read, rows), strict=True)
+                if reason is not None
+            }
             if problems and on_error == "stop":
                 i, reason = next(iter(problems.items()))
                 raise unreadable(folder, str(paths[i]), i, reason)
@@ -149,7 +177,11 @@ def read_pictures(
     if n and len(problems) == n:
         raise all_unreadable(folder, n, str(paths[0]), problems[0])
     kept = np.asarray([i for i in range(n) if i not in problems], dtype=np.int64)
-    return Pictures(images if not problems else images[kept], kept, [(str(paths[i]), reason) for i, reason in problems.items()])
+    return Pictures(
+        images if not problems else images[kept],
+        kept,
+        [(str(paths[i]), reason) for i, reason in problems.items()],
+    )
 
 
 def list_pictures(folder: Path) -> list[str]:
@@ -182,10 +214,14 @@ def list_pictures(folder: Path) -> list[str]:
                 continue
             found.append(path.relative_to(root).as_posix())
     if not found:
-        raise InputError(f"There are no pictures in {folder}: their names must end in .jpg, .png, .webp or another suffix of a picture.")
+        raise InputError(
+            f"There are no pictures in {folder}: their names must end in .jpg, .png, .webp or another suffix of a picture."
+        )
     foreign = next((path for path in found if not _is_utf8(path)), None)
     if foreign is not None:
-        raise InputError(f"The name {ascii(foreign)[:200]} in {folder} is not UTF-8: rename the file.")
+        raise InputError(
+            f"The name {ascii(foreign)[:200]} in {folder} is not UTF-8: rename the file."
+        )
     return sorted(found)
 
 
@@ -211,7 +247,9 @@ def unreadable(folder: Path, path: str, row: int, reason: str) -> InputError:
 
 def all_unreadable(folder: Path, n: int, first: str, reason: str) -> InputError:
     """The error if none of `n` pictures can be read."""
-    return InputError(f"None of the {n} pictures in {folder} can be read; the first, {shown(first, 200)}, {reason}.")
+    return InputError(
+        f"None of the {n} pictures in {folder} can be read; the first, {shown(first, 200)}, {reason}."
+    )
 
 
 def _root(folder: Path) -> Path:
@@ -241,7 +279,12 @@ def _is_utf8(path: str) -> bool:
 def _inside(root: Path, folder: Path, path: str, i: int) -> str:
     path, box = split_box(path)
     plain = PurePosixPath(path)
-    leaves = plain.is_absolute() or PureWindowsPath(path).is_absolute() or ".." in plain.parts or ".." in PureWindowsPath(path).parts
+    leaves = (
+        plain.is_absolute()
+        or PureWindowsPath(path).is_absolute()
+        or ".." in plain.parts
+        or ".." in PureWindowsPath(path).parts
+    )
     try:
         found = root if leaves else (root / plain).resolve()
     except (OSError, ValueError, RuntimeError):  # a loop of links or a NUL byte
@@ -304,24 +347,34 @@ def _formats() -> list[str]:
     return [name for name in FORMATS if name in Image.OPEN]
 
 
-def _square(opened: Image.Image, geometry: Geometry, box: tuple[float, ...] | None) -> npt.NDArray[np.uint8]:
+def _square(
+    opened: Image.Image, geometry: Geometry, box: tuple[float, ...] | None
+) -> npt.NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
     if opened.width * opened.height > PIXEL_LIMIT:
-        raise PictureError(f"has {opened.width} × {opened.height} pixels, more than {PIXEL_LIMIT // 10**6} million")
+        raise PictureError(
+            f"has {opened.width} × {opened.height} pixels, more than {PIXEL_LIMIT // 10**6} million"
+        )
     n_frames = getattr(opened, "n_frames", 1)
-    if n_frames > 1 and opened.format != "MPO":  # phones write MPO files, whose second frame is a preview
+    if (
+        n_frames > 1 and opened.format != "MPO"
+    ):  # phones write MPO files, whose second frame is a preview
         raise PictureError(f"is animated or has several pages ({n_frames} frames)")
     least = DRAFT * (geometry.resize or geometry.side)
     if box is None:
-        opened.draft(None, (least, least))  # decodes a JPEG at a half, a quarter or an eighth of its size if that is enough
+        opened.draft(
+            None, (least, least)
+        )  # decodes a JPEG at a half, a quarter or an eighth of its size if that is enough
     ImageOps.exif_transpose(opened, in_place=True)
     picture = _as_rgb(opened if box is None else _cropped(opened, box))
     if geometry.fit == "crop":
         picture = _middle(picture)
     side, size = geometry.side, geometry.scaled(*picture.size)
     if size != picture.size:
-        picture = picture.resize(size, Image.Resampling[geometry.resample.upper()])  # Pillow's filters avoid aliasing
+        picture = picture.resize(
+            size, Image.Resampling[geometry.resample.upper()]
+        )  # Pillow's filters avoid aliasing
     if geometry.fit == "crop":
         left, top = (size[0] - side) // 2, (size[1] - side) // 2
         return np.asarray(picture.crop((left, top, left + side, top + side)))
@@ -334,9 +387,14 @@ def _square(opened: Image.Image, geometry: Geometry, box: tuple[float, ...] | No
 def _cropped(picture: Image.Image, box: tuple[float, ...]) -> Image.Image:
     """The pixels that a box touches, as far as they are inside the picture."""
     left, top, width, height = box
-    right, bottom = min(math.ceil(left + width), picture.width), min(math.ceil(top + height), picture.height)
+    right, bottom = (
+        min(math.ceil(left + width), picture.width),
+        min(math.ceil(top + height), picture.height),
+    )
     if right <= int(left) or bottom <= int(top):
-        raise PictureError(f"has {picture.width} × {picture.height} pixels, and the box is outside of them or empty")
+        raise PictureError(
+            f"has {picture.width} × {picture.height} pixels, and the box is outside of them or empty"
+        )
     return picture.crop((int(left), int(top), right, bottom))
 
 

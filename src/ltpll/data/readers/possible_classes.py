@@ -14,7 +14,12 @@ from ltpll.data.readers.streaming import TABLE_SUFFIXES, Table, open_table
 from ltpll.errors import InputError, shown
 from ltpll.formatting import format_names
 
-LIST_COLUMNS = ("class", "classes", "possible", "candidates")  # usual names of the column of classes
+LIST_COLUMNS = (
+    "class",
+    "classes",
+    "possible",
+    "candidates",
+)  # usual names of the column of classes
 
 
 def possible_in_rows(table: Table, column: SetColumn) -> Possible:
@@ -42,10 +47,14 @@ def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: st
         InputError: The file cannot be read, or has a list for none of the sites.
     """
     if path.suffix.lower() not in TABLE_SUFFIXES:
-        raise InputError(f"The possible classes of sites are read from {', '.join(TABLE_SUFFIXES)}, not from {path.name}.")
+        raise InputError(
+            f"The possible classes of sites are read from {', '.join(TABLE_SUFFIXES)}, not from {path.name}."
+        )
     listed = open_table(path)
     name = table.names[sites.index]
-    site = TextColumn(listed, listed.column(name if name in listed.names else "site"), repeated=True)
+    site = TextColumn(
+        listed, listed.column(name if name in listed.names else "site"), repeated=True
+    )
     chosen = next((column for column in LIST_COLUMNS if column in listed.names), "class")
     classes = SetColumn(listed, listed.column(chosen), separator)
     for batch in listed.batches([site.index, classes.index]):
@@ -63,7 +72,12 @@ def possible_at_sites(path: Path, table: Table, sites: TextColumn, separator: st
     site_of_entry = site.codes()[entries.rows].astype(np.int64)
     order = np.argsort(site_of_entry, kind="stable")
     sizes = np.bincount(site_of_entry, minlength=len(site.names.names))
-    lists = Entries(np.concatenate([[0], np.cumsum(sizes)]), entries.codes[order], entries.names, entries.n_marked)
+    lists = Entries(
+        np.concatenate([[0], np.cumsum(sizes)]),
+        entries.codes[order],
+        entries.names,
+        entries.n_marked,
+    )
     of_site = np.where((of_site >= 0) & (sizes[of_site] > 0), of_site, -1)
     places = site.names.names
     return Possible(

@@ -59,12 +59,20 @@ def _from_table(path: Path) -> Prior:
     for batch in table.batches([column.index for column in columns.values()]):
         for column in columns.values():
             column.add(batch)
-    cells = {name: [str(cell).strip() for cell in column.values()] for name, column in columns.items()}
+    cells = {
+        name: [str(cell).strip() for cell in column.values()] for name, column in columns.items()
+    }
     prior: Prior = {}
     for i, name in enumerate(cells["class"]):
         if name in prior:
-            raise InputError(f"{table.row(i)} has the class {shown(name)}, which an earlier row has too: give each class once.")
-        numbers = {what: _number(cells[what][i], f"{table.row(i)} has the {what}") for what in names if cells[what][i]}
+            raise InputError(
+                f"{table.row(i)} has the class {shown(name)}, which an earlier row has too: give each class once."
+            )
+        numbers = {
+            what: _number(cells[what][i], f"{table.row(i)} has the {what}")
+            for what in names
+            if cells[what][i]
+        }
         prior[name] = _share_or_bounds(numbers, table.row(i))
     return prior
 
@@ -72,10 +80,16 @@ def _from_table(path: Path) -> Prior:
 def _share_or_bounds(numbers: Mapping[str, float], row: str) -> float | list[float]:
     bounds = [numbers[what] for what in BOUNDS if what in numbers]
     if len(bounds) == 1 or not numbers:
-        raise InputError(f"{row} has {'only one bound' if bounds else 'no share'}: give a share, or a lower and an upper bound.")
+        raise InputError(
+            f"{row} has {'only one bound' if bounds else 'no share'}: give a share, or a lower and an upper bound."
+        )
     if not bounds:
         return numbers["share"]
-    if "share" in numbers and bounds[0] <= bounds[1] and not bounds[0] <= numbers["share"] <= bounds[1]:
+    if (
+        "share" in numbers
+        and bounds[0] <= bounds[1]
+        and not bounds[0] <= numbers["share"] <= bounds[1]
+    ):
         raise InputError(
             f"{row} has the share {numbers['share']:g}, which is outside its bounds {bounds[0]:g} and {bounds[1]:g}: correct one of them."
         )
@@ -86,17 +100,23 @@ def _number(cell: str, words: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise InputError(f"{words} {shown(cell)}, which is not a number: write it as in 0.25.") from None
+        raise InputError(
+            f"{words} {shown(cell)}, which is not a number: write it as in 0.25."
+        ) from None
 
 
 def _from_json(path: Path) -> Prior:
     check_is_file(path)
     if path.stat().st_size > LARGEST:
-        raise InputError(f"{path} is larger than {LARGEST >> 20} MiB: it should hold one share for each class.")
+        raise InputError(
+            f"{path} is larger than {LARGEST >> 20} MiB: it should hold one share for each class."
+        )
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read as JSON ({first_line(error)}): write an object with a share for each class.") from None
+        raise InputError(
+            f"{path} cannot be read as JSON ({first_line(error)}): write an object with a share for each class."
+        ) from None
     if not isinstance(content, dict):
         raise InputError(
             f'{path} is not a JSON object: write a share, or two bounds, for each class, as in {{"cat": 0.7, "dog": [0.1, 0.3]}}.'
@@ -118,15 +138,22 @@ def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
     known = set(names)
     unknown = next((name for name in prior if str(name) not in known), None)
     if unknown is not None:
-        raise InputError(f"The prior has the class {shown(unknown)}, which no candidate set has: the classes are {format_names(names)}.")
+        raise InputError(
+            f"The prior has the class {shown(unknown)}, which no candidate set has: the classes are {format_names(names)}."
+        )
     missing = [name for name in names if name not in prior]
     if missing:
-        raise InputError(f"The prior lacks {len(missing)} of {len(names)} classes ({format_names(missing)}): give a share for every class.")
+        raise InputError(
+            f"The prior lacks {len(missing)} of {len(names)} classes ({format_names(missing)}): give a share for every class."
+        )
     bounds = {name: _bounds(name, value) for name, value in prior.items()}
     least, most = (sum(pair[side] for pair in bounds.values()) for side in (0, 1))
     if most <= 0:
         raise InputError("All shares of the prior are 0: give the share of each class.")
-    if any(isinstance(value, (list, tuple)) for value in prior.values()) and not least - ROUNDING <= 1 <= most + ROUNDING:
+    if (
+        any(isinstance(value, (list, tuple)) for value in prior.values())
+        and not least - ROUNDING <= 1 <= most + ROUNDING
+    ):
         raise InputError(
             f"The lower bounds of the prior sum to {least:.4g} and the upper bounds to {most:.4g}: no shares between them sum to 1."
         )
@@ -135,10 +162,16 @@ def check_prior(prior: Mapping[str, Any], classes: Iterable[Hashable]) -> None:
 def _bounds(name: str, value: Any) -> tuple[float, float]:
     numbers = value if isinstance(value, (list, tuple)) else (value, value)
     if len(numbers) != 2 or not all(type(number) in (int, float) for number in numbers):
-        raise InputError(f"The prior of {shown(name)} is {shown(value)}: give a number, or a lower and an upper bound.")
+        raise InputError(
+            f"The prior of {shown(name)} is {shown(value)}: give a number, or a lower and an upper bound."
+        )
     lower, upper = numbers
     if not all(0 <= number <= sys.float_info.max for number in numbers):
-        raise InputError(f"The prior of {shown(name)} is {shown(value)}: shares must be finite numbers that are not negative.")
+        raise InputError(
+            f"The prior of {shown(name)} is {shown(value)}: shares must be finite numbers that are not negative."
+        )
     if lower > upper:
-        raise InputError(f"The prior of {shown(name)} has the lower bound {lower:g} above its upper bound {upper:g}: exchange them.")
+        raise InputError(
+            f"The prior of {shown(name)} has the lower bound {lower:g} above its upper bound {upper:g}: exchange them."
+        )
     return float(lower), float(upper)

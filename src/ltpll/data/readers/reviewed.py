@@ -9,7 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ltpll.candidates.cells import KNOWN_SEPARATORS, SEPARATOR, RowName, parse_cell, unknown_class_error
+from ltpll.candidates.cells import (
+    KNOWN_SEPARATORS,
+    SEPARATOR,
+    RowName,
+    parse_cell,
+    unknown_class_error,
+)
 from ltpll.data.readers.columns import TextColumn, id_key
 from ltpll.data.readers.streaming import open_table
 from ltpll.data.readers.tables import LabelTable
@@ -22,7 +28,13 @@ Answers = dict[str, tuple[int, ...]]
 """For each id, the class numbers that were answered."""
 
 
-def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | None = None, separator: str = SEPARATOR) -> Answers:
+def read_answers(
+    paths: Iterable[Path],
+    table: LabelTable,
+    *,
+    id_column: str | None = None,
+    separator: str = SEPARATOR,
+) -> Answers:
     """Read the answers for some examples of a table, such as a filled-in queue of `ltpll review`.
 
     A file has a column `id` and a column `answer` (or else `label`) with one class, or several as in `fox|jackal`, or with the
@@ -51,7 +63,10 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
     """
     assert table.candidates is not None
     classes = [str(name) for name in table.candidates.classes]
-    number, known = {name: i for i, name in enumerate(classes)}, {id_key(name): name for name in table.ids.tolist()}
+    number, known = (
+        {name: i for i, name in enumerate(classes)},
+        {id_key(name): name for name in table.ids.tolist()},
+    )
     also = SEPARATOR if not any(SEPARATOR in name for name in classes) else separator
     answers: Answers = {}
     files = list(paths)
@@ -68,25 +83,40 @@ def read_answers(paths: Iterable[Path], table: LabelTable, *, id_column: str | N
         given = [known.get(key, key) for key in keys]
         unknown = [key for key in keys if key not in known]
         if unknown and len(unknown) == len(given):
-            raise InputError(f"None of the ids of {path} is in the table: give answers for this table.")
+            raise InputError(
+                f"None of the ids of {path} is in the table: give answers for this table."
+            )
         if unknown:
             few = f"{len(unknown)} of {counted(len(given), 'id')} of {path} {are(len(unknown))} not in the table"
-            raise InputError(f"{few} ({format_names([shown(name) for name in unknown], 3)}): correct or remove these rows.")
+            raise InputError(
+                f"{few} ({format_names([shown(name) for name in unknown], 3)}): correct or remove these rows."
+            )
         if asked:
             _check_asked(path, table, given, columns[2].values().tolist(), separator, file.row)
         for i, (name, cell) in enumerate(zip(given, columns[1].values(), strict=True)):
             found = _classes(str(cell).replace(also, separator), number, separator, file.row, i)
             if found and answers.setdefault(name, found) != found:
-                first, second = (SEPARATOR.join(classes[c] for c in one) for one in (answers[name], found))
+                first, second = (
+                    SEPARATOR.join(classes[c] for c in one) for one in (answers[name], found)
+                )
                 raise InputError(
                     f"{file.row(i)} answers {shown(second)} for {shown(name)}, and {shown(first)} was answered before: keep one."
                 )
     if not answers:
-        raise InputError(f"There are no answers in {format_names([str(path) for path in files])}: fill in the column answer.")
+        raise InputError(
+            f"There are no answers in {format_names([str(path) for path in files])}: fill in the column answer."
+        )
     return answers
 
 
-def _check_asked(path: Path, table: LabelTable, ids: Sequence[str], cells: Sequence[str], separator: str, row: RowName) -> None:
+def _check_asked(
+    path: Path,
+    table: LabelTable,
+    ids: Sequence[str],
+    cells: Sequence[str],
+    separator: str,
+    row: RowName,
+) -> None:
     """Compare the sets of a queue with those of the table: warn of those that differ or, if rows have no names, refuse them.
 
     A row of the table may have more candidates, which pruning removed from the set that was asked about.
@@ -96,12 +126,18 @@ def _check_asked(path: Path, table: LabelTable, ids: Sequence[str], cells: Seque
     classes = [str(name) for name in table.candidates.classes]
     known = frozenset(classes)
     own = [[classes[c] for c in table.candidates.row(position[name])] for name in ids]
-    different = [i for i, cell in enumerate(cells) if not _candidates(cell, known, separator) <= set(own[i])]
+    different = [
+        i for i, cell in enumerate(cells) if not _candidates(cell, known, separator) <= set(own[i])
+    ]
     if not different:
         return
     first = different[0]
-    if not {"id", "path", "task"} & table.columns.keys() and table.ids.tolist() == [str(i + 1) for i in range(len(table))]:
-        now = f"row {ids[first]} of the table has the candidates {shown(SEPARATOR.join(own[first]))}"
+    if not {"id", "path", "task"} & table.columns.keys() and table.ids.tolist() == [
+        str(i + 1) for i in range(len(table))
+    ]:
+        now = (
+            f"row {ids[first]} of the table has the candidates {shown(SEPARATOR.join(own[first]))}"
+        )
         raise InputError(
             f"{row(first)} was asked about {shown(cells[first])}, but {now}: "
             "give the table in the order in which it was trained on, since it has no column of ids by which rows are found."
@@ -123,7 +159,9 @@ def _candidates(cell: str, classes: Container[str], separator: str) -> set[str]:
     return set()
 
 
-def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int) -> tuple[int, ...]:
+def _classes(
+    cell: str, number: Mapping[str, int], separator: str, row: Callable[[int], str], i: int
+) -> tuple[int, ...]:
     """The sorted class numbers of an answer; none if the person did not answer."""
     cell = cell.strip()
     if cell in number:
@@ -133,7 +171,9 @@ def _classes(cell: str, number: Mapping[str, int], separator: str, row: Callable
     names = parse_cell(cell, separator, i, row).entries
     unknown = next((name for name in names if name not in number), None)
     if unknown is not None:
-        raise InputError(f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; write ? or nothing to give no answer.")
+        raise InputError(
+            f"{row(i)} has the answer {unknown_class_error(unknown, list(number))}; write ? or nothing to give no answer."
+        )
     return tuple(sorted({number[name] for name in names}))
 
 
@@ -154,7 +194,9 @@ def with_answers(table: LabelTable, answers: Mapping[str, Iterable[int]]) -> Lab
         [2]
     """
     assert table.candidates is not None
-    rows = np.asarray([i for i, name in enumerate(table.ids.tolist()) if name in answers], dtype=np.int64)
+    rows = np.asarray(
+        [i for i, name in enumerate(table.ids.tolist()) if name in answers], dtype=np.int64
+    )
     reviewed = np.zeros(len(table), dtype=bool)
     reviewed[rows] = True
     candidates = table.candidates.replaced(rows, [answers[table.ids[i]] for i in rows])

@@ -16,7 +16,13 @@ from ltpll.candidates.cells import CollectedSets, Entries, RowName, TextSets, as
 from ltpll.candidates.expressions import PLAIN_RULES, SetRules, WeightedSets, class_sets
 from ltpll.candidates.scores import DEFAULT_SCORES, ROUNDING, chosen_by_scores, tempered
 from ltpll.data.readers.annotations import AnnotatorVotes, drop_repeated_votes
-from ltpll.data.readers.columns import NotNumericError, not_a_number_error, parse_numbers, strings, texts
+from ltpll.data.readers.columns import (
+    NotNumericError,
+    not_a_number_error,
+    parse_numbers,
+    strings,
+    texts,
+)
 from ltpll.data.readers.memory_limits import expansion_problem
 from ltpll.data.readers.streaming import Table, TableBatch, is_list
 from ltpll.errors import InputError, shown
@@ -33,10 +39,14 @@ class SetColumn(TextSets):
     Lists of lists hold one list per annotator, who are numbered by their position.
     """
 
-    def __init__(self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, table: Table, index: int, separator: str, classes: Sequence[str] | None = None
+    ) -> None:
         super().__init__(separator, table.row, classes)
         self.table, self.index = table, index
-        self._ballots: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []  # rows, annotators and codes of votes
+        self._ballots: list[
+            tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
+        ] = []  # rows, annotators and codes of votes
         self._voted: list[tuple[int, int]] = []  # ranges of rows that have ballots
 
     @property
@@ -55,8 +65,12 @@ class SetColumn(TextSets):
             return
         where = f"The column {shown(self.table.names[self.index])} of {self.table.path}"
         nested = is_list(column.type.value_type)
-        if pa.types.is_nested(column.type.value_type.value_type if nested else column.type.value_type):
-            raise InputError(f"{where} holds nested lists: give lists of names, or one list of names per annotator.")
+        if pa.types.is_nested(
+            column.type.value_type.value_type if nested else column.type.value_type
+        ):
+            raise InputError(
+                f"{where} holds nested lists: give lists of names, or one list of names per annotator."
+            )
         try:
             names = strings(column.flatten().flatten() if nested else column.flatten())
         except pa.ArrowException:
@@ -67,7 +81,12 @@ class SetColumn(TextSets):
         if not nested:
             self.add_lists(names, sizes, batch.first)
             return
-        self._add_ballots(names, sizes, pc.fill_null(pc.list_value_length(column.flatten()), 0).to_numpy(zero_copy_only=False), batch.first)
+        self._add_ballots(
+            names,
+            sizes,
+            pc.fill_null(pc.list_value_length(column.flatten()), 0).to_numpy(zero_copy_only=False),
+            batch.first,
+        )
 
     def add_cells(self, cells: Any, first: int) -> None:
         import pyarrow.compute as pc
@@ -75,19 +94,41 @@ class SetColumn(TextSets):
         if not pc.any(pc.match_substring_regex(cells, BALLOTS)).as_py():
             super().add_cells(cells, first)
             return
-        rows = [_parse_ballots(cell, self.separator, first + i, self.row) for i, cell in enumerate(cells.to_pylist())]
+        rows = [
+            _parse_ballots(cell, self.separator, first + i, self.row)
+            for i, cell in enumerate(cells.to_pylist())
+        ]
         ballots = [ballot for row in rows for ballot in row]
-        sizes, owners = np.asarray([len(ballot) for ballot in ballots], dtype=np.int64), np.repeat(np.arange(len(rows)), [*map(len, rows)])
-        names = as_texts([name for ballot in ballots for name in ballot], np.repeat(owners, sizes) + first, self.row)
+        sizes, owners = (
+            np.asarray([len(ballot) for ballot in ballots], dtype=np.int64),
+            np.repeat(np.arange(len(rows)), [*map(len, rows)]),
+        )
+        names = as_texts(
+            [name for ballot in ballots for name in ballot],
+            np.repeat(owners, sizes) + first,
+            self.row,
+        )
         self._has_lists = True
-        self._add_ballots(names, np.asarray([len(row) for row in rows], dtype=np.int64), sizes, first)
+        self._add_ballots(
+            names, np.asarray([len(row) for row in rows], dtype=np.int64), sizes, first
+        )
 
-    def _add_ballots(self, names: Any, ballots: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int) -> None:
+    def _add_ballots(
+        self, names: Any, ballots: npt.NDArray[Any], sizes: npt.NDArray[Any], first: int
+    ) -> None:
         """Add rows with several ballots: the names of all ballots, how many ballots each row has, and how many names each ballot has."""
         row = np.repeat(np.arange(len(ballots)), ballots)
-        self.add_lists(names, np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64), first)
+        self.add_lists(
+            names, np.bincount(row, weights=sizes, minlength=len(ballots)).astype(np.int64), first
+        )
         annotator = np.arange(len(row)) - np.repeat(np.cumsum(ballots) - ballots, ballots)
-        self._ballots.append((np.repeat(row, sizes) + first, np.repeat(annotator, sizes), -1 - self.literal.encode(names)))
+        self._ballots.append(
+            (
+                np.repeat(row, sizes) + first,
+                np.repeat(annotator, sizes),
+                -1 - self.literal.encode(names),
+            )
+        )
         self._voted.append((first, first + len(ballots)))
 
     def votes(self, classes: Sequence[Any]) -> AnnotatorVotes | None:
@@ -100,20 +141,37 @@ class SetColumn(TextSets):
             flat[first:end] = False
         owners = np.repeat(np.arange(len(flat)), np.diff(indptr))
         others = owners[flat[owners]], np.zeros(int(flat[owners].sum())), codes[flat[owners]]
-        rows, annotators, given = (np.concatenate(parts).astype(np.int64) for parts in zip(*self._ballots, others, strict=True))
+        rows, annotators, given = (
+            np.concatenate(parts).astype(np.int64)
+            for parts in zip(*self._ballots, others, strict=True)
+        )
         number = {name: i for i, name in enumerate(classes)}
         of_text, of_list = (
-            np.asarray([number.get(name, -1) for name in names.names] or [-1], dtype=np.int64) for names in (self.names, self.literal)
+            np.asarray([number.get(name, -1) for name in names.names] or [-1], dtype=np.int64)
+            for names in (self.names, self.literal)
         )
-        labels = np.where(given >= 0, of_text[given.clip(0, len(of_text) - 1)], of_list[(-1 - given).clip(0, len(of_list) - 1)])
+        labels = np.where(
+            given >= 0,
+            of_text[given.clip(0, len(of_text) - 1)],
+            of_list[(-1 - given).clip(0, len(of_list) - 1)],
+        )
         kept = labels >= 0  # blank names do not count as votes
         votes = drop_repeated_votes(rows[kept], annotators[kept], labels[kept])
-        return AnnotatorVotes(*votes, tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1)))
+        return AnnotatorVotes(
+            *votes, tuple(str(i + 1) for i in range(int(annotators.max(initial=0)) + 1))
+        )
 
-    def candidates(self, classes: Sequence[str] | None, rules: SetRules = PLAIN_RULES, scores: str = DEFAULT_SCORES) -> Candidates:
+    def candidates(
+        self,
+        classes: Sequence[str] | None,
+        rules: SetRules = PLAIN_RULES,
+        scores: str = DEFAULT_SCORES,
+    ) -> Candidates:
         """The sets, with the sorted names that occur as classes unless others are given."""
         known = (*(classes or ()), *(rules.taxonomy.names if rules.taxonomy else ()))
-        found = class_sets(self.entries(known), classes, rules, order=sorted_class_names, row=self.row)
+        found = class_sets(
+            self.entries(known), classes, rules, order=sorted_class_names, row=self.row
+        )
         return weighted_candidates(found, scores, self.row)
 
 
@@ -163,7 +221,10 @@ class ClassColumns(CollectedSets):
             values = parse_numbers(self.table, batch, index)
         except NotNumericError:
             words = [word.strip().lower() for word in texts(self.table, batch, index).to_pylist()]
-            values = np.asarray([{"0": 0, "1": 1, "false": 0, "true": 1}.get(word, np.nan) for word in words], dtype=np.float32)
+            values = np.asarray(
+                [{"0": 0, "1": 1, "false": 0, "true": 1}.get(word, np.nan) for word in words],
+                dtype=np.float32,
+            )
         wrong = np.flatnonzero((values != 0) & (values != 1))
         if len(wrong):
             cell = texts(self.table, batch, index)[int(wrong[0])].as_py()
@@ -179,18 +240,35 @@ class ClassColumns(CollectedSets):
     def _scores_of(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64] | None:
         return None
 
-    def candidates(self, classes: Sequence[str] | None, rules: SetRules = PLAIN_RULES, scores: str = DEFAULT_SCORES) -> Candidates:
+    def candidates(
+        self,
+        classes: Sequence[str] | None,
+        rules: SetRules = PLAIN_RULES,
+        scores: str = DEFAULT_SCORES,
+    ) -> Candidates:
         """The sets, with the columns' classes unless others are given."""
         if classes is None and rules.taxonomy is None:
             classes = self.names
-        found = class_sets(Entries(*self.joined(), self.names, 0, self.joined_scores()), classes, rules, row=self.row)
+        found = class_sets(
+            Entries(*self.joined(), self.names, 0, self.joined_scores()),
+            classes,
+            rules,
+            row=self.row,
+        )
         return weighted_candidates(found, scores, self.row)
 
 
 class ProbabilityColumns(ClassColumns):
     """One column of probabilities per class; candidates are the `top_k` most likely classes, or the fewest that reach `mass`."""
 
-    def __init__(self, table: Table, indices: Sequence[int], names: list[str], top_k: int | None, mass: float | None) -> None:
+    def __init__(
+        self,
+        table: Table,
+        indices: Sequence[int],
+        names: list[str],
+        top_k: int | None,
+        mass: float | None,
+    ) -> None:
         super().__init__(table, indices, names)
         if top_k is not None and top_k > len(names):
             raise InputError(
@@ -202,7 +280,9 @@ class ProbabilityColumns(ClassColumns):
         try:
             values = parse_numbers(self.table, batch, index)
         except NotNumericError as error:
-            raise not_a_number_error(self.table, batch, index, error.position, "probability") from None
+            raise not_a_number_error(
+                self.table, batch, index, error.position, "probability"
+            ) from None
         wrong = np.flatnonzero(~((values >= 0) & (values <= 1 + ROUNDING)))
         if len(wrong) and not np.isfinite(values[wrong[0]]):
             raise not_a_number_error(self.table, batch, index, int(wrong[0]), "probability")
@@ -226,7 +306,11 @@ class ProbabilityColumns(ClassColumns):
 def weighted_candidates(found: WeightedSets, scores: str, row: RowName) -> Candidates:
     """The sets as candidates, weighted by their scores if they have some and `scores` is "weights"."""
     candidates = Candidates.from_flat(*found.sets, row=row)
-    return candidates if found.weights is None or scores == "none" else candidates.with_weights(tempered(found.weights))
+    return (
+        candidates
+        if found.weights is None or scores == "none"
+        else candidates.with_weights(tempered(found.weights))
+    )
 
 
 def check_set_memory(path: Path | str) -> Callable[[int], None]:

@@ -59,9 +59,13 @@ class Table(ABC):
         """Whether a column holds numbers; None if the file has no types."""
 
     @abstractmethod
-    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]: ...
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]: ...
 
-    def batches(self, columns: Sequence[int], on_progress: ReadProgress | None = None) -> Iterator[TableBatch]:
+    def batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None = None
+    ) -> Iterator[TableBatch]:
         """Read the rows in order; only the given columns are converted."""
         n_rows = 0
         for batch in self._batches(sorted(set(columns)) or [0], on_progress):
@@ -71,14 +75,18 @@ class Table(ABC):
             raise self.no_rows()
 
     def no_rows(self) -> InputError:
-        return InputError(f"{self.path} has no rows below a header with column names: give at least one example.")
+        return InputError(
+            f"{self.path} has no rows below a header with column names: give at least one example."
+        )
 
     def column(self, name: str, advice: str = "") -> int:
         """The number of the column with this name, which must be unique; `advice` is for a table that does not have it."""
         if self.names.count(name) == 1:
             return self.names.index(name)
         if name in self.names:
-            raise InputError(f"{self.path} has several columns called {shown(name)}: rename all but one.")
+            raise InputError(
+                f"{self.path} has several columns called {shown(name)}: rename all but one."
+            )
         guess = get_close_matches(name.lower(), [known.lower() for known in self.names], n=1)
         meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
         raise InputError(
@@ -88,8 +96,15 @@ class Table(ABC):
 
     def hint(self) -> str:
         """The end of a sentence about columns that seem to be separated by something else; empty if they do not."""
-        other = next((mark for mark in (";", "\t", ",") if len(self.names) == 1 and mark in self.names[0]), None)
-        return "" if other is None else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
+        other = next(
+            (mark for mark in (";", "\t", ",") if len(self.names) == 1 and mark in self.names[0]),
+            None,
+        )
+        return (
+            ""
+            if other is None
+            else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
+        )
 
 
 def check_is_file(path: Path) -> None:
@@ -110,7 +125,9 @@ def open_table(path: Path | Any) -> Table:
     if kind == ".parquet":
         return ParquetTable(path)
     if kind not in TABLE_SUFFIXES:
-        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)} or .mat.")
+        raise InputError(
+            f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)} or .mat."
+        )
     return TextTable(path, "\t" if kind == ".tsv" else ",")
 
 
@@ -125,8 +142,14 @@ def whole_table(path: Path) -> Any:
         table.check_expansion(table.names)
         return pq.read_table(path)
     columns = range(len(table.names))
-    batches = [[batch.columns[i].cast(pa.string()) for i in columns] for batch in table.batches(list(columns))]
-    return pa.Table.from_arrays([pa.chunked_array([batch[i] for batch in batches]) for i in columns], names=list(table.names))
+    batches = [
+        [batch.columns[i].cast(pa.string()) for i in columns]
+        for batch in table.batches(list(columns))
+    ]
+    return pa.Table.from_arrays(
+        [pa.chunked_array([batch[i] for batch in batches]) for i in columns],
+        names=list(table.names),
+    )
 
 
 # ---- text -------------------------------------------------------------------------------------------------------------
@@ -148,7 +171,9 @@ class TextTable(Table):
     def numeric(self, index: int) -> bool | None:
         return None
 
-    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]:
         import pyarrow as pa
         from pyarrow import csv as arrow
 
@@ -218,7 +243,9 @@ class TextTable(Table):
                 rest, position = block[end:].tobytes(), position + end
 
     def _unclosed_quote(self) -> InputError:
-        return InputError(f'{self.path} cannot be read as a table: a quote (") is never closed; close it or double it.')
+        return InputError(
+            f'{self.path} cannot be read as a table: a quote (") is never closed; close it or double it.'
+        )
 
     def _nul(self, position: int) -> InputError:
         with self.path.open("rb") as file:
@@ -245,7 +272,9 @@ class TextTable(Table):
                 f"but row {first + int(match[1])} below it has {match[2]}: "
                 f"close open quotes, quote cells that contain a {'tab' if self.delimiter == chr(9) else 'comma'}, or correct the row."
             )
-        return InputError(f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')}).")
+        return InputError(
+            f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')})."
+        )
 
 
 def _last_row_end(block: npt.NDArray[np.uint8], delimiter: str) -> tuple[int, bool]:
@@ -279,7 +308,9 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
         if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise InputError(f"{path} is text in UTF-16: save it as UTF-8.")
         if mark in (b"PAR1", b"PK\3\4") or mark[:2] == b"\x1f\x8b":
-            raise InputError(f"{path} is not text but a Parquet, Excel or compressed file: save it as UTF-8 text, or correct its suffix.")
+            raise InputError(
+                f"{path} is not text but a Parquet, Excel or compressed file: save it as UTF-8 text, or correct its suffix."
+            )
         end = len(codecs.BOM_UTF8) if mark.startswith(codecs.BOM_UTF8) else 0
         file.seek(end)
 
@@ -290,21 +321,36 @@ def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
             while line := text.readline(BLOCK):
                 end += len(line.encode("utf-8", "surrogateescape"))
                 if len(line) == BLOCK:
-                    raise InputError(f"{path} cannot be read as a table: its header is longer than {BLOCK >> 20} MiB.")
+                    raise InputError(
+                        f"{path} cannot be read as a table: its header is longer than {BLOCK >> 20} MiB."
+                    )
                 yield line
 
         try:
-            names = next((row for row in csv.reader(lines(), delimiter=delimiter, strict=True) if any(cell.strip() for cell in row)), None)
+            names = next(
+                (
+                    row
+                    for row in csv.reader(lines(), delimiter=delimiter, strict=True)
+                    if any(cell.strip() for cell in row)
+                ),
+                None,
+            )
         except csv.Error as error:
-            raise InputError(f"{path} cannot be read as a table: its first line is not a header ({first_line(error)}).") from None
+            raise InputError(
+                f"{path} cannot be read as a table: its first line is not a header ({first_line(error)})."
+            ) from None
     if names is None:
-        raise InputError(f"{path} has no rows below a header with column names: its lines are all empty.")
+        raise InputError(
+            f"{path} has no rows below a header with column names: its lines are all empty."
+        )
     text = "".join(names)
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InputError(f"The header of {path} is not UTF-8 text: save the file as UTF-8 text.")
     import pyarrow as pa
 
-    return without_apostrophes(pa.array([name.strip().encode() for name in names])).cast(pa.string()).to_pylist(), end
+    return without_apostrophes(pa.array([name.strip().encode() for name in names])).cast(
+        pa.string()
+    ).to_pylist(), end
 
 
 # ---- Parquet ----------------------------------------------------------------------------------------------------------
@@ -320,7 +366,11 @@ class ParquetTable(Table):
             self.schema = file.schema_arrow
             self.n_rows = file.metadata.num_rows
             leaves = [file.schema.column(i) for i in range(len(file.schema))]
-            self.texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.converted_type != "DECIMAL"]
+            self.texts = [
+                leaf.path
+                for leaf in leaves
+                if leaf.physical_type == "BYTE_ARRAY" and leaf.converted_type != "DECIMAL"
+            ]
             super().__init__(path, self.schema.names)
 
     def row(self, i: int) -> str:
@@ -330,7 +380,9 @@ class ParquetTable(Table):
         import pyarrow as pa
 
         kind = self.schema.field(index).type
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        return bool(
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        )
 
     def no_rows(self) -> InputError:
         return InputError(f"{self.path} has no rows: give at least one example.")
@@ -339,14 +391,18 @@ class ParquetTable(Table):
         """Refuse a file whose columns of these names would take far more memory than it does."""
         wanted, packed = set(names), self.path.stat().st_size
         with _opened(self.path, self.texts) as file:
-            chosen = [field.name in wanted for field in self.schema for _ in range(_leaves(field.type))]
+            chosen = [
+                field.name in wanted for field in self.schema for _ in range(_leaves(field.type))
+            ]
             check_expansion(self.path, packed, expanded_size(self.path, chosen), FEWER)
             if most_text(self.path, chosen) > ALWAYS:
                 texts = [path for path in self.texts if wanted & {path, path.partition(".")[0]}]
                 for path, group in product(texts, range(file.num_row_groups)):
                     check_expansion(self.path, packed, _text_bytes(file, group, path), FEWER)
 
-    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]:
         names = [self.names[i] for i in columns]
         for name in names:
             self.column(name)  # pyarrow reads columns by name, which must be unique
@@ -372,7 +428,10 @@ class ArrowTable(Table):
 
     def __init__(self, frame: Any) -> None:
         self.table = arrow_table(frame)
-        super().__init__(f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}", self.table.column_names)
+        super().__init__(
+            f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}",
+            self.table.column_names,
+        )
 
     def row(self, i: int) -> str:
         return f"Row {i} (counted from 0) of {self.path}"
@@ -381,16 +440,22 @@ class ArrowTable(Table):
         import pyarrow as pa
 
         kind = self.table.schema.field(index).type
-        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        return bool(
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        )
 
     def no_rows(self) -> InputError:
         return InputError(f"There are no rows in {self.path}: give at least one example.")
 
-    def _batches(self, columns: Sequence[int], on_progress: ReadProgress | None) -> Iterator[TableBatch]:
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]:
         first, n_rows = 0, self.table.num_rows
         for batch in self.table.select(list(columns)).to_batches(max_chunksize=1 << 16):
             if batch.num_rows:
-                yield TableBatch(first, batch.num_rows, dict(zip(columns, batch.columns, strict=True)), n_rows)
+                yield TableBatch(
+                    first, batch.num_rows, dict(zip(columns, batch.columns, strict=True)), n_rows
+                )
             first += batch.num_rows
             if on_progress is not None:
                 on_progress(first, n_rows)
@@ -428,12 +493,16 @@ def _sizes_of_texts(column: Any) -> tuple[int, int]:
 def is_list(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
 
 
 def _leaves(kind: Any) -> int:
     """The number of Parquet columns in which a column of this type is stored."""
-    return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+    return (
+        sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+    )
 
 
 @contextmanager
@@ -448,4 +517,6 @@ def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet ({first_line(error)}): it is truncated or damaged; write it again.") from None
+        raise InputError(
+            f"{path} cannot be read as Parquet ({first_line(error)}): it is truncated or damaged; write it again."
+        ) from None

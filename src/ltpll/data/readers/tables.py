@@ -21,7 +21,11 @@ from ltpll.candidates.parsing import check_class_names
 from ltpll.candidates.scores import DEFAULT_SCORES, SCORES, check_selection
 from ltpll.candidates.similar_names import warn_of_similar_names
 from ltpll.candidates.taxonomy import Taxonomy
-from ltpll.data.readers.annotation_columns import TRUE_LABEL, check_one_role, find_annotation_columns
+from ltpll.data.readers.annotation_columns import (
+    TRUE_LABEL,
+    check_one_role,
+    find_annotation_columns,
+)
 from ltpll.data.readers.annotations import (
     DEFAULT_VOTE_WEIGHTS,
     AnnotatorVotes,
@@ -31,7 +35,15 @@ from ltpll.data.readers.annotations import (
     voted_candidates,
 )
 from ltpll.data.readers.coco import OBJECTS
-from ltpll.data.readers.columns import FeatureColumns, TextColumn, distinct_columns, holds_numbers, id_key, numeric_columns, texts
+from ltpll.data.readers.columns import (
+    FeatureColumns,
+    TextColumn,
+    distinct_columns,
+    holds_numbers,
+    id_key,
+    numeric_columns,
+    texts,
+)
 from ltpll.data.readers.json_formats import read_json
 from ltpll.data.readers.json_stream import JSON_SUFFIXES
 from ltpll.data.readers.matlab import mat_candidates, read_mat
@@ -56,7 +68,9 @@ __all__ = ["AnnotatorVotes", "LabelTable", "Reading", "read_table"]
 class LabelTable:
     """The content of a table, one entry per example in the order of the table."""
 
-    ids: npt.NDArray[np.object_]  # distinct: the column of ids, or else of paths, or else the row number from 1
+    ids: npt.NDArray[
+        np.object_
+    ]  # distinct: the column of ids, or else of paths, or else the row number from 1
     candidates: Candidates | None
     labels: npt.NDArray[np.int64] | None  # true class numbers, for evaluation only; −1 if unknown
     splits: npt.NDArray[np.object_] | None
@@ -66,18 +80,36 @@ class LabelTable:
     votes: AnnotatorVotes | None
     left_out: tuple[str, ...] = ()  # columns of text, which are not features
     like_ids: tuple[str, ...] = ()  # those of them that could be ids, if there are no others
-    groups: npt.NDArray[np.object_] | None = None  # the picture or scene of each example; the candidates have them too
-    columns: Mapping[str, str] = field(default_factory=dict)  # the column that was taken for each field of `Reading` that names one
+    groups: npt.NDArray[np.object_] | None = (
+        None  # the picture or scene of each example; the candidates have them too
+    )
+    columns: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the column that was taken for each field of `Reading` that names one
     urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
     notes: tuple[str, ...] = ()  # sentences about what was skipped
-    reviewed: npt.NDArray[np.bool_] | None = None  # whether the candidates are a person's answer; None if nobody was asked
+    reviewed: npt.NDArray[np.bool_] | None = (
+        None  # whether the candidates are a person's answer; None if nobody was asked
+    )
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
         """Some of the examples in the given order, each at most once."""
-        arrays = {name: getattr(self, name) for name in ("ids", "labels", "splits", "paths", "features", "groups", "urls", "reviewed")}
+        arrays = {
+            name: getattr(self, name)
+            for name in (
+                "ids",
+                "labels",
+                "splits",
+                "paths",
+                "features",
+                "groups",
+                "urls",
+                "reviewed",
+            )
+        }
         return replace(
             self,
             **{name: array[rows] for name, array in arrays.items() if array is not None},
@@ -165,7 +197,9 @@ class Reading:
         """Create from options or records, in which tuples are lists; unknown names are ignored."""
         known = {one.name for one in fields(cls)}
         given: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items() if name in known
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+            if name in known
         }
         return cls(**given)
 
@@ -175,17 +209,29 @@ class Reading:
 
     def check(self, *, is_json: bool = False) -> None:
         """Refuse options that contradict each other; files of labelling tools (`is_json`) have scores and votes themselves."""
-        sources = {"class_columns": self.class_columns, "probability_columns": self.probability_columns, "annotators": self.annotators}
+        sources = {
+            "class_columns": self.class_columns,
+            "probability_columns": self.probability_columns,
+            "annotators": self.annotators,
+        }
         given = [name for name, value in sources.items() if value]
         if len(given) > 1:
-            raise InputError(f"Sets cannot be read from {' and from '.join(given)} at the same time: give one of them.")
-        rules = [name for name, value in (("top_k", self.top_k), ("mass", self.mass)) if value is not None]
+            raise InputError(
+                f"Sets cannot be read from {' and from '.join(given)} at the same time: give one of them."
+            )
+        rules = [
+            name
+            for name, value in (("top_k", self.top_k), ("mass", self.mass))
+            if value is not None
+        ]
         if self.probability_columns and len(rules) != 1:
             raise InputError(
                 "Probabilities become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two."
             )
         if is_json and len(rules) > 1:
-            raise InputError("Scores become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two.")
+            raise InputError(
+                "Scores become sets by top_k (the k most likely) or by mass (the fewest that reach it): give one of the two."
+            )
         if rules and not self.probability_columns and not is_json:
             raise InputError(
                 f"{rules[0]} makes sets from probabilities, but no probability_columns are given: name them, or omit {rules[0]}."
@@ -194,30 +240,49 @@ class Reading:
         self._check_set_rules()
         if self.annotators is not None:
             vote_rule(self.annotators)
-        named = next((name for name in ("task", "worker", "annotation") if getattr(self, name) is not None), None)
+        named = next(
+            (name for name in ("task", "worker", "annotation") if getattr(self, name) is not None),
+            None,
+        )
         if named is not None and self.annotators is None:
-            raise InputError(f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}.")
+            raise InputError(
+                f"{named} names a column of annotations, but annotators is not given: choose union, or omit {named}."
+            )
         check_vote_weights(self.vote_weights)
         if self.objects not in OBJECTS:
             raise InputError(f"objects is {shown(self.objects)}: choose {' or '.join(OBJECTS)}.")
         if self.objects != OBJECTS[0] and not is_json:
             raise InputError("objects is for annotations of COCO: omit it for tables.")
         if self.control is not None and not is_json:
-            raise InputError("control names a question of a Label Studio project: omit it for tables.")
+            raise InputError(
+                "control names a question of a Label Studio project: omit it for tables."
+            )
         if self.annotators is None and self.vote_weights != DEFAULT_VOTE_WEIGHTS and not is_json:
-            raise InputError("vote_weights needs the votes of annotators, but annotators is not given: give it, or omit vote_weights.")
+            raise InputError(
+                "vote_weights needs the votes of annotators, but annotators is not given: give it, or omit vote_weights."
+            )
         if self.classes is not None:
             check_class_names(self.classes)
 
     def _check_set_rules(self) -> None:
         for name, known in (("scores", SCORES), ("empty", EMPTY)):
             if getattr(self, name) not in known:
-                raise InputError(f"{name} is {shown(getattr(self, name))}: it must be {' or '.join(known)}.")
+                raise InputError(
+                    f"{name} is {shown(getattr(self, name))}: it must be {' or '.join(known)}."
+                )
         if (self.site is None) != (self.possible_at is None):
-            missing = "the file possible_at with their classes" if self.possible_at is None else "the column site that names them"
-            raise InputError(f"The possible classes of sites need {missing}: give both, or omit {'site' if self.site else 'possible_at'}.")
+            missing = (
+                "the file possible_at with their classes"
+                if self.possible_at is None
+                else "the column site that names them"
+            )
+            raise InputError(
+                f"The possible classes of sites need {missing}: give both, or omit {'site' if self.site else 'possible_at'}."
+            )
         if self.possible is not None and self.site is not None:
-            raise InputError("The possible classes of a row come from a column or from its site: give one of possible and possible_at.")
+            raise InputError(
+                "The possible classes of a row come from a column or from its site: give one of possible and possible_at."
+            )
         given = self.changed_set_rules()
         if self.annotators is not None and given:
             raise InputError(
@@ -227,16 +292,25 @@ class Reading:
     def changed_set_rules(self) -> list[str]:
         """The fields about the making of sets that differ from their defaults."""
         rules = ("scores", "excluded", "empty", "taxonomy", "possible", "site", "possible_at")
-        return [one.name for one in fields(self) if one.name in rules and getattr(self, one.name) != one.default]
+        return [
+            one.name
+            for one in fields(self)
+            if one.name in rules and getattr(self, one.name) != one.default
+        ]
 
     def find(self, table: Table, what: str) -> int | None:
         """The number of a column; None if it is not given, or is missing and has its default name."""
-        name, default = getattr(self, what), next(one.default for one in fields(self) if one.name == what)
+        name, default = (
+            getattr(self, what),
+            next(one.default for one in fields(self) if one.name == what),
+        )
         if what in DEFAULT_COLUMNS and name is None:
             name = default = DEFAULT_COLUMNS[what]
         if name is None:
             return None
-        if name == default and (name not in table.names or any(_fits(name, pattern) for pattern in self.ignore)):
+        if name == default and (
+            name not in table.names or any(_fits(name, pattern) for pattern in self.ignore)
+        ):
             return None
         return table.column(name)
 
@@ -280,7 +354,9 @@ def read_table(
         return _read_columns(open_table(path), reading, needs_candidates, exact, on_progress)
     if not isinstance(path, (str, Path)):
         kind = f"{type(path).__module__.partition('.')[0]}.{type(path).__name__}"
-        raise InputError(f"A table cannot be read from {kind}: give a path, or a table of pandas, polars (collected) or pyarrow.")
+        raise InputError(
+            f"A table cannot be read from {kind}: give a path, or a table of pandas, polars (collected) or pyarrow."
+        )
     path = Path(path)
     is_json = path.suffix.lower() in JSON_SUFFIXES
     reading.check(is_json=is_json)
@@ -291,8 +367,16 @@ def read_table(
     return _read_columns(open_table(path), reading, needs_candidates, exact, on_progress)
 
 
-def _read_columns(table: Table, reading: Reading, needs_candidates: bool, exact: bool, on_progress: ReadProgress | None) -> LabelTable:
-    if reading.annotators is not None and not (_one_row_per_task(reading) and holds_ballots(table, reading.candidates)):
+def _read_columns(
+    table: Table,
+    reading: Reading,
+    needs_candidates: bool,
+    exact: bool,
+    on_progress: ReadProgress | None,
+) -> LabelTable:
+    if reading.annotators is not None and not (
+        _one_row_per_task(reading) and holds_ballots(table, reading.candidates)
+    ):
         return _read_annotations(table, reading, on_progress)
     return _read_examples(table, reading, needs_candidates, exact, on_progress)
 
@@ -304,7 +388,13 @@ def _one_row_per_task(reading: Reading) -> bool:
 # ---- one row per example ----------------------------------------------------------------------------------------------
 
 
-def _read_examples(table: Table, reading: Reading, needs_candidates: bool, exact: bool, on_progress: ReadProgress | None) -> LabelTable:
+def _read_examples(
+    table: Table,
+    reading: Reading,
+    needs_candidates: bool,
+    exact: bool,
+    on_progress: ReadProgress | None,
+) -> LabelTable:
     indices = {what: reading.find(table, what) for what in ("id", "path", "split", "group", "site")}
     sets = _set_reader(table, reading, needs_candidates)
     limits = {} if sets is None else _limit_readers(table, reading, sets)
@@ -315,9 +405,18 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, exact
         for what, index in indices.items()
         if index is not None
     }
-    taken = {column.index for column in texts.values()} | {column.index for column in limits.values()} | set(sets.indices if sets else ())
+    taken = (
+        {column.index for column in texts.values()}
+        | {column.index for column in limits.values()}
+        | set(sets.indices if sets else ())
+    )
     features, left_out = _feature_reader(table, reading, taken, exact)
-    readers = [*texts.values(), *limits.values(), *([sets] if sets else []), *([features] if features else [])]
+    readers = [
+        *texts.values(),
+        *limits.values(),
+        *([sets] if sets else []),
+        *([features] if features else []),
+    ]
     n_rows = 0
     for batch in table.batches([*taken, *(features.indices if features else [])], on_progress):
         n_rows += batch.n_rows
@@ -325,13 +424,25 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, exact
             reader.add(batch)
 
     named = texts.get("id") or texts.get("path")
-    ids = named.unique_values() if named else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
+    ids = (
+        named.unique_values()
+        if named
+        else np.asarray([str(i + 1) for i in range(n_rows)], dtype=object)
+    )
     if sets is not None and sets.n_labels == 0 and not needs_candidates:
         sets = None  # an empty column in a table to predict
     candidates = None
     if sets is not None:
-        candidates = sets.candidates(reading.classes, _set_rules(table, reading, taxonomy, limits, texts.get("site")), reading.scores)
-    votes = sets.votes(candidates.classes) if isinstance(sets, SetColumn) and candidates is not None else None
+        candidates = sets.candidates(
+            reading.classes,
+            _set_rules(table, reading, taxonomy, limits, texts.get("site")),
+            reading.scores,
+        )
+    votes = (
+        sets.votes(candidates.classes)
+        if isinstance(sets, SetColumn) and candidates is not None
+        else None
+    )
     if votes is not None and candidates is not None:
         if limits or taxonomy is not None or "site" in texts:
             raise InputError(
@@ -339,7 +450,9 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, exact
                 "omit these."
             )
         rule = reading.annotators or "union"
-        candidates = voted_candidates(votes, n_rows, candidates.classes, rule, reading.vote_weights, table.row)
+        candidates = voted_candidates(
+            votes, n_rows, candidates.classes, rule, reading.vote_weights, table.row
+        )
     groups = _groups(table, texts["group"]) if "group" in texts else None
     classes = reading.classes if candidates is None else candidates.classes
     label = texts.get("label")
@@ -348,35 +461,55 @@ def _read_examples(table: Table, reading: Reading, needs_candidates: bool, exact
     values, names = features.result() if features else (None, ())
     return LabelTable(
         ids=ids,
-        candidates=candidates if candidates is None or groups is None else candidates.with_groups(groups),
-        labels=None if label is None or classes is None else _label_numbers(table, label.codes(), label.names.names, classes, "true label"),
+        candidates=candidates
+        if candidates is None or groups is None
+        else candidates.with_groups(groups),
+        labels=None
+        if label is None or classes is None
+        else _label_numbers(table, label.codes(), label.names.names, classes, "true label"),
         splits=texts["split"].values() if "split" in texts else None,
         paths=texts["path"].values() if "path" in texts else None,
         features=values,
         feature_names=names,
         votes=votes,
         left_out=tuple(table.names[index] for index in left_out),
-        like_ids=() if named else tuple(table.names[index] for index in distinct_columns(table, left_out)),
+        like_ids=()
+        if named
+        else tuple(table.names[index] for index in distinct_columns(table, left_out)),
         groups=groups,
-        columns={**({"candidates": reading.candidates} if type(sets) is SetColumn else {}), **_names(table, {**limits, **texts})},
+        columns={
+            **({"candidates": reading.candidates} if type(sets) is SetColumn else {}),
+            **_names(table, {**limits, **texts}),
+        },
     )
 
 
-def _limit_readers(table: Table, reading: Reading, sets: SetColumn | ClassColumns) -> dict[str, SetColumn]:
+def _limit_readers(
+    table: Table, reading: Reading, sets: SetColumn | ClassColumns
+) -> dict[str, SetColumn]:
     """The columns of excluded and of possible classes. A column of numbers is not taken for one only because of its name."""
     found: dict[str, SetColumn] = {}
     for what in ("excluded", "possible"):
         index = reading.find(table, what)
-        if index is None or (getattr(reading, what) is None and (index in sets.indices or holds_numbers(table, index))):
+        if index is None or (
+            getattr(reading, what) is None
+            and (index in sets.indices or holds_numbers(table, index))
+        ):
             continue
         if index in sets.indices:
-            raise InputError(f"The column {shown(table.names[index])} cannot hold the sets and the {what} classes: name two columns.")
+            raise InputError(
+                f"The column {shown(table.names[index])} cannot hold the sets and the {what} classes: name two columns."
+            )
         found[what] = SetColumn(table, index, reading.separator, reading.classes)
     return found
 
 
 def _set_rules(
-    table: Table, reading: Reading, taxonomy: Taxonomy | None, limits: Mapping[str, SetColumn], site: TextColumn | None
+    table: Table,
+    reading: Reading,
+    taxonomy: Taxonomy | None,
+    limits: Mapping[str, SetColumn],
+    site: TextColumn | None,
 ) -> SetRules:
     possible = possible_in_rows(table, limits["possible"]) if "possible" in limits else None
     if site is not None and reading.possible_at is not None:
@@ -387,7 +520,9 @@ def _set_rules(
 
 def _refuse_groups(table: Table, label: TextColumn, taxonomy: Taxonomy) -> None:
     """Refuse a true label that is a group."""
-    group = next((code for code, name in enumerate(label.names.names) if taxonomy.is_group(name)), None)
+    group = next(
+        (code for code, name in enumerate(label.names.names) if taxonomy.is_group(name)), None
+    )
     if group is not None:
         row = int(np.argmax(label.codes() == group))
         raise InputError(
@@ -396,13 +531,32 @@ def _refuse_groups(table: Table, label: TextColumn, taxonomy: Taxonomy) -> None:
         )
 
 
-def _label_column(table: Table, reading: Reading, sets: SetColumn | ClassColumns | None, indices: Mapping[str, int | None]) -> int | None:
+def _label_column(
+    table: Table,
+    reading: Reading,
+    sets: SetColumn | ClassColumns | None,
+    indices: Mapping[str, int | None],
+) -> int | None:
     """The column of true labels, which must not be used for anything else; the default column does not count if it is."""
     name = reading.label or TRUE_LABEL
-    others = {what: table.names[index] for what in ("split", "group", "site") if (index := indices[what]) is not None}
-    others |= {what: column for what in ("excluded", "possible") if (column := getattr(reading, what)) in table.names}
+    others = {
+        what: table.names[index]
+        for what in ("split", "group", "site")
+        if (index := indices[what]) is not None
+    }
+    others |= {
+        what: column
+        for what in ("excluded", "possible")
+        if (column := getattr(reading, what)) in table.names
+    }
     if sets is not None and name in [table.names[index] for index in sets.indices]:
-        others["class-column" if reading.class_columns else "probability-column" if reading.probability_columns else "candidates"] = name
+        others[
+            "class-column"
+            if reading.class_columns
+            else "probability-column"
+            if reading.probability_columns
+            else "candidates"
+        ] = name
     if reading.label is None and name in others.values():
         return None
     check_one_role(name, "label", others)
@@ -419,19 +573,27 @@ def _groups(table: Table, column: TextColumn) -> npt.NDArray[np.object_]:
     empty = next((i for i, group in enumerate(groups) if group == ""), None)
     if empty is not None:
         name = shown(table.names[column.index])
-        raise InputError(f"{table.row(empty)} is empty in the column {name}: give every row a group, its own if it shares none.")
+        raise InputError(
+            f"{table.row(empty)} is empty in the column {name}: give every row a group, its own if it shares none."
+        )
     return groups
 
 
-def _set_reader(table: Table, reading: Reading, needs_candidates: bool) -> SetColumn | ClassColumns | None:
+def _set_reader(
+    table: Table, reading: Reading, needs_candidates: bool
+) -> SetColumn | ClassColumns | None:
     if reading.class_columns:
         return ClassColumns(table, *_class_columns(table, reading.class_columns))
     if reading.probability_columns:
-        return ProbabilityColumns(table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass)
+        return ProbabilityColumns(
+            table, *_class_columns(table, reading.probability_columns), reading.top_k, reading.mass
+        )
     if not needs_candidates and reading.candidates not in table.names:
         return None
     advice = f"name the column of sets with {option('candidates', 'COLUMN')}"
-    return SetColumn(table, table.column(reading.candidates, advice), reading.separator, reading.classes)
+    return SetColumn(
+        table, table.column(reading.candidates, advice), reading.separator, reading.classes
+    )
 
 
 def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], list[str]]:
@@ -440,8 +602,12 @@ def _class_columns(table: Table, requested: Sequence[str]) -> tuple[list[int], l
         prefix = requested[0][:-1]
         columns = [name for name in table.names if name.startswith(prefix) and name != prefix]
         if not columns:
-            raise InputError(f"{table.path} has no columns that start with {shown(prefix)}: it has {format_names(table.names)}.")
-        return [table.column(name) for name in columns], [name.removeprefix(prefix) for name in columns]
+            raise InputError(
+                f"{table.path} has no columns that start with {shown(prefix)}: it has {format_names(table.names)}."
+            )
+        return [table.column(name) for name in columns], [
+            name.removeprefix(prefix) for name in columns
+        ]
     return _columns(table, requested), list(requested)
 
 
@@ -468,7 +634,9 @@ def _matching(table: Table, pattern: str) -> list[int]:
         return [table.column(pattern)]
     found = [i for i, name in enumerate(table.names) if _fits(name, pattern)]
     if not found:
-        raise InputError(f"{table.path} has no columns like {shown(pattern)}: it has {format_names(table.names)}.")
+        raise InputError(
+            f"{table.path} has no columns like {shown(pattern)}: it has {format_names(table.names)}."
+        )
     return found
 
 
@@ -476,59 +644,88 @@ def _ignored(table: Table, reading: Reading) -> set[int]:
     return {i for pattern in reading.ignore for i in _matching(table, pattern)}
 
 
-def _chosen_columns(table: Table, reading: Reading, names: Sequence[str], taken: set[int]) -> list[int]:
+def _chosen_columns(
+    table: Table, reading: Reading, names: Sequence[str], taken: set[int]
+) -> list[int]:
     """The feature columns that were named, and those that patterns stand for."""
     patterns = [name for name in names if _is_pattern(table, name)]
     indices = _columns(table, [name for name in names if name not in patterns])
     used = next((table.names[index] for index in indices if index in taken), None)
     if used is not None:
-        raise InputError(f"The column {shown(used)} of {table.path} has another role, so it cannot be a feature: omit it.")
+        raise InputError(
+            f"The column {shown(used)} of {table.path} has another role, so it cannot be a feature: omit it."
+        )
     if patterns:
         without = {*taken, *indices, *_ignored(table, reading)}
-        matching = dict.fromkeys(i for pattern in patterns for i in _matching(table, pattern) if i not in without)
+        matching = dict.fromkeys(
+            i for pattern in patterns for i in _matching(table, pattern) if i not in without
+        )
         indices += numeric_columns(table, list(matching))
         if not indices:
-            raise InputError(f"No column like {shown(patterns[0])} of {table.path} holds numbers, so there are no features: name others.")
+            raise InputError(
+                f"No column like {shown(patterns[0])} of {table.path} holds numbers, so there are no features: name others."
+            )
     return indices
 
 
-def _feature_reader(table: Table, reading: Reading, taken: set[int], exact: bool) -> tuple[FeatureColumns | None, list[int]]:
+def _feature_reader(
+    table: Table, reading: Reading, taken: set[int], exact: bool
+) -> tuple[FeatureColumns | None, list[int]]:
     """The reader of the features, and the text columns that are left out."""
     if reading.features is not None:
         indices = _chosen_columns(table, reading, reading.features, taken)
         by_name = not any(_is_pattern(table, name) for name in reading.features)
-        return (FeatureColumns(table, indices, chosen=by_name, exact=exact) if indices else None), []
+        return (
+            FeatureColumns(table, indices, chosen=by_name, exact=exact) if indices else None
+        ), []
     ignored = _ignored(table, reading)
     # An index written by pandas would leak the order of the rows; the column of sets is not a feature even if sets are read elsewhere, and
     # neither is the one of the labels that `ltpll data prune` removed, even if classes are numbers.
     excluded = [reading.candidates, "pruned", "", "Unnamed: 0", "__index_level_0__"]
-    others = [i for i, name in enumerate(table.names) if i not in taken and i not in ignored and name not in excluded]
+    others = [
+        i
+        for i, name in enumerate(table.names)
+        if i not in taken and i not in ignored and name not in excluded
+    ]
     indices = numeric_columns(table, others)
     for index in indices:
         table.column(table.names[index])  # refuses a name that occurs twice
     numeric = set(indices)
-    return (FeatureColumns(table, indices, chosen=False, exact=exact) if indices else None), [i for i in others if i not in numeric]
+    return (FeatureColumns(table, indices, chosen=False, exact=exact) if indices else None), [
+        i for i in others if i not in numeric
+    ]
 
 
 # ---- one row per annotation -------------------------------------------------------------------------------------------
 
 
-def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress | None) -> LabelTable:
+def _read_annotations(
+    table: Table, reading: Reading, on_progress: ReadProgress | None
+) -> LabelTable:
     """One annotation per row; examples are in order of first appearance."""
     if reading.features:
         raise InputError(
             "A table of annotations has several rows per example, so its columns cannot be features: give features in another file."
         )
-    extra = {what: index for what in ("path", "split", "group") if (index := reading.find(table, what)) is not None}
+    extra = {
+        what: index
+        for what in ("path", "split", "group")
+        if (index := reading.find(table, what)) is not None
+    }
     named = {what: getattr(reading, what) for what in ("task", "worker", "annotation", "label")}
     if reading.task is None and reading.id != Reading.id:
         named["task"] = reading.id
     others = {what: table.names[index] for what, index in extra.items() if what != "path"}
     columns = find_annotation_columns(table, named, reading.path, others)
-    indices = {what: table.column(getattr(columns, what)) for what in ("task", "worker", "annotation")}
+    indices = {
+        what: table.column(getattr(columns, what)) for what in ("task", "worker", "annotation")
+    }
     if columns.label is not None:
         extra["label"] = table.column(columns.label)
-    texts = {what: TextColumn(table, index, repeated=True) for what, index in {**indices, **extra}.items()}
+    texts = {
+        what: TextColumn(table, index, repeated=True)
+        for what, index in {**indices, **extra}.items()
+    }
     for batch in table.batches([column.index for column in texts.values()], on_progress):
         for column in texts.values():
             column.add(batch)
@@ -551,7 +748,11 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
         if len(differs):
             row = int(differs[0])
             name = table.names[texts[what].index]
-            advice = "a task has one true label, and annotations are named with --annotation" if what == "label" else "use one per task"
+            advice = (
+                "a task has one true label, and annotations are named with --annotation"
+                if what == "label"
+                else "use one per task"
+            )
             raise InputError(
                 f"{table.row(row)} gives the task {shown(tasks[codes['task'][row]])} another {shown(name)} than before: {advice}."
             )
@@ -560,14 +761,23 @@ def _read_annotations(table: Table, reading: Reading, on_progress: ReadProgress 
     names = texts["annotation"].names.names
     classes = tuple(sorted_class_names(names)) if reading.classes is None else reading.classes
     numbers = _label_numbers(table, codes["annotation"], names, classes, "label")
-    votes = AnnotatorVotes(*drop_repeated_votes(codes["task"], codes["worker"], numbers), tuple(texts["worker"].names.names))
+    votes = AnnotatorVotes(
+        *drop_repeated_votes(codes["task"], codes["worker"], numbers),
+        tuple(texts["worker"].names.names),
+    )
     if reading.classes is None:
         warn_of_similar_names(classes, votes.labels)
-    how = (reading.annotators or "", reading.vote_weights, lambda i: f"The task {shown(tasks[i])} of {table.path}")
+    how = (
+        reading.annotators or "",
+        reading.vote_weights,
+        lambda i: f"The task {shown(tasks[i])} of {table.path}",
+    )
     candidates = voted_candidates(votes, len(tasks), classes, *how).with_groups(constant["group"])
     true = None
     if "label" in texts:
-        true = _label_numbers(table, codes["label"], texts["label"].names.names, classes, "true label")[first]
+        true = _label_numbers(
+            table, codes["label"], texts["label"].names.names, classes, "true label"
+        )[first]
     return LabelTable(
         ids=np.asarray(tasks, dtype=object),
         candidates=candidates,
@@ -586,7 +796,11 @@ def _warn_of_merged_tasks(table: Table, column: TextColumn) -> None:
     """Warn of tasks that differ in blanks around them only, and so are one (`id_key`)."""
     if not column.names.padded:
         return
-    written = {text for batch in table.batches([column.index]) for text in texts(table, batch, column.index).to_pylist()}
+    written = {
+        text
+        for batch in table.batches([column.index])
+        for text in texts(table, batch, column.index).to_pylist()
+    }
     merged = [name for name, n in Counter(map(id_key, written)).items() if n > 1]
     if merged:
         warnings.warn(
@@ -600,36 +814,72 @@ def _warn_of_merged_tasks(table: Table, column: TextColumn) -> None:
 # ---- MATLAB -----------------------------------------------------------------------------------------------------------
 
 
-def _read_mat_table(path: Path, reading: Reading, needs_candidates: bool, exact: bool) -> LabelTable:
+def _read_mat_table(
+    path: Path, reading: Reading, needs_candidates: bool, exact: bool
+) -> LabelTable:
     """Classes are called 1, 2, … unless names are given, and features data_1, data_2, …."""
-    if reading.class_columns or reading.probability_columns or reading.annotators or reading.group is not None:
-        raise InputError(f"{path} holds arrays, not columns: omit class_columns, probability_columns, annotators and group.")
+    if (
+        reading.class_columns
+        or reading.probability_columns
+        or reading.annotators
+        or reading.group is not None
+    ):
+        raise InputError(
+            f"{path} holds arrays, not columns: omit class_columns, probability_columns, annotators and group."
+        )
     if reading.changed_set_rules():
-        raise InputError(f"{path} holds arrays, not cells with names: omit {reading.changed_set_rules()[0]}.")
+        raise InputError(
+            f"{path} holds arrays, not cells with names: omit {reading.changed_set_rules()[0]}."
+        )
     found = read_mat(path, needs_candidates=needs_candidates, exact=exact)
     names = [f"data_{j + 1}" for j in range(found.features.shape[1])]
     features, chosen = found.features, tuple(names)
     if reading.ignore or (reading.features is not None and reading.features != chosen):
         wanted = chosen if reading.features is None else reading.features
-        wanted = tuple(dict.fromkeys(found for name in wanted for found in [one for one in names if _fits(one, name)] or [name]))
-        unknown = next((name for name in (*wanted, *reading.ignore) if not any(_fits(one, name) for one in names)), None)
+        wanted = tuple(
+            dict.fromkeys(
+                found
+                for name in wanted
+                for found in [one for one in names if _fits(one, name)] or [name]
+            )
+        )
+        unknown = next(
+            (
+                name
+                for name in (*wanted, *reading.ignore)
+                if not any(_fits(one, name) for one in names)
+            ),
+            None,
+        )
         if unknown is not None:
-            raise InputError(f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}.")
-        chosen = tuple(name for name in wanted if not any(_fits(name, pattern) for pattern in reading.ignore))
+            raise InputError(
+                f"{path} has no feature called {shown(unknown)}: its features are {names[0]} to {names[-1]}."
+            )
+        chosen = tuple(
+            name for name in wanted if not any(_fits(name, pattern) for pattern in reading.ignore)
+        )
         features = features[:, [names.index(name) for name in chosen]]
     candidates = None if found.candidates is None else mat_candidates(path, found, reading.classes)
-    if found.labels is not None and reading.classes is not None and found.labels.max() >= len(reading.classes):
+    if (
+        found.labels is not None
+        and reading.classes is not None
+        and found.labels.max() >= len(reading.classes)
+    ):
         raise InputError(
             f"The array 'target' of {path} names class {found.labels.max() + 1}, but there are {len(reading.classes)} classes."
         )
     ids = np.asarray([str(i + 1) for i in range(len(features))], dtype=object)
-    return LabelTable(ids, candidates, found.labels, None, None, features if chosen else None, chosen, None)
+    return LabelTable(
+        ids, candidates, found.labels, None, None, features if chosen else None, chosen, None
+    )
 
 
 # ---- labelling tools and detectors -------------------------------------------------------------------------------------
 
 
-def _read_json_table(path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None) -> LabelTable:
+def _read_json_table(
+    path: Path, reading: Reading, needs_candidates: bool, on_progress: ReadProgress | None
+) -> LabelTable:
     found = read_json(path, reading, needs_candidates=needs_candidates, on_progress=on_progress)
 
     def column(values: Sequence[str] | None) -> npt.NDArray[np.object_] | None:
@@ -637,7 +887,9 @@ def _read_json_table(path: Path, reading: Reading, needs_candidates: bool, on_pr
 
     return LabelTable(
         ids=np.asarray(found.ids, dtype=object),
-        candidates=found.candidates if found.candidates is None else found.candidates.with_groups(found.groups),
+        candidates=found.candidates
+        if found.candidates is None
+        else found.candidates.with_groups(found.groups),
         labels=found.labels,
         splits=None,
         paths=column(found.paths),
@@ -651,11 +903,17 @@ def _read_json_table(path: Path, reading: Reading, needs_candidates: bool, on_pr
     )
 
 
-def _label_numbers(table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str) -> npt.NDArray[np.int64]:
+def _label_numbers(
+    table: Table, codes: npt.NDArray[Any], names: Sequence[str], classes: Sequence[Any], what: str
+) -> npt.NDArray[np.int64]:
     """Class numbers of one label per row, −1 where a cell is empty; `codes` are positions in `names`."""
     number = {name: i for i, name in enumerate(classes)}
-    labels: npt.NDArray[np.int64] = np.asarray([number.get(name, -1 if name == "" else -2) for name in names], dtype=np.int64)[codes]
+    labels: npt.NDArray[np.int64] = np.asarray(
+        [number.get(name, -1 if name == "" else -2) for name in names], dtype=np.int64
+    )[codes]
     wrong = np.flatnonzero(labels == -2)
     if len(wrong):
-        raise InputError(f"{table.row(int(wrong[0]))} has the {what} {unknown_class_error(names[codes[wrong[0]]], classes)}.")
+        raise InputError(
+            f"{table.row(int(wrong[0]))} has the {what} {unknown_class_error(names[codes[wrong[0]]], classes)}."
+        )
     return labels

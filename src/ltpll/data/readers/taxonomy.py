@@ -55,20 +55,30 @@ def _from_table(path: Path) -> Taxonomy:
 def _from_text(path: Path) -> Taxonomy:
     check_is_file(path)
     if path.stat().st_size > LARGEST:
-        raise InputError(f"{path} is larger than {LARGEST >> 20} MiB: write a taxonomy as text with one name per line.")
+        raise InputError(
+            f"{path} is larger than {LARGEST >> 20} MiB: write a taxonomy as text with one name per line."
+        )
     try:
         lines = path.read_bytes().decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text: save it as UTF-8 text with one name per line, or as .csv, .tsv or .parquet.") from None
+        raise InputError(
+            f"{path} is not UTF-8 text: save it as UTF-8 text with one name per line, or as .csv, .tsv or .parquet."
+        ) from None
     numbers = [i for i, line in enumerate(lines) if line.strip()]
     if not numbers:
-        raise InputError(f"{path} holds no names: write one name per line, indented under its parent.")
-    return build_taxonomy(_indented(path, lines, numbers), lambda i: f"Line {numbers[i] + 1} of {path}")
+        raise InputError(
+            f"{path} holds no names: write one name per line, indented under its parent."
+        )
+    return build_taxonomy(
+        _indented(path, lines, numbers), lambda i: f"Line {numbers[i] + 1} of {path}"
+    )
 
 
 def _indented(path: Path, lines: list[str], numbers: list[int]) -> Iterator[tuple[str, str, str]]:
     """Name, parent and rank of each line."""
-    above: list[tuple[int, str]] = []  # the lines that this one may be below, with their indentation
+    above: list[
+        tuple[int, str]
+    ] = []  # the lines that this one may be below, with their indentation
     for number in numbers:
         line = lines[number].expandtabs(TAB)
         indentation = len(line) - len(line.lstrip())

@@ -6,7 +6,13 @@ from ltpll.data.synthetic.ambiguity import remove_labels, superclass_candidates,
 from ltpll.data.synthetic.digits import load_digits_split
 from ltpll.data.synthetic.example_tables import example_tables
 from ltpll.data.synthetic.longtail import class_sizes, long_tail_subset
-from ltpll.data.synthetic.origins import crowd_candidates, crowd_votes, grouped_candidates, neighbour_candidates, top_k_candidates
+from ltpll.data.synthetic.origins import (
+    crowd_candidates,
+    crowd_votes,
+    grouped_candidates,
+    neighbour_candidates,
+    top_k_candidates,
+)
 from ltpll.data.synthetic.squares import four_squares
 
 __all__ = [

@@ -12,7 +12,11 @@ from ltpll.data.synthetic.origins import crowd_votes
 
 NAMES = np.asarray(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 IMBALANCE, LARGEST, NEW_PER_CLASS = 10, 120, 10
-ACCURACIES = (0.9, 0.75, 0.6)  # of the three annotators; in one row of a hundred, none of them is right
+ACCURACIES = (
+    0.9,
+    0.75,
+    0.6,
+)  # of the three annotators; in one row of a hundred, none of them is right
 
 Columns = dict[str, Any]
 
@@ -45,7 +49,11 @@ def example_tables(*, seed: int = 0) -> ExampleTables:
     y = split.y_pool[chosen]
     rows, _, votes = crowd_votes(y, len(NAMES), seed=seed, annotators=ACCURACIES)
     sets = ["|".join(NAMES[np.unique(votes[rows == row])]) for row in range(len(y))]
-    train = {"id": [f"d{row:04d}" for row in range(len(y))], "candidates": sets, "label": NAMES[y].tolist()}
+    train = {
+        "id": [f"d{row:04d}" for row in range(len(y))],
+        "candidates": sets,
+        "label": NAMES[y].tolist(),
+    }
     new = {"id": [f"n{row:04d}" for row in range(len(split.y_test))]}
     return ExampleTables(train | _pixels(split.x_pool[chosen]), new | _pixels(split.x_test))
 

@@ -35,9 +35,14 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
     if n_classes < 2:
         raise InputError(f"There is only {n_classes} class: a long tail needs at least two.")
     if not imbalance >= 1:
-        raise InputError(f"The imbalance is {imbalance}: it is the largest class size over the smallest, so it must be at least 1.")
+        raise InputError(
+            f"The imbalance is {imbalance}: it is the largest class size over the smallest, so it must be at least 1."
+        )
     # Python floats, as in the published code: numpy's power can round across an integer.
-    sizes = np.asarray([int(largest * (1 / imbalance) ** (c / (n_classes - 1))) for c in range(n_classes)], dtype=np.int64)
+    sizes = np.asarray(
+        [int(largest * (1 / imbalance) ** (c / (n_classes - 1))) for c in range(n_classes)],
+        dtype=np.int64,
+    )
     if sizes[-1] < 1:
         raise InputError(
             f"With {counted(largest, 'example')} in the largest class, imbalance {imbalance} leaves the smallest class empty: lower it."
@@ -45,7 +50,9 @@ def class_sizes(largest: int, n_classes: int, imbalance: float) -> npt.NDArray[n
     return sizes
 
 
-def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, largest: int | None = None) -> npt.NDArray[np.int64]:
+def long_tail_subset(
+    labels: npt.ArrayLike, imbalance: float, *, seed: int, largest: int | None = None
+) -> npt.NDArray[np.int64]:
     """Choose a random subset whose class sizes decrease exponentially from class 0 to the last class.
 
     Args:
@@ -67,7 +74,9 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     y = check_class_numbers(labels)
     available = np.bincount(y)
     if not available.all():
-        raise InputError(f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without gaps.")
+        raise InputError(
+            f"Class {int(np.argmin(available))} has no examples: number the classes from 0 without gaps."
+        )
     if largest is None:
         # int(largest · share) <= available as long as largest · share < available + 1.
         share = (1 / imbalance) ** (np.arange(len(available)) / max(len(available) - 1, 1))
@@ -78,20 +87,30 @@ def long_tail_subset(labels: npt.ArrayLike, imbalance: float, *, seed: int, larg
     short = np.flatnonzero(sizes > available)
     if len(short):
         c = int(short[0])
-        raise InputError(f"Class {c} has {counted(available[c], 'example')}, but the long tail needs {sizes[c]}: lower `largest`.")
+        raise InputError(
+            f"Class {c} has {counted(available[c], 'example')}, but the long tail needs {sizes[c]}: lower `largest`."
+        )
     return np.sort(shuffled_subset(y, sizes, np.random.default_rng(seed)))
 
 
-def shuffled_subset(y: npt.NDArray[Any], sizes: Iterable[int], rng: RandomNumbers) -> npt.NDArray[np.int64]:
+def shuffled_subset(
+    y: npt.NDArray[Any], sizes: Iterable[int], rng: RandomNumbers
+) -> npt.NDArray[np.int64]:
     """Class by class, the first rows of a random order of its examples."""
-    return np.concatenate([rng.permutation(np.flatnonzero(y == c))[:n] for c, n in enumerate(sizes)]).astype(np.int64)
+    return np.concatenate(
+        [rng.permutation(np.flatnonzero(y == c))[:n] for c, n in enumerate(sizes)]
+    ).astype(np.int64)
 
 
 def check_class_numbers(labels: npt.ArrayLike) -> npt.NDArray[Any]:
     """Labels as an array; refused unless they are class numbers."""
     y = np.asarray(labels)
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0:
-        raise InputError(f"Labels must be a list of class numbers; these have shape {y.shape} and type {y.dtype}.")
+        raise InputError(
+            f"Labels must be a list of class numbers; these have shape {y.shape} and type {y.dtype}."
+        )
     if y.min() < 0:
-        raise InputError(f"Row {int(np.argmin(y))} has the label {int(y.min())}: class numbers start at 0.")
+        raise InputError(
+            f"Row {int(np.argmin(y))} has the label {int(y.min())}: class numbers start at 0."
+        )
     return y

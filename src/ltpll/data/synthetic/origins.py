@@ -85,9 +85,13 @@ def crowd_votes(
     rng = np.random.default_rng(seed)
     n, n_annotators = len(y), len(annotators)
     if per_row is not None and not 1 <= per_row <= n_annotators:
-        raise InputError(f"per_row is {per_row}: it must be between 1 and the number of annotators, {n_annotators}.")
+        raise InputError(
+            f"per_row is {per_row}: it must be between 1 and the number of annotators, {n_annotators}."
+        )
     if not 0 <= misleading <= 1:
-        raise InputError(f"misleading is {misleading}: it is a share of the examples, between 0 and 1.")
+        raise InputError(
+            f"misleading is {misleading}: it is a share of the examples, between 0 and 1."
+        )
     given = _annotations(y, n_classes, rng, annotators, confusion)
     taken_for = (y + rng.integers(1, n_classes, n)) % n_classes
     misled = (rng.random(n) < misleading)[:, None] & (rng.random(given.shape) < 0.6)
@@ -106,12 +110,24 @@ def _annotations(
 ) -> npt.NDArray[np.int64]:
     """The label that each annotator gives each example, (N, annotators)."""
     kinds = [np.asarray(annotator, dtype=np.float64) for annotator in annotators]
-    if not kinds or not all(kind.ndim == 2 or (kind.ndim == 0 and 0 <= kind <= 1) for kind in kinds):
+    if not kinds or not all(
+        kind.ndim == 2 or (kind.ndim == 0 and 0 <= kind <= 1) for kind in kinds
+    ):
         raise InputError(f"The accuracies are {annotators}: give one probability per annotator.")
     for kind in kinds:
-        if kind.ndim == 2 and (kind.shape != (n_classes, n_classes) or (kind < 0).any() or not np.allclose(kind.sum(1), 1)):
-            raise InputError(f"An annotator's matrix has the shape {kind.shape}: give {n_classes} × {n_classes} probabilities, row by row.")
-    wrong = rng.dirichlet(np.full(n_classes, 0.3), n_classes) if confusion is None else np.array(confusion, dtype=np.float64)
+        if kind.ndim == 2 and (
+            kind.shape != (n_classes, n_classes)
+            or (kind < 0).any()
+            or not np.allclose(kind.sum(1), 1)
+        ):
+            raise InputError(
+                f"An annotator's matrix has the shape {kind.shape}: give {n_classes} × {n_classes} probabilities, row by row."
+            )
+    wrong = (
+        rng.dirichlet(np.full(n_classes, 0.3), n_classes)
+        if confusion is None
+        else np.array(confusion, dtype=np.float64)
+    )
     if wrong.shape != (n_classes, n_classes) or (wrong < 0).any():
         raise InputError(
             f"The confusion matrix has the shape {wrong.shape}: give {n_classes} × {n_classes} frequencies that are not negative."
@@ -128,7 +144,9 @@ def _annotations(
     return np.stack(given, axis=1)
 
 
-def neighbour_candidates(labels: npt.ArrayLike, n_classes: int, *, seed: int, reach: int = 3) -> Candidates:
+def neighbour_candidates(
+    labels: npt.ArrayLike, n_classes: int, *, seed: int, reach: int = 3
+) -> Candidates:
     """Draw candidate sets of adjacent classes, as for ages or grades that are known roughly.
 
     Args:
@@ -155,10 +173,14 @@ def neighbour_candidates(labels: npt.ArrayLike, n_classes: int, *, seed: int, re
     last = np.minimum(y + rng.integers(0, 2 * reach + 1, len(y)), n_classes - 1)
     sizes = last - first + 1
     indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return Candidates.from_flat(indptr, np.repeat(first - indptr[:-1], sizes) + np.arange(indptr[-1]), n_classes)
+    return Candidates.from_flat(
+        indptr, np.repeat(first - indptr[:-1], sizes) + np.arange(indptr[-1]), n_classes
+    )
 
 
-def top_k_candidates(labels: npt.ArrayLike, n_classes: int, k: int, *, seed: int, signal: float = 2.0) -> Candidates:
+def top_k_candidates(
+    labels: npt.ArrayLike, n_classes: int, k: int, *, seed: int, signal: float = 2.0
+) -> Candidates:
     """Draw candidate sets that hold the k labels which a model finds most likely.
 
     The scores of the labels are those of a model whose classes resemble each other: a random symmetric resemblance with the true class,
@@ -237,17 +259,25 @@ def grouped_candidates(
     if len(usual) < 2 or not (usual > 0).all():
         raise InputError("The prior must have a positive number for each of at least two classes.")
     if n_groups < 1 or scenes < 1 or objects < 1 or not concentration > 0:
-        raise InputError("n_groups, scenes and objects must be at least 1, and concentration positive.")
+        raise InputError(
+            "n_groups, scenes and objects must be at least 1, and concentration positive."
+        )
     n_classes = len(usual)
     rng = np.random.default_rng(seed)
     further = np.broadcast_to(np.asarray(repeats, dtype=np.float64), (n_classes,))
     usual = usual / usual.sum()
-    kinds = rng.gamma(np.maximum(concentration * n_classes * usual, 1e-3), size=(scenes, n_classes)) + 1e-12
+    kinds = (
+        rng.gamma(np.maximum(concentration * n_classes * usual, 1e-3), size=(scenes, n_classes))
+        + 1e-12
+    )
     kinds /= kinds.sum(1, keepdims=True)
     kind = rng.integers(0, scenes, n_groups)
     drawn = 1 + rng.poisson(objects - 1, n_groups)
     group = np.repeat(np.arange(n_groups), drawn)
-    classes = np.minimum((rng.random(len(group))[:, None] > np.cumsum(kinds, axis=1)[kind[group]]).sum(1), n_classes - 1)
+    classes = np.minimum(
+        (rng.random(len(group))[:, None] > np.cumsum(kinds, axis=1)[kind[group]]).sum(1),
+        n_classes - 1,
+    )
     shown = np.unique(group * n_classes + classes)
     group, classes = shown // n_classes, shown % n_classes
     # Geometric, since some pictures show very many objects of one class.
@@ -256,7 +286,9 @@ def grouped_candidates(
     sizes = np.bincount(group, minlength=n_groups)
     starts = np.cumsum(sizes) - sizes
     indptr = np.concatenate([[0], np.cumsum(sizes[of_group])])
-    numbers = classes[np.repeat(starts[of_group] - indptr[:-1], sizes[of_group]) + np.arange(indptr[-1])]
+    numbers = classes[
+        np.repeat(starts[of_group] - indptr[:-1], sizes[of_group]) + np.arange(indptr[-1])
+    ]
     candidates = Candidates.from_flat(indptr, numbers, n_classes).with_groups(of_group)
     return candidates, labels.astype(np.int64)
 
@@ -264,7 +296,9 @@ def grouped_candidates(
 def _labels(labels: npt.ArrayLike, n_classes: int) -> npt.NDArray[Any]:
     y = check_class_numbers(labels)
     if y.max() >= n_classes:
-        raise InputError(f"Row {int(np.argmax(y))} has the label {int(y.max())}, but classes are numbered 0 to {n_classes - 1}.")
+        raise InputError(
+            f"Row {int(np.argmax(y))} has the label {int(y.max())}, but classes are numbered 0 to {n_classes - 1}."
+        )
     return y
 
 

@@ -12,7 +12,9 @@ from ltpll.errors import InputError
 CORNERS = ((-1.0, -1.0), (0.0, -1.0), (-1.0, 0.0), (0.0, 0.0))
 
 
-def four_squares(sizes: Sequence[int], *, seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+def four_squares(
+    sizes: Sequence[int], *, seed: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Draw points of four classes, each uniform on one quarter of the square [−1, 1]².
 
     Args:
@@ -33,5 +35,9 @@ def four_squares(sizes: Sequence[int], *, seed: int) -> tuple[npt.NDArray[np.flo
     if len(sizes) != 4:
         raise InputError(f"There are {len(sizes)} sizes for four squares: give one per class.")
     rng = np.random.default_rng(seed)
-    points = [np.asarray(corner) + rng.random((n, 2)) for corner, n in zip(CORNERS, sizes, strict=True)]
-    return np.concatenate(points).astype(np.float32), np.repeat(np.arange(4), sizes).astype(np.int64)
+    points = [
+        np.asarray(corner) + rng.random((n, 2)) for corner, n in zip(CORNERS, sizes, strict=True)
+    ]
+    return np.concatenate(points).astype(np.float32), np.repeat(np.arange(4), sizes).astype(
+        np.int64
+    )
