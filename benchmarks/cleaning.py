@@ -25,8 +25,6 @@ from sklearn.metrics import roc_auc_score
 from ltpll.candidates import Candidates
 from ltpll.cleaning.judgement import judge
 from ltpll.cleaning.results import FALSE_DISCOVERIES, flagged_sets
-from ltpll.data.synthetic import long_tail_subset, uniform_candidates
-from ltpll.data.synthetic.origins import crowd_candidates
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.metrics import calibration_figures
@@ -34,6 +32,8 @@ from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.folds import fold_splits
 from ltpll.rebalancers.auto import AVERAGE, PLAIN, Auto
 from ltpll.runs.environment import environment
+from ltpll.synthetic import long_tail_subset, uniform_candidates
+from ltpll.synthetic.origins import crowd_candidates
 
 MISSING = (0.0, 0.02, 0.1, 0.3)
 FOLDS = 5

@@ -32,10 +32,10 @@ from PIL import Image
 
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.backbones.embedder import Embedder
-from ltpll.data.readers.pictures import Geometry, list_pictures, picture_files
-from ltpll.photos.cache import EmbeddingCache
-from ltpll.photos.embedding import embedded_blocks
-from ltpll.photos.output import embed_pictures
+from ltpll.pictures.cache import EmbeddingCache
+from ltpll.pictures.embedding import embedded_blocks
+from ltpll.pictures.files import Geometry, list_pictures, picture_files
+from ltpll.pictures.output import embed_pictures
 from ltpll.runs.environment import environment
 
 SIZES = {

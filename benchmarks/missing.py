@@ -27,8 +27,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
 from ltpll import Candidates, PartialLabelClassifier
-from ltpll.data.synthetic import remove_labels
 from ltpll.runs.environment import environment
+from ltpll.synthetic import remove_labels
 
 SHARES = (0.0, 0.1, 0.3)
 COMPONENTS = 128

@@ -28,7 +28,11 @@ from sklearn.preprocessing import StandardScaler
 
 from ltpll.candidates import Candidates
 from ltpll.comparison import can_compare
-from ltpll.data.synthetic import (
+from ltpll.errors import InputWarning
+from ltpll.estimator import PartialLabelClassifier
+from ltpll.rebalancers import Auto
+from ltpll.runs.environment import environment
+from ltpll.synthetic import (
     crowd_candidates,
     long_tail_subset,
     neighbour_candidates,
@@ -36,10 +40,6 @@ from ltpll.data.synthetic import (
     top_k_candidates,
     uniform_candidates,
 )
-from ltpll.errors import InputWarning
-from ltpll.estimator import PartialLabelClassifier
-from ltpll.rebalancers import Auto
-from ltpll.runs.environment import environment
 
 REBALANCERS = {
     "mean-target": "mean-target",

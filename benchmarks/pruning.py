@@ -25,7 +25,6 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import crowd_candidates, long_tail_subset, uniform_candidates
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.pruning.neighbours import nearest_neighbours
@@ -41,6 +40,7 @@ from ltpll.pruning.votes import (
 from ltpll.rebalancers import Auto
 from ltpll.rebalancers.auto import shares_of
 from ltpll.runs.environment import environment
+from ltpll.synthetic import crowd_candidates, long_tail_subset, uniform_candidates
 
 TABLES = ("lost", "msrcv2", "birdsong")
 WAYS = ("given", "pruned", "pruned, shares before")

@@ -19,11 +19,11 @@ from sklearn.datasets import load_digits
 from torch.nn.functional import normalize
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import crowd_candidates, long_tail_subset, uniform_candidates
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.pruning.neighbours import nearest_neighbours
 from ltpll.pruning.votes import NEIGHBOURS, directions, relative_votes, without
 from ltpll.runs.environment import environment
+from ltpll.synthetic import crowd_candidates, long_tail_subset, uniform_candidates
 from ltpll.views import FeatureViews
 from pruning import DIGITS, TABLES, read_photos, shares
 

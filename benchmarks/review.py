@@ -33,11 +33,11 @@ from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.cleaning.results import CleanedTable
 from ltpll.cleaning.review import alternatives, review_rows, spread_out
 from ltpll.cleaning.stored_tables import read_cleaned
-from ltpll.data.readers.reviewed import with_answers
-from ltpll.data.readers.tables import LabelTable
-from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.errors import InputWarning
 from ltpll.runs.environment import environment
+from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
+from ltpll.tables.label_table import LabelTable
+from ltpll.tables.reviewed import with_answers
 
 DIGITS = {"digits": 0.0, "digits, 10 % lack it": 0.1}
 IMBALANCE, AMBIGUITY = 20.0, 0.5

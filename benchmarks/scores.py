@@ -30,10 +30,10 @@ from sklearn.preprocessing import StandardScaler
 
 from ltpll import Candidates
 from ltpll.candidates.scores import read_scores
-from ltpll.data.synthetic import long_tail_subset
 from ltpll.errors import InputWarning
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.environment import environment
+from ltpll.synthetic import long_tail_subset
 
 TOP_K = 3
 POWERS = {"none": 0.0, "power 1/4": 0.25, "power 1/2": 0.5, "power 1": 1.0}

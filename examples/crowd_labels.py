@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from ltpll import PartialLabelClassifier, candidates_from_votes, initial_targets
-from ltpll.data.synthetic import crowd_votes, long_tail_subset
+from ltpll.synthetic import crowd_votes, long_tail_subset
 
 # %% Votes
 # The pictures are scikit-learn's handwritten digits, made long-tailed: there are about twenty times as many zeros as nines. Each is

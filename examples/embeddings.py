@@ -12,8 +12,8 @@ from sklearn.decomposition import PCA
 
 from ltpll import CandidateKFold, PartialLabelClassifier
 from ltpll.cleaning.judgement import judge
-from ltpll.data.synthetic import load_digits_split, long_tail_subset, top_k_candidates
 from ltpll.evaluation.set_predictions import SetPredictions
+from ltpll.synthetic import load_digits_split, long_tail_subset, top_k_candidates
 
 # %% Embeddings and proposals
 # Handwritten digits stand in for pictures and their principal components for embeddings. Any matrix with one row per example

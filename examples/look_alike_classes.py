@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ltpll import PartialLabelClassifier, estimate_prior
-from ltpll.data.synthetic import (
+from ltpll.synthetic import (
     load_digits_split,
     long_tail_subset,
     superclass_candidates,

@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ltpll import METHODS, Method, PartialLabelClassifier
-from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
+from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.targets import restricted_softmax
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from ltpll import Outputs, initial_targets
-from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.methods import PRODEN
 from ltpll.rebalancers import RECORDS, NoRebalancing
+from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 
 # %% Data
 # Long-tailed digits, and sets that each wrong digit has joined with a probability of one half.

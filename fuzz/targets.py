@@ -25,9 +25,11 @@ from fuzz.mutations import (
     zip_mutation,
 )
 from ltpll.candidates import Candidates
-from ltpll.data.readers.candidate_files import read_candidates
-from ltpll.data.readers.tables import LabelTable, Reading, read_table
 from ltpll.errors import InputError
+from ltpll.tables.candidate_files import read_candidates
+from ltpll.tables.label_table import LabelTable
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
 
 LONGEST_SENTENCE = 2000
 
@@ -154,7 +156,7 @@ def run_csv(case: bytes, folder: Path) -> None:
 
 def run_taxonomy(case: bytes, folder: Path) -> None:
     """Read a taxonomy or the possible classes of sites, and a table that uses them."""
-    from ltpll.data.readers.taxonomy import read_taxonomy
+    from ltpll.tables.taxonomy_files import read_taxonomy
 
     kinds = ("tree.txt", "tree.csv", "tree.tsv", "tree.parquet", "sites.csv", "sites.parquet")
     name = kinds[case[0] % len(kinds) if case else 0]
@@ -216,7 +218,7 @@ def run_strings(case: bytes, folder: Path) -> None:
     import pandas as pd
 
     from ltpll.candidates.labels import read_labels
-    from ltpll.data.readers.annotations import vote_rule
+    from ltpll.tables.annotations import vote_rule
 
     option = case[0] % 8 if case else 0
     text = case[1:].decode("utf-8", "surrogateescape" if option == 7 else "replace")
@@ -386,7 +388,7 @@ def run_record(case: bytes, folder: Path) -> None:
 
 def run_picture(case: bytes, folder: Path) -> None:
     from ltpll.backbones import Preprocessing
-    from ltpll.data.readers.pictures import read_pictures
+    from ltpll.pictures.files import read_pictures
 
     (folder / "p").write_bytes(case[1:])
     ways = (
@@ -400,7 +402,7 @@ def run_picture(case: bytes, folder: Path) -> None:
 
 def run_paths(case: bytes, folder: Path) -> None:
     """Read pictures from paths in a table; the file outside their folder must not be read."""
-    from ltpll.data.readers.pictures import read_pictures
+    from ltpll.pictures.files import read_pictures
 
     inner = folder / "inner"
     inner.mkdir(exist_ok=True)

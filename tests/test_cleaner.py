@@ -20,7 +20,7 @@ from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.cleaning.results import cleaned_columns
 from ltpll.cleaning.review import review_columns, review_rows
 from ltpll.cleaning.stored_tables import read_cleaned
-from ltpll.data.readers.tables import Reading
+from ltpll.tables.reading import Reading
 from support.refusals import refusal
 
 N = 300

@@ -7,13 +7,13 @@ import pytest
 
 from ltpll import PartialLabelClassifier
 from ltpll.comparison import can_compare, comparison_parts, held_out_scores
-from ltpll.data.synthetic import neighbour_candidates, uniform_candidates
 from ltpll.evaluation.scorers import (
     approximated_accuracy_score,
     approximated_balanced_accuracy_score,
 )
 from ltpll.folds import fold_splits
 from ltpll.rebalancers import RECORDS, Anchor, Auto, SetEvidence
+from ltpll.synthetic import neighbour_candidates, uniform_candidates
 from ltpll.training.callbacks import Callback
 
 LABELS = np.repeat(np.arange(8), 15)

@@ -14,13 +14,13 @@ from sklearn.datasets import load_digits
 
 from ltpll import PartialLabelClassifier
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import four_squares, remove_labels, uniform_candidates
 from ltpll.errors import InputError, NotFiniteError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, FineTune, build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.synthetic import four_squares, remove_labels, uniform_candidates
 from ltpll.targets import CandidateTargets
 from ltpll.training.batches import BatchSampler
 from ltpll.training.callbacks import Checkpoint, OnEpoch

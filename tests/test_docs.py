@@ -17,7 +17,7 @@ from typer.main import get_command
 import ltpll
 from ltpll import PartialLabelClassifier
 from ltpll.cli import app
-from ltpll.data.synthetic import example_tables, four_squares, uniform_candidates
+from ltpll.synthetic import example_tables, four_squares, uniform_candidates
 from ltpll_research.cli import app as research_app
 from ltpll_research.schema import check_record
 from support.commands import ltpll_here

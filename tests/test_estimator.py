@@ -23,12 +23,12 @@ from ltpll import (
     approximated_balanced_accuracy,
     covering_rate,
 )
-from ltpll.data.synthetic import four_squares, grouped_candidates, uniform_candidates
 from ltpll.errors import InputError, UnknownNameError
 from ltpll.extras import Mixup
 from ltpll.methods import CORR, METHODS, PRODEN
 from ltpll.models import build_model
 from ltpll.rebalancers import RECORDS, OracleLA
+from ltpll.synthetic import four_squares, grouped_candidates, uniform_candidates
 from ltpll.training.checkpoint import read_checkpoint, write_checkpoint
 from support.refusals import refusal
 

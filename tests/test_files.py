@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ltpll.files import acquire_lock, write_atomically
-from ltpll.photos.cache import EmbeddingCache
+from ltpll.pictures.cache import EmbeddingCache
 from ltpll.runs.run import Run
 from support.refusals import refusal
 

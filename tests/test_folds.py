@@ -10,8 +10,8 @@ from sklearn.model_selection import KFold, cross_validate
 
 from ltpll import CandidateKFold, PartialLabelClassifier, covering_rate
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import class_sizes
 from ltpll.folds import fold_splits
+from ltpll.synthetic import class_sizes
 from support.refusals import refusal
 
 

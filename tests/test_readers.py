@@ -20,9 +20,10 @@ from fuzz.targets import check_candidates, check_sentence, check_table
 from ltpll.candidates import Candidates
 from ltpll.candidates.labels import read_labels
 from ltpll.cli.config_file import LARGEST, read_config
-from ltpll.data.readers.candidate_files import read_candidates
-from ltpll.data.readers.tables import Reading, read_table
 from ltpll.errors import InputError
+from ltpll.tables.candidate_files import read_candidates
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
 from support.refusals import refusal
 
 LIMIT = settings(

@@ -15,8 +15,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from ltpll.data.synthetic import example_tables
 from ltpll.runs.run import Record, results_under
+from ltpll.synthetic import example_tables
 from tools import render_docs
 
 mpl.use("Agg")

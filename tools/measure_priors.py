@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import (
+from ltpll.priors import estimate_prior
+from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.priors.independence import absences_test, pairs_test, sizes_test
+from ltpll.priors.regime import SIZE
+from ltpll.runs.environment import environment
+from ltpll.synthetic import (
     crowd_candidates,
     grouped_candidates,
     long_tail_subset,
@@ -25,11 +30,6 @@ from ltpll.data.synthetic import (
     top_k_candidates,
     uniform_candidates,
 )
-from ltpll.priors import estimate_prior
-from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.independence import absences_test, pairs_test, sizes_test
-from ltpll.priors.regime import SIZE
-from ltpll.runs.environment import environment
 
 RECORD = Path(__file__).resolve().parents[1] / "results" / "priors" / "origins.json"
 Array = np.ndarray

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import yaml
 
 from ltpll import PartialLabelClassifier
-from ltpll.data import synthetic
 from ltpll.extras import EXTRAS
 from ltpll.formatting import format_names
 from ltpll.interfaces import Extra, Method, Rebalancer
@@ -25,6 +24,7 @@ from ltpll.parts import PartInfo, describe_parts
 from ltpll.rebalancers import REBALANCERS
 from ltpll.registry import Registry, named_parameters
 from ltpll.runs.run import Record, results_under
+from ltpll.tables import synthetic
 from ltpll_research.summary import Figure, Row, rows
 from render_docs import ROOT, anchor_options, percent, setting_of, update
 
@@ -237,7 +237,7 @@ def python_example(part: Documented) -> str:
         f"from {package} import {part.cls.__name__}",
     ]
     if drawn := [name for name in synthetic.__all__ if f"{name}(" in " ".join(code)]:
-        imports.insert(1, f"from ltpll.data.synthetic import {', '.join(drawn)}")
+        imports.insert(1, f"from ltpll.synthetic import {', '.join(drawn)}")
     return "\n".join([*imports, "", *code, *(f"# {line}" for line in shown)])
 
 

@@ -25,13 +25,13 @@ from ltpll.cleaning.results import (
     summary,
 )
 from ltpll.cleaning.review import QUEUE, review_columns, review_rows
-from ltpll.data.readers.tables import LabelTable
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier, seed_of
 from ltpll.files import check_output
 from ltpll.missing_share import NEVER
 from ltpll.report.cleaning_page import contents_of, write_cleaning_page
 from ltpll.runs.environment import environment
+from ltpll.tables.label_table import LabelTable
 from ltpll.training.callbacks import OnEpoch, Progress
 from ltpll.validation import in_range, whole_number
 

@@ -6,7 +6,7 @@ import pytest
 
 from ltpll.analysis.describe import ambiguity_degree
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import uniform_candidates
+from ltpll.synthetic import uniform_candidates
 
 
 def test_the_ambiguity_degree_is_the_largest_share_of_a_wrong_label_in_a_class():

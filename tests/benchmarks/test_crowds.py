@@ -11,7 +11,7 @@ from benchmarks.crowds import (
     with_class_prior,
 )
 from ltpll import candidates_from_votes
-from ltpll.data.synthetic import crowd_votes
+from ltpll.synthetic import crowd_votes
 
 
 def test_a_majority_counts_votes_and_breaks_ties_at_random():

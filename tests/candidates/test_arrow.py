@@ -7,7 +7,8 @@ import pytest
 
 from ltpll import Candidates, PartialLabelClassifier
 from ltpll.candidates.arrow import is_arrow, is_frame
-from ltpll.data.readers.tables import Reading, read_table
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
 from support.refusals import refusal
 
 CELLS = ["cat|dog", "dog", "fox|cat", "cat"]

@@ -8,7 +8,7 @@ from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
 from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
 from ltpll.cleaning.results import cleaned_columns
 from ltpll.cleaning.stored_tables import read_cleaned
-from ltpll.data.readers.tables import Reading
+from ltpll.tables.reading import Reading
 from ltpll.training.checkpoint import read_checkpoint
 from support.user_tables import feature_rows, write_csv
 

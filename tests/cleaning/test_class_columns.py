@@ -21,7 +21,7 @@ from ltpll.cleaning.results import (
     verdicts,
 )
 from ltpll.cli.clean import _print_summary
-from ltpll.data.writers import write_table
+from ltpll.tables.writers import write_table
 from support.cleaned_tables import cleaned_table
 
 

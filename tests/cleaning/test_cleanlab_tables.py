@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from ltpll.cleaning.cleanlab_tables import cleanlab_columns, datalab_classes, pred_probs
-from ltpll.data.writers import write_table
 from ltpll.evaluation import set_predictions
+from ltpll.tables.writers import write_table
 from support.cleaned_tables import cleaned_table
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv

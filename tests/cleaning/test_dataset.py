@@ -7,9 +7,9 @@ import scipy.io
 
 from ltpll.backbones import Preprocessing
 from ltpll.cleaning.dataset import TableSource, read_examples
-from ltpll.data.readers.reviewed import read_answers
-from ltpll.data.readers.tables import Reading
 from ltpll.errors import InputWarning
+from ltpll.tables.reading import Reading
+from ltpll.tables.reviewed import read_answers
 from support.refusals import refusal
 from support.user_tables import write_csv, write_trees
 

@@ -9,7 +9,7 @@ from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.earlier_run import candidate_shares, starting_from
 from ltpll.cleaning.results import candidates_of
-from ltpll.data.readers.tables import LabelTable
+from ltpll.tables.label_table import LabelTable
 from support.cleaned_tables import cleaned_table
 from support.refusals import refusal
 

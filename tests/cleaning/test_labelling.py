@@ -8,9 +8,9 @@ import torch
 from ltpll.candidates import Candidates
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.labelling import judgement_record, label_rows
-from ltpll.data.readers.annotations import AnnotatorVotes
-from ltpll.data.readers.tables import LabelTable
 from ltpll.evaluation.set_predictions import SetPredictions
+from ltpll.tables.annotations import AnnotatorVotes
+from ltpll.tables.label_table import LabelTable
 
 
 def made_up(n=200, seed=0, votes=None):

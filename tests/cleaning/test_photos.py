@@ -13,7 +13,7 @@ from PIL import Image
 from ltpll.backbones import Backbone
 from ltpll.backbones.stored import load_backbone, save_backbone
 from ltpll.estimator import PartialLabelClassifier
-from ltpll.photos import on_disk
+from ltpll.pictures import on_disk
 from support.commands import ltpll_here as ltpll
 from support.refusals import refusal
 from support.user_tables import rows_of, write_trees

@@ -13,11 +13,11 @@ import torch
 import ltpll.estimator as module
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cleaning.pipeline import TrainingSettings, table_run, train_table_run
-from ltpll.data.readers.tables import Reading
-from ltpll.data.synthetic import neighbour_candidates
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
+from ltpll.synthetic import neighbour_candidates
+from ltpll.tables.reading import Reading
 from ltpll.training.callbacks import Callback, Progress
 from support.refusals import refusal
 from support.user_tables import feature_rows, write_csv

@@ -14,7 +14,8 @@ from ltpll.cleaning.pruned_tables import (
     prune_examples,
     write_pruned,
 )
-from ltpll.data.readers.tables import Reading, read_table
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
 from support.commands import ltpll_here
 from support.refusals import refusal
 from support.user_tables import feature_rows, rows_of, write_csv, write_trees

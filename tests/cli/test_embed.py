@@ -11,7 +11,7 @@ from ltpll.backbones import Backbone
 from ltpll.cleaning.dataset import TableSource, read_examples
 from ltpll.cli import progress as module
 from ltpll.cli.progress import PictureProgress
-from ltpll.data.readers.tables import Reading
+from ltpll.tables.reading import Reading
 from support.commands import ltpll_here as ltpll
 from support.photos import FakeEmbedder, fake_backbone
 from support.user_tables import write_csv, write_trees

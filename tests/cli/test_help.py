@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ltpll.cleaning.dataset import TableSource
 from ltpll.cleaning.pipeline import TrainingSettings
 from ltpll.cli import app
-from ltpll.data.readers.tables import Reading
+from ltpll.tables.reading import Reading
 from support.commands import ltpll_here as ltpll
 
 HEAVY = {"torch", "numpy", "pandas", "pyarrow", "sklearn", "scipy", "PIL", "matplotlib", "plotly"}

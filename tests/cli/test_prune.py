@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ltpll import estimate_prior
-from ltpll.data.synthetic import grouped_candidates
+from ltpll.synthetic import grouped_candidates
 from support.commands import ltpll_here as ltpll
 from support.user_tables import feature_rows, write_csv, write_trees
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ltpll import PartialLabelClassifier, __version__
-from ltpll.data.synthetic import four_squares, uniform_candidates
-from ltpll.data.writers import write_table
+from ltpll.synthetic import four_squares, uniform_candidates
+from ltpll.tables.writers import write_table
 
 HERE = Path(__file__).parent
 NAMES = np.asarray(["ant", "bee", "cat", "fox"])

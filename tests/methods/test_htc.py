@@ -6,11 +6,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ltpll.blocks.selection import mixup_partners, mixup_weights
-from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
 from ltpll.models import build_model
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.problems import N_CLASSES, attached, inside, naive_softmax, problem, step_of

@@ -3,11 +3,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ltpll.blocks.contrastive import contrastive_loss
-from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.problems import N_CLASSES, N_FEATURES, attached, inside, problem, step_of

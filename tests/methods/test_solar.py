@@ -9,13 +9,13 @@ from torch.nn.functional import cross_entropy
 from ltpll import PartialLabelClassifier
 from ltpll.blocks.selection import mixup_partners, mixup_weights
 from ltpll.blocks.sinkhorn import sinkhorn
-from ltpll.data.synthetic import example_tables, four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.evaluation.metrics import prior_distance
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.synthetic import example_tables, four_squares, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 from support.problems import N_CLASSES, attached, problem, step_of

@@ -10,9 +10,9 @@ import torch
 import ltpll
 from ltpll import Classifier, PartialLabelClassifier, build_model
 from ltpll.cleaning.prediction import onnx_difference
-from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.network.export import PredictingNetwork
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.views import Views
 from support.refusals import refusal
 

@@ -8,7 +8,11 @@ import pytest
 
 import ltpll
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import (
+from ltpll.errors import InputError
+from ltpll.priors import estimate_prior, set_priors
+from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.priors.set_priors import average_prior, em_prior
+from ltpll.synthetic import (
     crowd_candidates,
     grouped_candidates,
     neighbour_candidates,
@@ -16,10 +20,6 @@ from ltpll.data.synthetic import (
     top_k_candidates,
     uniform_candidates,
 )
-from ltpll.errors import InputError
-from ltpll.priors import estimate_prior, set_priors
-from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.set_priors import average_prior, em_prior
 
 
 def long_tail(n, n_classes, imbalance, seed):

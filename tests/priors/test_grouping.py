@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import (
+from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.priors.grouping import counts_test, given_groups, order_test, runs, typical_groups
+from ltpll.synthetic import (
     crowd_candidates,
     grouped_candidates,
     neighbour_candidates,
     uniform_candidates,
 )
-from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.grouping import counts_test, given_groups, order_test, runs, typical_groups
 
 
 def test_runs_are_those_of_a_loop():

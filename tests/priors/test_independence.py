@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import (
+from ltpll.priors import independence
+from ltpll.priors.distinct_sets import distinct_sets
+from ltpll.priors.independence import absences_test, pairs_test, sizes_test
+from ltpll.priors.regime import SIZE
+from ltpll.synthetic import (
     crowd_candidates,
     neighbour_candidates,
     superclass_candidates,
     top_k_candidates,
     uniform_candidates,
 )
-from ltpll.priors import independence
-from ltpll.priors.distinct_sets import distinct_sets
-from ltpll.priors.independence import absences_test, pairs_test, sizes_test
-from ltpll.priors.regime import SIZE
 
 
 def long_tail(n, n_classes, imbalance, rng):

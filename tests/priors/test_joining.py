@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import superclass_candidates, top_k_candidates, uniform_candidates
 from ltpll.priors.distinct_sets import distinct_sets
 from ltpll.priors.joining import LEAST_RATE, PSEUDO_ROWS, joining_rates, set_evidence
+from ltpll.synthetic import superclass_candidates, top_k_candidates, uniform_candidates
 from support.candidate_sets import random_sets
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from ltpll import Candidates, prune_candidates
-from ltpll.data.synthetic import grouped_candidates, uniform_candidates
 from ltpll.pruning import votes
 from ltpll.pruning.neighbours import nearest_neighbours
+from ltpll.synthetic import grouped_candidates, uniform_candidates
 from support.refusals import refusal
 
 

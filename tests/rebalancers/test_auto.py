@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import grouped_candidates, neighbour_candidates, uniform_candidates
 from ltpll.models import Classifier
 from ltpll.rebalancers import Auto
 from ltpll.rebalancers.auto import PRECISE, shares_of
+from ltpll.synthetic import grouped_candidates, neighbour_candidates, uniform_candidates
 from ltpll.targets import initial_targets
 from support.problems import BetweenEpochs
 

@@ -7,12 +7,12 @@ from torch import nn
 
 from ltpll import PartialLabelClassifier
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import superclass_candidates, uniform_candidates
 from ltpll.errors import InputError
 from ltpll.methods import PRODEN
 from ltpll.models import Classifier
 from ltpll.priors.joining import set_evidence
 from ltpll.rebalancers import RECORDS, Auto, MeanTarget, SetEvidence
+from ltpll.synthetic import superclass_candidates, uniform_candidates
 from ltpll.targets import initial_targets
 from ltpll.training.trainer import PartialLabelTrainer
 from support.problems import BetweenEpochs

@@ -4,7 +4,6 @@ import signal
 import pytest
 import torch
 
-from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import CheckpointWarning
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.methods import METHODS
@@ -19,6 +18,7 @@ from ltpll.runs.recording import (
     round_floats,
 )
 from ltpll.runs.run import Run
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training import state as resuming
 from ltpll.training.callbacks import OnEpoch
 from ltpll.training.trainer import PartialLabelTrainer

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import class_sizes, uniform_candidates
+from ltpll.synthetic import class_sizes, uniform_candidates
 
 
 def random_sets(n=60, n_classes=5, seed=0, probability=0.4):

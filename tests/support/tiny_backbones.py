@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ltpll.backbones import Backbone, Preprocessing
-from ltpll.data.synthetic import uniform_candidates
+from ltpll.synthetic import uniform_candidates
 
 PREPROCESSING = Preprocessing(side=16, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.25))
 

@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.methods import METHODS
 from ltpll.models import Classifier, build_model
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Jitter, Views
 

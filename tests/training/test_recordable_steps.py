@@ -14,10 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ltpll
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import remove_labels
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.rebalancers import REBALANCERS
+from ltpll.synthetic import remove_labels
 from support.toy_training import toy, trainer
 
 SOURCE = str(Path(ltpll.__file__).parent)

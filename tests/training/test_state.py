@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from torch import nn
 
-from ltpll.data.synthetic import uniform_candidates
 from ltpll.errors import InputError
 from ltpll.extras import EXTRAS
 from ltpll.methods import METHODS
 from ltpll.models import build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.synthetic import uniform_candidates
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.checkpoint import has_checkpoint, read_checkpoint
 from support.refusals import refusal

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import four_squares, uniform_candidates
 from ltpll.errors import InputError, InputWarning
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.extras import EXTRAS
@@ -16,6 +15,7 @@ from ltpll.methods import METHODS
 from ltpll.methods.proden import PRODEN
 from ltpll.models import Classifier, build_model
 from ltpll.rebalancers import REBALANCERS
+from ltpll.synthetic import four_squares, uniform_candidates
 from ltpll.training.callbacks import Checkpoint, OnEpoch
 from ltpll.training.schedule import cosine_rate
 from ltpll.training.trainer import PartialLabelTrainer

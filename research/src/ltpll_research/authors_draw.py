@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic.ambiguity import join_labels, joining_probabilities
-from ltpll.data.synthetic.longtail import check_class_numbers, class_sizes, shuffled_subset
+from ltpll.synthetic.ambiguity import join_labels, joining_probabilities
+from ltpll.synthetic.longtail import check_class_numbers, class_sizes, shuffled_subset
 
 SHUFFLE_SEED = 123  # of the commands in the authors' README
 

@@ -11,12 +11,6 @@ import numpy as np
 import torch
 
 from ltpll.candidates import Candidates
-from ltpll.data.synthetic import (
-    long_tail_subset,
-    remove_labels,
-    superclass_candidates,
-    uniform_candidates,
-)
 from ltpll.errors import InputError, shown
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.formatting import counted
@@ -29,6 +23,12 @@ from ltpll.runs.recording import CHECKPOINT_SECONDS, locked_for_training, record
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, kind_of_run
+from ltpll.synthetic import (
+    long_tail_subset,
+    remove_labels,
+    superclass_candidates,
+    uniform_candidates,
+)
 from ltpll.training.callbacks import Callback
 from ltpll.training.compatibility import check_data
 from ltpll.training.schedule import check_milestones

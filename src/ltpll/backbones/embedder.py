@@ -94,11 +94,11 @@ class Embedder:
         self._rows = max(1, min(at_224, at_224 * 224**2 // self.side**2))  # bounds the memory
         self.batch_size = self._rows * self._workers
         # The session has the weights.
-        self._network = (
-            None
-            if self._session
-            else self._network.to(self.device, memory_format=torch.channels_last)
-        )  # type: ignore[call-overload]
+        if self._session:
+            self._network = None
+        else:
+            last = torch.channels_last
+            self._network.to(self.device, memory_format=last)  # type: ignore[call-overload]
 
     def __call__(self, pictures: Array) -> Array:
         """Compute features.

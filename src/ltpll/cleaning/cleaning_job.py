@@ -26,7 +26,7 @@ from ltpll.evaluation.set_predictions import SetPredictions, predict_sets
 from ltpll.files import parse_json, write_atomically
 from ltpll.formatting import are, counted, format_names
 from ltpll.missing_share import AUTO, missing_parts, overall_share
-from ltpll.photos.on_disk import rows_on_disk
+from ltpll.pictures.on_disk import rows_on_disk
 from ltpll.priors import PriorEstimate
 from ltpll.runs.recording import CHECKPOINT_SECONDS, round_floats
 from ltpll.runs.run import Record

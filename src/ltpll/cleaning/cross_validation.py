@@ -19,7 +19,7 @@ from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import SetPredictions, judged
 from ltpll.folds import Rows, fold_splits
 from ltpll.formatting import counted
-from ltpll.photos.on_disk import rows_on_disk
+from ltpll.pictures.on_disk import rows_on_disk
 from ltpll.processes import in_processes
 from ltpll.runs.recording import CHECKPOINT_SECONDS
 from ltpll.runs.run_files import RunFile

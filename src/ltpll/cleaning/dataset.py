@@ -16,19 +16,21 @@ import torch
 from ltpll.backbones import Backbone, Preprocessing
 from ltpll.candidates import Candidates
 from ltpll.cleaning.results import CleanedTable
-from ltpll.data.readers.columns import id_key
-from ltpll.data.readers.json_stream import JSON_SUFFIXES
-from ltpll.data.readers.numpy_files import ARRAY_SUFFIXES as ARRAYS
-from ltpll.data.readers.numpy_files import read_array
-from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
-from ltpll.data.readers.tables import LabelTable, Reading, read_table
+from ltpll.convert.json_stream import JSON_SUFFIXES
 from ltpll.errors import InputError, shown
 from ltpll.formatting import counted, format_names
-from ltpll.photos.cache import cache_root
-from ltpll.photos.embedding import embedded_pictures
-from ltpll.photos.on_disk import stored_pictures
-from ltpll.photos.output import read_rows
-from ltpll.photos.sizes import suitable_side
+from ltpll.pictures.cache import cache_root
+from ltpll.pictures.embedding import embedded_pictures
+from ltpll.pictures.on_disk import stored_pictures
+from ltpll.pictures.output import read_rows
+from ltpll.pictures.sizes import suitable_side
+from ltpll.tables.columns import id_key
+from ltpll.tables.label_table import LabelTable
+from ltpll.tables.numpy_files import ARRAY_SUFFIXES as ARRAYS
+from ltpll.tables.numpy_files import read_array
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
+from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 from ltpll.validation import as_inputs
 
 TRAINING, HELD_OUT = (

@@ -8,9 +8,9 @@ import numpy as np
 
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.results import CleanedTable, Shares
-from ltpll.data.readers.columns import id_key
 from ltpll.errors import InputError
 from ltpll.formatting import counted
+from ltpll.tables.columns import id_key
 
 TRUST = 0.5  # in the earlier run: of two candidates, one that it was sure of starts with three times the target of the other
 

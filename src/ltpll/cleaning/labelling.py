@@ -10,11 +10,11 @@ import numpy.typing as npt
 from ltpll.cleaning.dataset import Examples
 from ltpll.cleaning.judgement import Judgement, judge
 from ltpll.cleaning.results import CleanedLabels
-from ltpll.data.readers.annotations import AnnotatorVotes
 from ltpll.evaluation.metrics import calibration_figures
 from ltpll.evaluation.set_predictions import SetPredictions
 from ltpll.runs.recording import round_floats
 from ltpll.runs.run import Record
+from ltpll.tables.annotations import AnnotatorVotes
 
 
 def label_rows(

@@ -19,7 +19,6 @@ from ltpll.cleaning.stored_tables import (
     store_probabilities,
     store_tables,
 )
-from ltpll.data.readers.prior_files import check_prior
 from ltpll.errors import InputError, shown
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.interfaces import Goal
@@ -39,6 +38,7 @@ from ltpll.runs.recording import (
 )
 from ltpll.runs.run import Record, Run
 from ltpll.runs.run_files import RunFile
+from ltpll.tables.prior_files import check_prior
 from ltpll.training.callbacks import Callback, Checkpoint, Progress
 from ltpll.validation import check_setting
 

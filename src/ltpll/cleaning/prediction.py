@@ -16,16 +16,16 @@ from ltpll.backbones.onnx_encoder import open_session
 from ltpll.backbones.stored import load_backbone
 from ltpll.cleaning.dataset import Examples, TableSource, is_array
 from ltpll.cleaning.results import Columns, rounded_column
-from ltpll.data.readers.json_formats import OPTIONS, json_format
-from ltpll.data.readers.json_stream import JSON_SUFFIXES
-from ltpll.data.readers.streaming import TABLE_SUFFIXES, open_table
-from ltpll.data.readers.tables import Reading
+from ltpll.convert.json_formats import OPTIONS, json_format
+from ltpll.convert.json_stream import JSON_SUFFIXES
 from ltpll.errors import InputError
 from ltpll.estimator import PartialLabelClassifier
 from ltpll.evaluation.set_predictions import PROBABILITIES_AT_ONCE
 from ltpll.runs.checksums import read_checked
 from ltpll.runs.run import Record
 from ltpll.runs.run_files import RunFile
+from ltpll.tables.reading import Reading
+from ltpll.tables.streaming import TABLE_SUFFIXES, open_table
 
 ANNOTATION = ("task", "worker", "annotation")
 LIMITS = ("excluded", "possible", "site")  # columns

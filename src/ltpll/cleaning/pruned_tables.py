@@ -14,13 +14,13 @@ import numpy.typing as npt
 from ltpll.candidates.cells import SEPARATOR, parse_cell
 from ltpll.cleaning.dataset import Examples, TableSource
 from ltpll.cleaning.pipeline import DEFAULT_PRIOR, TrainingSettings
-from ltpll.data.readers.streaming import open_table, whole_table
-from ltpll.data.writers import write_table
 from ltpll.errors import InputError, shown
 from ltpll.methods import METHODS
 from ltpll.pruning.neighbours import OnProgress
 from ltpll.pruning.votes import NEIGHBOURS, THRESHOLD, Lost, Pruned, prune_candidates, without
 from ltpll.rebalancers.auto import Auto, shares_of
+from ltpll.tables.streaming import open_table, whole_table
+from ltpll.tables.writers import write_table
 
 COLUMN = "pruned"  # of the removed labels
 NEEDS_FEATURES = "Neighbours are found by features, not by pixels"

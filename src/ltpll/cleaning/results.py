@@ -362,7 +362,7 @@ def cleaned_columns(table: CleanedTable, separator: str | None = None) -> Column
 
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
-        >>> from ltpll.data.writers import write_table
+        >>> from ltpll.tables.writers import write_table
         >>> write_table(Path("cleaned.csv"), cleaned_columns(read_cleaned("ltpll-runs/birds")))
     """
     names, cleaned = table.classes, table.labels

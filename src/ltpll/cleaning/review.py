@@ -103,7 +103,7 @@ def review_columns(table: CleanedTable, rows: Numbers, separator: str | None = N
     Examples:
         >>> from ltpll.cleaning.stored_tables import read_cleaned
         >>> table = read_cleaned("ltpll-runs/birds")
-        >>> from ltpll.data.writers import write_table
+        >>> from ltpll.tables.writers import write_table
         >>> write_table(Path("queue.csv"), review_columns(table, review_rows(table)))
     """
     names, cleaned = table.classes, table.labels

@@ -17,18 +17,18 @@ from ltpll.cleaning.results import (
     Columns,
     StoredVotes,
 )
-from ltpll.data.readers.memory_limits import check_expansion
-from ltpll.data.readers.parquet_footer import expanded_size
-from ltpll.data.writers import write_table
 from ltpll.errors import InputError, first_line
 from ltpll.files import write_atomically
 from ltpll.runs.checksums import checksums, read_checked, unreadable_run
 from ltpll.runs.run import Run
 from ltpll.runs.run_files import RunFile
 from ltpll.runs.schema import Kind, is_whole_number
+from ltpll.tables.memory_limits import check_expansion
+from ltpll.tables.parquet_footer import expanded_size
+from ltpll.tables.writers import write_table
 
 if TYPE_CHECKING:
-    from ltpll.data.readers.tables import LabelTable
+    from ltpll.tables.label_table import LabelTable
 
 PICTURE_SIDE = 160
 DOUBTFUL_PICTURES = 40
@@ -82,7 +82,7 @@ def store_pictures(folder: Path, images: Path, table: LabelTable, cleaned: Clean
     """Write small copies of the pictures that a report shows; the originals may be gone by then."""
     from PIL import Image
 
-    from ltpll.data.readers.pictures import read_pictures
+    from ltpll.pictures.files import read_pictures
 
     doubtful = np.argsort(cleaned.confidence, kind="stable")[
         :DOUBTFUL_PICTURES

@@ -49,8 +49,8 @@ def clean(
     """
     from ltpll.cleaning.results import annotator_columns, class_columns, cleaned_columns
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.data.readers.streaming import TABLE_SUFFIXES
-    from ltpll.data.writers import write_table
+    from ltpll.tables.streaming import TABLE_SUFFIXES
+    from ltpll.tables.writers import write_table
 
     if tool not in (None, "cleanlab"):
         raise InputError(f"There is no format for {shown(tool)}: --for takes cleanlab.")
@@ -90,7 +90,7 @@ def clean(
 def _write_tasks(out: Path, run: Path, cleaned: Any, control: str | None) -> None:
     from ltpll import __version__
     from ltpll.cleaning.results import rounded_column, task_data
-    from ltpll.data.label_studio_tasks import control_names, write_pre_annotations
+    from ltpll.convert.label_studio_tasks import control_names, write_pre_annotations
 
     stored = cleaned.record["source"]["reading"].get("control")
     names = control_names(control, stored if isinstance(stored, str) else None)
@@ -118,8 +118,8 @@ def _write_for_cleanlab(
         pred_probs,
     )
     from ltpll.cleaning.stored_tables import read_probabilities
-    from ltpll.data.writers import write_table
     from ltpll.files import write_atomically
+    from ltpll.tables.writers import write_table
 
     probabilities = read_probabilities(run, cleaned)
     classes = datalab_classes(cleaned)

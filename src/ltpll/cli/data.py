@@ -27,10 +27,10 @@ def example(
     ] = Path(),
 ) -> None:
     """Write an example table to try the other commands with: digits whose candidates are the labels of three annotators."""
-    from ltpll.data.synthetic import example_tables
-    from ltpll.data.writers import write_table
     from ltpll.errors import InputError
     from ltpll.files import check_writable
+    from ltpll.synthetic import example_tables
+    from ltpll.tables.writers import write_table
 
     paths = out / "digits.csv", out / "new-digits.csv"
     check_outputs(context, *paths, makes_folder=True)

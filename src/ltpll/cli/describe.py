@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ltpll.analysis.describe import Description
-    from ltpll.data.readers.candidate_files import LabelledSets
+    from ltpll.tables.candidate_files import LabelledSets
 
 
 Top = Annotated[int, opt.output_option(min=1, help="Number of pairs and classes to show.")]
@@ -30,7 +30,7 @@ AsJson = Annotated[bool, opt.output_option("--json", help="Print JSON, with ever
 
 class DescribeCommand(opt.CommandWithLibraryDefaults):
     def dataclasses(self) -> tuple[type[Any], ...]:
-        from ltpll.data.readers.tables import Reading
+        from ltpll.tables.reading import Reading
 
         return (Reading,)
 
@@ -79,8 +79,8 @@ def describe(
     A file is a .csv, .tsv or .parquet table that `ltpll train` can read, an .npy or .npz array of zeros and ones (rows × classes), or a
     MATLAB file with the arrays data and partial_target, or a .json file of a labelling tool or a detector.
     """
-    from ltpll.data.readers.candidate_files import read_candidates
-    from ltpll.data.readers.tables import Reading
+    from ltpll.tables.candidate_files import read_candidates
+    from ltpll.tables.reading import Reading
 
     reading = given(
         separator=separator,
@@ -135,8 +135,8 @@ def print_description(source: str, sets: LabelledSets, top: int, *, as_json: boo
 
 def _is_result_file(path: Path) -> bool:
     """Whether a JSON file is the record of a run and not a file of a labelling tool; one that is missing or damaged, by its name."""
-    from ltpll.data.readers.json_formats import json_format
-    from ltpll.data.readers.json_stream import json_items
+    from ltpll.convert.json_formats import json_format
+    from ltpll.convert.json_stream import json_items
 
     try:
         return json_format(path) is None and any(
@@ -152,7 +152,7 @@ def _sets_of_run(path: Path) -> LabelledSets:
 
     from ltpll.cleaning.results import candidates_of
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.data.readers.candidate_files import LabelledSets
+    from ltpll.tables.candidate_files import LabelledSets
 
     config = read_result(path)["config"]
     check_is_table_run(path, config, "data describe")

@@ -22,7 +22,7 @@ from ltpll.errors import InputError
 from ltpll.formatting import command, counted
 
 if TYPE_CHECKING:
-    from ltpll.photos.sources import PictureList
+    from ltpll.pictures.sources import PictureList
 
 
 def embed(
@@ -99,8 +99,8 @@ def embed(
     """
     from ltpll.backbones import Backbone
     from ltpll.cli.progress import PictureProgress
-    from ltpll.photos.cache import cache_root
-    from ltpll.photos.output import embed_pictures
+    from ltpll.pictures.cache import cache_root
+    from ltpll.pictures.output import embed_pictures
 
     if launcher not in ("local", "ray"):
         raise InputError(f"There is no launcher {launcher!r}: choose local or ray.")
@@ -123,7 +123,7 @@ def embed(
         "workers": workers,
     }
     if launcher == "ray":
-        from ltpll.photos.on_ray import ray_stream
+        from ltpll.pictures.on_ray import ray_stream
 
         how["stream"] = ray_stream(
             network, device=device, precision=precision, workers=workers, address=ray_address
@@ -166,7 +166,7 @@ def _pictures(
     path_column: str | None,
     task: str | None,
 ) -> PictureList:
-    from ltpll.photos.sources import folder_source, table_source
+    from ltpll.pictures.sources import folder_source, table_source
 
     if not source.is_dir():
         if images is None:
@@ -187,7 +187,7 @@ def _print_next(
     pictures: PictureList, kept: list[int], left: Path | None, out: Path, task: str | None
 ) -> None:
     """Print the command that trains on the file; if pictures were skipped, their rows have to leave the table."""
-    from ltpll.photos.sources import write_kept_rows
+    from ltpll.pictures.sources import write_kept_rows
 
     if left is None:
         print_line(f"The picture of each row: {out.with_suffix('.rows.csv')}")

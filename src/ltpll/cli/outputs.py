@@ -42,7 +42,7 @@ def check_outputs(
         InputError: A path is a folder, has another suffix, leads to a missing folder, is a file of a
             run, an input or another output.
     """
-    from ltpll.data.readers.streaming import TABLE_SUFFIXES
+    from ltpll.tables.streaming import TABLE_SUFFIXES
 
     inputs = list(_inputs(context))
     for i, path in enumerate((chosen, *beside)):

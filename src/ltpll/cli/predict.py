@@ -51,10 +51,10 @@ def predict(
 ) -> None:
     """Predict the labels of new examples: label, confidence, runner-up and margin, in the order of the table."""
     from ltpll.cleaning.prediction import prediction_columns, source_for_new_table
-    from ltpll.data.readers.tables import Reading
-    from ltpll.data.writers import write_table
     from ltpll.runs.run import Run
     from ltpll.runs.schema import Kind
+    from ltpll.tables.reading import Reading
+    from ltpll.tables.writers import write_table
 
     check_outputs(context, out)
     record = Run.open(run, Kind.TABLE).result()

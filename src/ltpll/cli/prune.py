@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class PruneCommand(opt.CommandWithLibraryDefaults):
     def dataclasses(self) -> tuple[type[Any], ...]:
         from ltpll.cleaning.dataset import TableSource
-        from ltpll.data.readers.tables import Reading
+        from ltpll.tables.reading import Reading
 
         return (Reading, TableSource)
 
@@ -127,9 +127,9 @@ def prune(
         shares_table,
         write_pruned,
     )
-    from ltpll.data.readers.json_stream import JSON_SUFFIXES
-    from ltpll.data.readers.tables import Reading
-    from ltpll.data.writers import write_table
+    from ltpll.convert.json_stream import JSON_SUFFIXES
+    from ltpll.tables.reading import Reading
+    from ltpll.tables.writers import write_table
 
     names = given(
         candidates=candidates,

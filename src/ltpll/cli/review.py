@@ -25,8 +25,8 @@ def review(
     """Write a queue of rows whose labels are most doubtful, with an empty column for answers, which `ltpll train --reviewed` takes back."""
     from ltpll.cleaning.review import review_columns, review_rows
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.data.writers import write_table
     from ltpll.errors import InputError
+    from ltpll.tables.writers import write_table
 
     check_outputs(context, out)
     table = read_cleaned(run)

@@ -36,7 +36,7 @@ class TrainCommand(opt.CommandWithLibraryDefaults):
     def dataclasses(self) -> tuple[type[Any], ...]:
         from ltpll.cleaning.dataset import TableSource
         from ltpll.cleaning.pipeline import TrainingSettings
-        from ltpll.data.readers.tables import Reading
+        from ltpll.tables.reading import Reading
 
         return (TrainingSettings, Reading, TableSource)
 
@@ -220,8 +220,8 @@ def train(
     from ltpll.cleaning.dataset import TableSource
     from ltpll.cleaning.pipeline import PRIORS, TrainingSettings, table_run, train_table_run
     from ltpll.cli.progress import ProgressBar, TensorBoardEvents
-    from ltpll.data.readers.prior_files import read_prior
-    from ltpll.data.readers.tables import Reading
+    from ltpll.tables.prior_files import read_prior
+    from ltpll.tables.reading import Reading
 
     configured = read_config(config)
     configured_table = configured.pop("data", None)
@@ -357,7 +357,7 @@ def _with_earlier_work(
 
     from ltpll.cleaning.earlier_run import starting_from
     from ltpll.cleaning.stored_tables import read_cleaned
-    from ltpll.data.readers.reviewed import read_answers, with_answers
+    from ltpll.tables.reviewed import read_answers, with_answers
 
     if reviewed:
         columns, separator = examples.table.columns, source.reading.separator
@@ -433,7 +433,7 @@ def _table_path(table: Any) -> Path:
 
 
 def _print_examples(examples: Examples, source: TableSource, *, pretrained: bool) -> None:
-    from ltpll.photos.sizes import recommendation
+    from ltpll.pictures.sizes import recommendation
 
     sets, training = examples.candidates, int(examples.training().sum())
     shape = " × ".join(map(str, examples.x.shape[1:]))

@@ -37,9 +37,9 @@ def training_options(record: Record) -> list[str]:
 
 
 def _reading_options(source: Record) -> Iterator[str]:
-    from ltpll.data.readers.json_formats import OPTIONS
-    from ltpll.data.readers.json_stream import JSON_SUFFIXES
-    from ltpll.data.readers.tables import DEFAULT_COLUMNS, Reading
+    from ltpll.convert.json_formats import OPTIONS
+    from ltpll.convert.json_stream import JSON_SUFFIXES
+    from ltpll.tables.reading import DEFAULT_COLUMNS, Reading
 
     stored, is_json = (
         source.get("reading", {}),

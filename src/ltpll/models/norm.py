@@ -57,9 +57,8 @@ class NormReLU(nn.BatchNorm2d):
                 self.num_batches_tracked,
                 self._counter,
             )
-            return NormReLUFunction.apply(
-                x, shortcut, *statistics, self.momentum, self.eps, self.relu, self.subsamples
-            )  # type: ignore[no-any-return]
+            how = (self.momentum, self.eps, self.relu, self.subsamples)
+            return NormReLUFunction.apply(x, shortcut, *statistics, *how)  # type: ignore[no-any-return]
         assert self.running_mean is not None
         assert self.running_var is not None
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)

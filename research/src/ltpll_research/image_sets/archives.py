@@ -291,8 +291,10 @@ def _read_one(
             raw.seek(0)
             with (
                 gzip.open(raw) if packed else raw as plain,
-                tarfile.open(fileobj=_BoundedReader(plain, path), mode="r:") as tar,
-            ):  # type: ignore[call-overload]
+                tarfile.open(  # type: ignore[call-overload]
+                    fileobj=_BoundedReader(plain, path), mode="r:"
+                ) as tar,
+            ):
                 for count, member in enumerate(tar):
                     if count >= COUNT_LIMIT:
                         raise InputError(

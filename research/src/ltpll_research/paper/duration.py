@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltpll.data.synthetic.longtail import class_sizes
 from ltpll.methods import METHODS
+from ltpll.synthetic.longtail import class_sizes
 from ltpll_research.benchmark import Experiment
 from ltpll_research.paper.grid import Finished
 

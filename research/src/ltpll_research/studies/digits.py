@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ltpll.data.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.evaluation.during_training import Evaluate
 from ltpll.evaluation.metrics import Shots
 from ltpll.models import build_model
@@ -14,6 +13,7 @@ from ltpll.rng import seed_streams
 from ltpll.runs.environment import code_fingerprint
 from ltpll.runs.recording import record_training
 from ltpll.runs.run import Record, Run
+from ltpll.synthetic import load_digits_split, long_tail_subset, uniform_candidates
 from ltpll.training.trainer import PartialLabelTrainer
 from ltpll.views import Cutout, Jitter, Shift, Views
 from ltpll_research.studies import RESEARCH

@@ -1,1 +1,0 @@
-"""Readers: users' own tables, pictures and arrays, read within limits on memory."""

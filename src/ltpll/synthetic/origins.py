@@ -1,0 +1,307 @@
+"""Origins: candidate sets as annotators, ordered scales, models and pictures produce them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates import Candidates
+from ltpll.errors import InputError
+from ltpll.synthetic.longtail import check_class_numbers
+
+Array = npt.NDArray[np.float64]
+
+
+def crowd_candidates(
+    labels: npt.ArrayLike,
+    n_classes: int,
+    *,
+    seed: int,
+    accuracies: Sequence[float] = (0.9, 0.75, 0.6),
+    confusion: npt.ArrayLike | None = None,
+) -> Candidates:
+    """Draw candidate sets that hold the labels of several annotators and the true label.
+
+    Args:
+        labels: True class numbers.
+        n_classes: The number of classes.
+        seed: Seed of the random numbers.
+        accuracies: How often each annotator is right.
+        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by default random, so that each class is
+            confused with few others.
+
+    Returns:
+        Sets of at most one label more than there are annotators.
+
+    Raises:
+        InputError: An accuracy is not a probability, a label is out of range, or the confusion matrix does not fit.
+
+    Examples:
+        >>> crowd_candidates([0, 1, 2], n_classes=3, seed=0).max_size <= 4
+        True
+    """
+    y = _labels(labels, n_classes)
+    given = _annotations(y, n_classes, np.random.default_rng(seed), accuracies, confusion)
+    return _from_rows(np.concatenate([y[:, None], given], axis=1), n_classes)
+
+
+def crowd_votes(
+    labels: npt.ArrayLike,
+    n_classes: int,
+    *,
+    seed: int,
+    annotators: Sequence[float | npt.ArrayLike] = (0.9, 0.75, 0.6),
+    confusion: npt.ArrayLike | None = None,
+    per_row: int | None = None,
+    misleading: float = 0.0,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Draw the labels that several annotators give each example; the true label may be missing among them.
+
+    Args:
+        labels: True class numbers.
+        n_classes: The number of classes.
+        seed: Seed of the random numbers.
+        annotators: How often each annotator is right, or (C, C) probabilities of the labels that an annotator gives to each class.
+        confusion: (C, C), for each true class the relative frequencies of the wrong labels; by default random, so that each class is
+            confused with few others.
+        per_row: The number of annotators of each example, chosen at random; by default all of them.
+        misleading: The share of the examples that are easily taken for one other class, and get its label in six of ten votes.
+
+    Returns:
+        The row, the annotator and the label of each vote, for `ltpll.candidates_from_votes`.
+
+    Raises:
+        InputError: A number is out of range, or a matrix does not fit.
+
+    Examples:
+        >>> rows, annotators, votes = crowd_votes([0, 1, 2], n_classes=3, seed=0)
+        >>> len(votes)
+        9
+    """
+    y = _labels(labels, n_classes)
+    rng = np.random.default_rng(seed)
+    n, n_annotators = len(y), len(annotators)
+    if per_row is not None and not 1 <= per_row <= n_annotators:
+        raise InputError(
+            f"per_row is {per_row}: it must be between 1 and the number of annotators, {n_annotators}."
+        )
+    if not 0 <= misleading <= 1:
+        raise InputError(
+            f"misleading is {misleading}: it is a share of the examples, between 0 and 1."
+        )
+    given = _annotations(y, n_classes, rng, annotators, confusion)
+    taken_for = (y + rng.integers(1, n_classes, n)) % n_classes
+    misled = (rng.random(n) < misleading)[:, None] & (rng.random(given.shape) < 0.6)
+    given = np.where(misled, taken_for[:, None], given)
+    chosen = rng.random(given.shape).argsort(1) < (per_row or n_annotators)
+    rows, who = np.nonzero(chosen)
+    return rows, who, given[chosen]
+
+
+def _annotations(
+    y: npt.NDArray[Any],
+    n_classes: int,
+    rng: np.random.Generator,
+    annotators: Sequence[float | npt.ArrayLike],
+    confusion: npt.ArrayLike | None,
+) -> npt.NDArray[np.int64]:
+    """The label that each annotator gives each example, (N, annotators)."""
+    kinds = [np.asarray(annotator, dtype=np.float64) for annotator in annotators]
+    if not kinds or not all(
+        kind.ndim == 2 or (kind.ndim == 0 and 0 <= kind <= 1) for kind in kinds
+    ):
+        raise InputError(f"The accuracies are {annotators}: give one probability per annotator.")
+    for kind in kinds:
+        if kind.ndim == 2 and (
+            kind.shape != (n_classes, n_classes)
+            or (kind < 0).any()
+            or not np.allclose(kind.sum(1), 1)
+        ):
+            raise InputError(
+                f"An annotator's matrix has the shape {kind.shape}: give {n_classes} × {n_classes} probabilities, row by row."
+            )
+    wrong = (
+        rng.dirichlet(np.full(n_classes, 0.3), n_classes)
+        if confusion is None
+        else np.array(confusion, dtype=np.float64)
+    )
+    if wrong.shape != (n_classes, n_classes) or (wrong < 0).any():
+        raise InputError(
+            f"The confusion matrix has the shape {wrong.shape}: give {n_classes} × {n_classes} frequencies that are not negative."
+        )
+    np.fill_diagonal(wrong, 0.0)
+    totals = wrong.sum(1, keepdims=True)
+    wrong = np.where(totals > 0, wrong, 1 - np.eye(n_classes))
+    wrong = wrong / wrong.sum(1, keepdims=True)
+    given = []
+    for kind in kinds:
+        edges = np.cumsum(wrong if kind.ndim == 0 else kind, axis=1)
+        drawn = np.minimum((rng.random(len(y))[:, None] > edges[y]).sum(1), n_classes - 1)
+        given.append(np.where(rng.random(len(y)) < kind, y, drawn) if kind.ndim == 0 else drawn)
+    return np.stack(given, axis=1)
+
+
+def neighbour_candidates(
+    labels: npt.ArrayLike, n_classes: int, *, seed: int, reach: int = 3
+) -> Candidates:
+    """Draw candidate sets of adjacent classes, as for ages or grades that are known roughly.
+
+    Args:
+        labels: True class numbers, in the order of the classes.
+        n_classes: The number of classes.
+        seed: Seed of the random numbers.
+        reach: A set extends by up to 2 · `reach` classes to either side of the true class, `reach` on average.
+
+    Returns:
+        Sets of about 2 · `reach` + 1 adjacent classes, fewer near the first and the last class.
+
+    Raises:
+        InputError: A label is out of range, or `reach` is negative.
+
+    Examples:
+        >>> neighbour_candidates([5], n_classes=11, seed=0, reach=0).row(0)
+        [5]
+    """
+    y = _labels(labels, n_classes)
+    if reach < 0:
+        raise InputError(f"reach is {reach}: it is a number of classes, so it must be at least 0.")
+    rng = np.random.default_rng(seed)
+    first = np.maximum(y - rng.integers(0, 2 * reach + 1, len(y)), 0)
+    last = np.minimum(y + rng.integers(0, 2 * reach + 1, len(y)), n_classes - 1)
+    sizes = last - first + 1
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return Candidates.from_flat(
+        indptr, np.repeat(first - indptr[:-1], sizes) + np.arange(indptr[-1]), n_classes
+    )
+
+
+def top_k_candidates(
+    labels: npt.ArrayLike, n_classes: int, k: int, *, seed: int, signal: float = 2.0
+) -> Candidates:
+    """Draw candidate sets that hold the k labels which a model finds most likely.
+
+    The scores of the labels are those of a model whose classes resemble each other: a random symmetric resemblance with the true class,
+    plus noise for each example, plus `signal` for the true class. Where it is not among the k best, it replaces the last of them.
+
+    Args:
+        labels: True class numbers.
+        n_classes: The number of classes.
+        k: The number of candidates.
+        seed: Seed of the random numbers.
+        signal: How much the score of the true class is raised.
+
+    Returns:
+        Sets of k labels that contain the true label.
+
+    Raises:
+        InputError: `k` is not between 1 and the number of classes, or a label is out of range.
+
+    Examples:
+        >>> top_k_candidates([0, 1, 2], n_classes=5, k=2, seed=0).sizes
+        tensor([2, 2, 2], dtype=torch.int32)
+    """
+    y = _labels(labels, n_classes)
+    if not 1 <= k <= n_classes:
+        raise InputError(f"k is {k}: it must be between 1 and the number of classes, {n_classes}.")
+    rng = np.random.default_rng(seed)
+    resemblance = rng.standard_normal((n_classes, n_classes))
+    resemblance = (resemblance + resemblance.T) / np.sqrt(2)
+    best = np.empty((len(y), k), dtype=np.int64)
+    chunk = max(1, (1 << 22) // n_classes)
+    for start in range(0, len(y), chunk):
+        part = y[start : start + chunk]
+        scores = resemblance[part] + rng.standard_normal((len(part), n_classes))
+        scores[np.arange(len(part)), part] += signal
+        best[start : start + chunk] = np.argsort(-scores, axis=1)[:, :k]
+        missing = ~(best[start : start + chunk] == part[:, None]).any(1)
+        best[start : start + chunk][missing, -1] = part[missing]
+    return _from_rows(best, n_classes)
+
+
+def grouped_candidates(
+    n_groups: int,
+    prior: npt.ArrayLike,
+    *,
+    seed: int,
+    objects: float = 3.0,
+    repeats: npt.ArrayLike = 0.5,
+    scenes: int = 10,
+    concentration: float = 0.5,
+) -> tuple[Candidates, npt.NDArray[np.int64]]:
+    """Draw pictures with several objects, each of which is a row with all classes of its picture as candidates.
+
+    A picture shows some classes that are usual in its kind of scene, and of each class one object or more.
+
+    Args:
+        n_groups: The number of pictures.
+        prior: (C,), how usual each class is, relatively.
+        seed: Seed of the random numbers.
+        objects: The number of classes that are drawn for a picture, at least 1, on average.
+        repeats: How many further objects of a class a picture shows on average: one number, or one per class.
+        scenes: The number of kinds of scenes.
+        concentration: How much the scenes resemble the prior; small values make scenes of few classes.
+
+    Returns:
+        The candidates, with their `groups`, and the true labels. Rows of a picture are neighbours.
+
+    Raises:
+        InputError: A number is out of range.
+
+    Examples:
+        >>> candidates, labels = grouped_candidates(100, [4, 2, 1], seed=0)
+        >>> bool(candidates.contains(torch.from_numpy(labels)).all())
+        True
+    """
+    usual = np.asarray(prior, dtype=np.float64).ravel()
+    if len(usual) < 2 or not (usual > 0).all():
+        raise InputError("The prior must have a positive number for each of at least two classes.")
+    if n_groups < 1 or scenes < 1 or objects < 1 or not concentration > 0:
+        raise InputError(
+            "n_groups, scenes and objects must be at least 1, and concentration positive."
+        )
+    n_classes = len(usual)
+    rng = np.random.default_rng(seed)
+    further = np.broadcast_to(np.asarray(repeats, dtype=np.float64), (n_classes,))
+    usual = usual / usual.sum()
+    kinds = (
+        rng.gamma(np.maximum(concentration * n_classes * usual, 1e-3), size=(scenes, n_classes))
+        + 1e-12
+    )
+    kinds /= kinds.sum(1, keepdims=True)
+    kind = rng.integers(0, scenes, n_groups)
+    drawn = 1 + rng.poisson(objects - 1, n_groups)
+    group = np.repeat(np.arange(n_groups), drawn)
+    classes = np.minimum(
+        (rng.random(len(group))[:, None] > np.cumsum(kinds, axis=1)[kind[group]]).sum(1),
+        n_classes - 1,
+    )
+    shown = np.unique(group * n_classes + classes)
+    group, classes = shown // n_classes, shown % n_classes
+    # Geometric, since some pictures show very many objects of one class.
+    times = rng.geometric(1 / (1 + further[classes]))
+    labels, of_group = np.repeat(classes, times), np.repeat(group, times)
+    sizes = np.bincount(group, minlength=n_groups)
+    starts = np.cumsum(sizes) - sizes
+    indptr = np.concatenate([[0], np.cumsum(sizes[of_group])])
+    numbers = classes[
+        np.repeat(starts[of_group] - indptr[:-1], sizes[of_group]) + np.arange(indptr[-1])
+    ]
+    candidates = Candidates.from_flat(indptr, numbers, n_classes).with_groups(of_group)
+    return candidates, labels.astype(np.int64)
+
+
+def _labels(labels: npt.ArrayLike, n_classes: int) -> npt.NDArray[Any]:
+    y = check_class_numbers(labels)
+    if y.max() >= n_classes:
+        raise InputError(
+            f"Row {int(np.argmax(y))} has the label {int(y.max())}, but classes are numbered 0 to {n_classes - 1}."
+        )
+    return y
+
+
+def _from_rows(rows: npt.NDArray[Any], n_classes: int) -> Candidates:
+    """Candidates with equally many labels per row, which may repeat."""
+    return Candidates.from_flat(np.arange(len(rows) + 1) * rows.shape[1], rows.ravel(), n_classes)

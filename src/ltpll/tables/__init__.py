@@ -1,0 +1,1 @@
+"""Tables: CSV, Parquet and frames of users, as candidate sets, features and labels."""

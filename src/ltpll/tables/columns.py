@@ -1,0 +1,386 @@
+"""Columns: table columns converted to texts, numbers and features in batches, with error messages that name the cell at fault."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates.cells import NameCodes
+from ltpll.errors import InputError, InputWarning, option, shown
+from ltpll.formatting import are, counted, format_names
+from ltpll.number_types import FLOAT32_SPREAD, blurred_by_float32
+from ltpll.tables.streaming import Table, TableBatch
+
+Array = npt.NDArray[Any]
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+MISSING = (
+    "",
+    "na",
+    "n/a",
+    "nan",
+    "null",
+    "none",
+    "-",
+    "?",
+)  # how people and programs write a missing number
+
+
+class NotNumericError(Exception):
+    """A cell, at this position of the batch, is not a number."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+def strings(column: Any) -> Any:
+    """Convert a pyarrow array that is not nested to strings; nulls become empty strings."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())  # few functions support float16
+    if pa.types.is_floating(column.type):
+        # pandas, for example, writes whole numbers with gaps as floats: 1.0 means 1.
+        column = pc.if_else(pc.is_nan(column), None, column)
+        if (
+            pc.all(
+                pc.and_(pc.equal(column, pc.trunc(column)), pc.less(pc.abs(column), 2.0**53))
+            ).as_py()
+            is not False
+        ):
+            column = column.cast(pa.int64())
+    return pc.fill_null(column.cast(pa.string()), "")
+
+
+def texts(table: Table, batch: TableBatch, index: int) -> Any:
+    """A column of a batch as an array of strings."""
+    import pyarrow as pa
+
+    column = batch.columns[index]
+    if pa.types.is_nested(column.type):
+        raise InputError(
+            f"The column {shown(table.names[index])} of {table.path} holds lists or records, not text: give one value per cell."
+        )
+    try:
+        return strings(column)
+    except pa.ArrowNotImplementedError:
+        raise InputError(
+            f"The column {shown(table.names[index])} of {table.path} holds {column.type}, not text: write it as text."
+        ) from None
+    except pa.ArrowInvalid:
+        position = next(
+            (
+                i
+                for i, cell in enumerate(column.to_pylist())
+                if isinstance(cell, bytes) and not _is_utf8(cell)
+            ),
+            0,
+        )
+        where = table.row(batch.first + position)
+        raise InputError(
+            f"{where} is not UTF-8 text in the column {shown(table.names[index])}: save the file as UTF-8."
+        ) from None
+
+
+def _is_utf8(cell: bytes) -> bool:
+    try:
+        cell.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def id_key(name: str) -> str:
+    """What ids are compared by, in every file: blanks around them do not count, though ids are written as they were."""
+    return name.strip()
+
+
+class TextColumn:
+    """The unmodified texts of a column; with `repeated`, texts are stripped and each distinct one is stored once."""
+
+    def __init__(self, table: Table, index: int, *, repeated: bool = False) -> None:
+        self.table, self.index, self.repeated = table, index, repeated
+        self.names = NameCodes()
+        self._parts: list[Any] = []
+
+    def add(self, batch: TableBatch) -> None:
+        found = texts(self.table, batch, self.index)
+        self._parts.append(self.names.encode(found) if self.repeated else found)
+
+    def codes(self) -> npt.NDArray[np.int32]:
+        return np.concatenate(self._parts)
+
+    def values(self) -> npt.NDArray[np.object_]:
+        if self.repeated:
+            return np.asarray(self.names.names, dtype=object)[self.codes()]
+        return np.concatenate([part.to_numpy(zero_copy_only=False) for part in self._parts])
+
+    def unique_values(self) -> npt.NDArray[np.object_]:
+        """The texts, which must be distinct and not empty, as the names of the examples."""
+        values, name = self.values(), self.table.names[self.index]
+        keys = [id_key(value) for value in values]
+        empty = next((i for i, key in enumerate(keys) if not key), None)
+        if empty is not None:
+            raise InputError(
+                f"{self.table.row(empty)} is empty in the column {shown(name)}: name every example."
+            )
+        if len(set(keys)) != len(keys):
+            rows: dict[str, int] = {}
+            for i, key in enumerate(keys):
+                if rows.setdefault(key, i) != i:
+                    raise InputError(
+                        f"{self.table.row(i)} has {shown(values[i])} in the column {shown(name)}, and so has row {rows[key] + 1}: "
+                        "names must be distinct; rename or drop one of the two, or add a column of ids."
+                    )
+        return values
+
+
+# ---- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def parse_numbers(
+    table: Table, batch: TableBatch, index: int, dtype: Any = np.float32
+) -> npt.NDArray[Any]:
+    """A column of a batch as numbers of a float type, NaN where a number is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    number = pa.from_numpy_dtype(dtype)
+    column = batch.columns[index]
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif (
+        pa.types.is_binary(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_large_binary(kind)
+    ):
+        try:
+            # Bytes are parsed without checking for UTF-8, since other text is not a number either.
+            plain = column.view(pa.string()) if pa.types.is_binary(kind) else column
+            return plain.cast(number).to_numpy()  # type: ignore[no-any-return]
+        except pa.ArrowException:
+            return _parsed(texts(table, batch, index), number)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise NotNumericError(0)
+    found = pc.fill_null(column.cast(number, safe=False), np.nan)
+    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _parsed(cells: Any, number: Any) -> npt.NDArray[Any]:
+    """Parse numbers with surrounding blanks or missing values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(cells)
+    missing = pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))
+    trimmed = pc.if_else(missing, "nan", trimmed)
+    try:
+        return trimmed.cast(number).to_numpy()  # type: ignore[no-any-return]
+    except pa.ArrowInvalid:
+        raise NotNumericError(
+            next(i for i, cell in enumerate(trimmed) if not _is_number(cell))
+        ) from None
+
+
+def _is_number(cell: Any) -> bool:
+    import pyarrow as pa
+
+    try:
+        cell.cast(pa.float32())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def not_a_number_error(
+    table: Table, batch: TableBatch, index: int, position: int, what: str, leave_out: str = ""
+) -> InputError:
+    cell = batch.columns[index][position].as_py()
+    cell = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
+    problem = (
+        "is empty"
+        if cell is None or str(cell).strip() == ""
+        else f"holds {shown(str(cell))}, which is not a finite number,"
+    )
+    return InputError(
+        f"{table.row(batch.first + position)} {problem} in the {what} column {shown(table.names[index])}: "
+        f"correct the cell, drop the row, or {leave_out or 'omit the column'}."
+    )
+
+
+def numeric_columns(table: Table, indices: Sequence[int]) -> list[int]:
+    """Find the columns that hold numbers, judging by the file's types or else by its first rows.
+
+    Raises:
+        InputError: Most cells of a column are numbers, but not all; ignoring the column could hide a typo.
+    """
+    unsure = [index for index in indices if table.numeric(index) is None]
+    if not unsure:
+        return [index for index in indices if table.numeric(index)]
+    batch = next(table.batches(unsure))
+    found = []
+    for index in unsure:
+        try:
+            parse_numbers(table, batch, index)
+        except NotNumericError as error:
+            if _mostly_numbers(texts(table, batch, index)):
+                raise _text_among_numbers(table, batch, index, error.position) from None
+            continue
+        found.append(index)
+    return found
+
+
+def holds_numbers(table: Table, index: int) -> bool:
+    """Whether a column holds numbers, judging as `numeric_columns` does; an empty one does not."""
+    try:
+        found = numeric_columns(table, [index])
+    except InputError:
+        return True
+    return bool(found) and not all(
+        text == "" for text in texts(table, next(table.batches([index])), index).to_pylist()
+    )
+
+
+def distinct_columns(table: Table, indices: Sequence[int]) -> list[int]:
+    """The columns of text whose cells are distinct and not empty, judging by the first rows."""
+    if not indices:
+        return []
+    batch = next(table.batches(indices))
+    found = []
+    for index in indices:
+        try:
+            cells = [text.strip() for text in texts(table, batch, index).to_pylist()]
+        except InputError:  # lists or bytes
+            continue
+        if all(cells) and len(set(cells)) == len(cells) > 1:
+            found.append(index)
+    return found
+
+
+def _mostly_numbers(cells: Any) -> bool:
+    """Whether more than half of the non-missing cells are numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(cells)
+    missing = pc.sum(pc.is_in(pc.utf8_lower(trimmed), pa.array(MISSING))).as_py()
+    numeric = pc.sum(pc.match_substring_regex(trimmed, NUMBER)).as_py()
+    return bool(2 * numeric > len(trimmed) - missing)
+
+
+def _text_among_numbers(table: Table, batch: TableBatch, index: int, position: int) -> InputError:
+    """The error about a text cell in a numeric column that was not chosen by name."""
+    cell = shown(str(texts(table, batch, index)[position].as_py()))
+    return InputError(
+        f"{table.row(batch.first + position)} holds {cell} in the column {shown(table.names[index])}, whose other cells are numbers: "
+        f"correct the cell, drop the row, or {_ignore(table, index)}."
+    )
+
+
+def _ignore(table: Table, index: int) -> str:
+    return f"leave the column out with {option('ignore', (table.names[index],))}"
+
+
+class FeatureColumns:
+    """Features, (N, d), from columns that were `chosen` by name or found to be numeric.
+
+    A numeric column with text or missing values is refused rather than dropped, since it is probably intended as a feature; one without
+    any number is dropped with a warning. Features are float32, unless that would blur them (`blurred_by_float32`) or they shall be
+    `exact`.
+    """
+
+    def __init__(
+        self, table: Table, indices: Sequence[int], *, chosen: bool, exact: bool = False
+    ) -> None:
+        self.table, self.indices, self.chosen = table, list(indices), chosen
+        self._rows = np.empty((0, len(indices)), dtype=np.float64 if exact else np.float32)
+        self._n = 0
+        self._low, self._high = np.full(len(indices), np.inf), np.full(len(indices), -np.inf)
+        self._missing: dict[int, InputError] = {}
+
+    def add(self, batch: TableBatch) -> None:
+        self._reserve(batch)
+        block = self._rows[self._n : self._n + batch.n_rows]
+        self._n += batch.n_rows
+        for j, index in enumerate(self.indices):
+            try:
+                values = parse_numbers(self.table, batch, index, block.dtype)
+            except NotNumericError as error:
+                if self.chosen:
+                    raise not_a_number_error(
+                        self.table, batch, index, error.position, "feature"
+                    ) from None
+                raise _text_among_numbers(self.table, batch, index, error.position) from None
+            block[:, j] = values
+            with np.errstate(all="ignore"):
+                plain = (values.max() - values.min()) * FLOAT32_SPREAD > np.abs(values).max()
+            if not plain:  # perhaps it only seems constant, or infinite
+                values = parse_numbers(self.table, batch, index, np.float64)
+            finite = np.isfinite(values)
+            self._low[j] = values.min(initial=self._low[j], where=finite)
+            self._high[j] = values.max(initial=self._high[j], where=finite)
+            if finite.all():
+                continue
+            advice = "" if self.chosen else _ignore(self.table, index)
+            refusal = not_a_number_error(
+                self.table, batch, index, int(np.argmin(finite)), "feature", advice
+            )
+            if self.chosen:
+                raise refusal
+            self._missing.setdefault(j, refusal)
+
+    def _reserve(self, batch: TableBatch) -> None:
+        """Allocate rows for the batch; unwritten memory is never really used, so the estimate can be generous."""
+        needed = self._n + batch.n_rows
+        if needed > len(self._rows):
+            room = max(needed + needed // 4, int(batch.expected_rows * 1.1))
+            rows = np.empty((room, len(self.indices)), dtype=self._rows.dtype)
+            rows[: self._n] = self._rows[: self._n]
+            self._rows = rows
+
+    def result(self) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
+        seen = self._low <= self._high
+        empty = [
+            self.table.names[index]
+            for index, some in zip(self.indices, seen, strict=True)
+            if not some
+        ]
+        if empty:
+            warnings.warn(
+                f"{self.table.path} has no finite number in {counted(len(empty), 'column')}, which {are(len(empty))} left out of the "
+                f"features: {format_names([shown(name) for name in empty])}.",
+                InputWarning,
+                stacklevel=2,
+            )
+        keep = np.flatnonzero(seen)
+        for j in keep.tolist():
+            if j in self._missing:
+                raise self._missing[j]
+        names = tuple(self.table.names[self.indices[j]] for j in keep)
+        if not names:
+            return None, ()
+        if self._rows.dtype == np.float32 and blurred_by_float32(self._low[keep], self._high[keep]):
+            self._rows = self._rows[:0].copy()  # frees the memory for the doubles
+            again = FeatureColumns(
+                self.table, [self.indices[j] for j in keep], chosen=self.chosen, exact=True
+            )
+            for batch in self.table.batches(again.indices):
+                again.add(batch)
+            return again.result()
+        if len(keep) < len(self.indices):
+            return self._rows[: self._n, keep], names
+        self._rows.resize((self._n, len(self.indices)), refcheck=False)
+        return self._rows, names

@@ -1,0 +1,67 @@
+"""Label table: the examples of a table, whatever kind of file it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates import Candidates
+from ltpll.tables.annotations import AnnotatorVotes
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """The content of a table, one entry per example in the order of the table."""
+
+    ids: npt.NDArray[
+        np.object_
+    ]  # distinct: the column of ids, or else of paths, or else the row number from 1
+    candidates: Candidates | None
+    labels: npt.NDArray[np.int64] | None  # true class numbers, for evaluation only; −1 if unknown
+    splits: npt.NDArray[np.object_] | None
+    paths: npt.NDArray[np.object_] | None
+    features: npt.NDArray[Any] | None  # (N, d), float32 or, if that would blur them, float64
+    feature_names: tuple[str, ...]
+    votes: AnnotatorVotes | None
+    left_out: tuple[str, ...] = ()  # columns of text, which are not features
+    like_ids: tuple[str, ...] = ()  # those of them that could be ids, if there are no others
+    groups: npt.NDArray[np.object_] | None = (
+        None  # the picture or scene of each example; the candidates have them too
+    )
+    columns: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the column that was taken for each field of `Reading` that names one
+    urls: npt.NDArray[np.object_] | None = None  # what a labelling tool calls the pictures
+    notes: tuple[str, ...] = ()  # sentences about what was skipped
+    reviewed: npt.NDArray[np.bool_] | None = (
+        None  # whether the candidates are a person's answer; None if nobody was asked
+    )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, rows: npt.NDArray[np.int64]) -> LabelTable:
+        """Some of the examples in the given order, each at most once."""
+        arrays = {
+            name: getattr(self, name)
+            for name in (
+                "ids",
+                "labels",
+                "splits",
+                "paths",
+                "features",
+                "groups",
+                "urls",
+                "reviewed",
+            )
+        }
+        return replace(
+            self,
+            **{name: array[rows] for name, array in arrays.items() if array is not None},
+            candidates=None if self.candidates is None else self.candidates.select(rows),
+            votes=None if self.votes is None else self.votes.select(rows, len(self)),
+        )

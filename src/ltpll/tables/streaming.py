@@ -1,0 +1,522 @@
+"""Streaming: tables read a few megabytes at a time, so that a file can be larger than memory."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ltpll.candidates.arrow import arrow_table, is_frame
+from ltpll.errors import InputError, first_line, printable, shown
+from ltpll.formatting import counted, format_names
+from ltpll.tables.formulas import without_apostrophes
+from ltpll.tables.memory_limits import ALWAYS, check_expansion
+from ltpll.tables.parquet_footer import expanded_size, most_text
+
+BLOCK = 4 << 20  # bytes of text that are read at a time, and the longest row
+LINE_ENDS = b"\n\r"  # a single \r ends rows only where there is no \n
+FEWER = "write fewer rows or columns, or write it without compression"
+TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+ReadProgress = Callable[[int, int], None]
+"""Called with the amount read so far and the total: bytes of a text file, rows of a Parquet file."""
+
+
+@dataclass(frozen=True)
+class TableBatch:
+    """Some rows of a table: `columns` holds a pyarrow array for each requested column number."""
+
+    first: int  # row number
+    n_rows: int
+    columns: Mapping[int, Any]
+    expected_rows: int  # an estimate for the whole table
+
+
+class Table(ABC):
+    """A file with named columns; messages count rows from 1, below the header and without blank lines."""
+
+    def __init__(self, path: Path | str, names: Sequence[str]) -> None:
+        self.path = path  # a table in memory has a name instead
+        self.names = tuple(names)
+
+    @abstractmethod
+    def row(self, i: int) -> str:
+        """How a message refers to row i, counted from 0."""
+
+    @abstractmethod
+    def numeric(self, index: int) -> bool | None:
+        """Whether a column holds numbers; None if the file has no types."""
+
+    @abstractmethod
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]: ...
+
+    def batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None = None
+    ) -> Iterator[TableBatch]:
+        """Read the rows in order; only the given columns are converted."""
+        n_rows = 0
+        for batch in self._batches(sorted(set(columns)) or [0], on_progress):
+            n_rows += batch.n_rows
+            yield batch
+        if n_rows == 0:
+            raise self.no_rows()
+
+    def no_rows(self) -> InputError:
+        return InputError(
+            f"{self.path} has no rows below a header with column names: give at least one example."
+        )
+
+    def column(self, name: str, advice: str = "") -> int:
+        """The number of the column with this name, which must be unique; `advice` is for a table that does not have it."""
+        if self.names.count(name) == 1:
+            return self.names.index(name)
+        if name in self.names:
+            raise InputError(
+                f"{self.path} has several columns called {shown(name)}: rename all but one."
+            )
+        guess = get_close_matches(name.lower(), [known.lower() for known in self.names], n=1)
+        meant = next((known for known in self.names if guess and known.lower() == guess[0]), None)
+        raise InputError(
+            f"{self.path} has no column called {shown(name)}{f' (did you mean {shown(meant)}?)' if meant else ''}: "
+            f"it has {format_names(self.names)}{self.hint() or (advice and f'; {advice}')}."
+        )
+
+    def hint(self) -> str:
+        """The end of a sentence about columns that seem to be separated by something else; empty if they do not."""
+        other = next(
+            (mark for mark in (";", "\t", ",") if len(self.names) == 1 and mark in self.names[0]),
+            None,
+        )
+        return (
+            ""
+            if other is None
+            else f", so its columns seem to be separated by {other!r}: save it with commas (.csv) or tabs (.tsv)"
+        )
+
+
+def check_is_file(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a table: give a file in it.")
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty: it has no header with column names.")
+
+
+def open_table(path: Path | Any) -> Table:
+    """Open a .csv, .tsv or .parquet file and read its header; or a table in memory, of pandas, polars or pyarrow."""
+    if is_frame(path):
+        return ArrowTable(path)
+    check_is_file(path)
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        return ParquetTable(path)
+    if kind not in TABLE_SUFFIXES:
+        raise InputError(
+            f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)} or .mat."
+        )
+    return TextTable(path, "\t" if kind == ".tsv" else ",")
+
+
+def whole_table(path: Path) -> Any:
+    """All rows and columns as a pyarrow table, to be written again: texts are unmodified, and a Parquet file keeps its types."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    table = open_table(path)
+    if isinstance(table, ParquetTable):
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        table.check_expansion(table.names)
+        return pq.read_table(path)
+    columns = range(len(table.names))
+    batches = [
+        [batch.columns[i].cast(pa.string()) for i in columns]
+        for batch in table.batches(list(columns))
+    ]
+    return pa.Table.from_arrays(
+        [pa.chunked_array([batch[i] for batch in batches]) for i in columns],
+        names=list(table.names),
+    )
+
+
+# ---- text -------------------------------------------------------------------------------------------------------------
+
+
+class TextTable(Table):
+    """UTF-8 text with a header, in which cells that contain the delimiter or a line end are quoted; columns are bytes."""
+
+    path: Path
+
+    def __init__(self, path: Path, delimiter: str) -> None:
+        names, self.start = _read_header(path, delimiter)
+        super().__init__(path, names)
+        self.delimiter = delimiter
+
+    def row(self, i: int) -> str:
+        return f"Row {i + 1} below the header of {self.path}"
+
+    def numeric(self, index: int) -> bool | None:
+        return None
+
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]:
+        import pyarrow as pa
+        from pyarrow import csv as arrow
+
+        labels = [str(i) for i in range(len(self.names))]  # names may occur twice
+        options = (
+            # One thread is no slower, and only then does pyarrow report the number of a row of the wrong length.
+            arrow.ReadOptions(column_names=labels, block_size=BLOCK + 1, use_threads=False),
+            arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            arrow.ConvertOptions(
+                include_columns=[labels[i] for i in columns],
+                column_types=dict.fromkeys(labels, pa.binary()),
+                strings_can_be_null=False,
+            ),
+        )
+        total = self.path.stat().st_size - self.start
+        first = done = 0
+        for rows in self._whole_rows():
+            if rows is None:
+                raise self._too_long(first)
+            done += rows.size
+            try:
+                table = arrow.read_csv(pa.BufferReader(rows), *options)
+            except pa.ArrowInvalid as error:
+                raise self._refusal(str(error), first) from None
+            apostrophes = (np.frombuffer(rows, dtype=np.uint8) == ord("'")).any()
+            for batch in table.to_batches():
+                found = {index: batch.column(j) for j, index in enumerate(columns)}
+                if apostrophes:
+                    found = {index: without_apostrophes(cells) for index, cells in found.items()}
+                n_rows = batch.num_rows
+                yield TableBatch(first, n_rows, found, int((first + n_rows) * total / done))
+                first += n_rows
+            if on_progress is not None:
+                on_progress(done, total)
+
+    def _whole_rows(self) -> Iterator[Any]:
+        """The bytes below the header, in buffers that each end where a row does; None if a row is too long.
+
+        They are memory of pyarrow, whose threads would otherwise need Python, which aborts if one of
+        them is still at work when it ends.
+        """
+        import pyarrow as pa
+
+        rest, position = b"", 0
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            while True:
+                buffer = pa.allocate_buffer(BLOCK)
+                block = np.frombuffer(buffer, dtype=np.uint8)
+                block[: len(rest)] = np.frombuffer(rest, dtype=np.uint8)
+                size = len(rest) + file.readinto(block[len(rest) :])  # type: ignore[arg-type]
+                block = block[:size]
+                ended = size < BLOCK
+                nul = np.flatnonzero(block == 0)
+                if len(nul):
+                    raise self._nul(position + int(nul[0]))
+                end, is_open = _last_row_end(block, self.delimiter)
+                end = size if ended else end
+                if end == 0 and not ended:
+                    yield None
+                if block[:end].tobytes().strip(LINE_ENDS):  # pyarrow refuses text without rows
+                    yield buffer.slice(0, end)
+                if ended and is_open:
+                    raise self._unclosed_quote()
+                if ended:
+                    return
+                rest, position = block[end:].tobytes(), position + end
+
+    def _unclosed_quote(self) -> InputError:
+        return InputError(
+            f'{self.path} cannot be read as a table: a quote (") is never closed; close it or double it.'
+        )
+
+    def _nul(self, position: int) -> InputError:
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            lines = 1
+            while position > 0:
+                content = file.read(min(position, BLOCK))
+                lines, position = lines + content.count(b"\n"), position - len(content)
+        return InputError(
+            f"Row {lines} below the header of {self.path} holds a NUL byte: the file is damaged or not text; save it as UTF-8 text."
+        )
+
+    def _too_long(self, first: int) -> InputError:
+        return InputError(
+            f"{self.path} cannot be read as a table: after row {first} below the header a row is longer than {BLOCK >> 20} MiB; "
+            'usually because a quote (") is never closed.'
+        )
+
+    def _refusal(self, reason: str, first: int) -> InputError:
+        match = re.search(r"Row #(\d+): Expected \d+ columns, got (\d+)", reason)
+        if match is not None:
+            return InputError(
+                f"The header of {self.path} has {counted(len(self.names), 'column')}, "
+                f"but row {first + int(match[1])} below it has {match[2]}: "
+                f"close open quotes, quote cells that contain a {'tab' if self.delimiter == chr(9) else 'comma'}, or correct the row."
+            )
+        return InputError(
+            f"{self.path} cannot be read as a table ({printable(reason.splitlines()[0])[:200].rstrip('.')})."
+        )
+
+
+def _last_row_end(block: npt.NDArray[np.uint8], delimiter: str) -> tuple[int, bool]:
+    """The position behind the last line end outside quotes, or 0, and whether a quote is still open.
+
+    The block begins where a row does. A quote opens at the start of a cell; a doubled one does not
+    close it.
+    """
+    quotes = np.flatnonzero(block == ord('"'))
+    opening = quotes[::2]
+    before = block[opening[opening > 0] - 1]
+    # Usually quotes come in pairs; a doubled one closes and opens again, which makes no difference.
+    if not np.isin(before, list(LINE_ENDS + delimiter.encode() + b'"')).all():
+        # Elsewhere in a cell, a quote is a letter like any other.
+        quoted = re.compile(rb'(?:\A|(?<=[\r\n%c]))"(?:[^"]++|"")*+("?)' % ord(delimiter))
+        spans = [(cell.start(), cell.start(1)) for cell in quoted.finditer(block.tobytes())]
+        quotes = np.asarray(spans, dtype=np.int64).ravel()
+        quotes = quotes[quotes < len(block)]  # where the last one is not closed
+    for mark in LINE_ENDS:
+        ends = np.flatnonzero(block == mark)
+        ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+        if len(ends):
+            return int(ends[-1]) + 1, bool(len(quotes) % 2)
+    return 0, bool(len(quotes) % 2)
+
+
+def _read_header(path: Path, delimiter: str) -> tuple[list[str], int]:
+    """The names of the columns, and the position of the first row below them."""
+    with path.open("rb") as file:
+        mark = file.read(4)
+        if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise InputError(f"{path} is text in UTF-16: save it as UTF-8.")
+        if mark in (b"PAR1", b"PK\3\4") or mark[:2] == b"\x1f\x8b":
+            raise InputError(
+                f"{path} is not text but a Parquet, Excel or compressed file: save it as UTF-8 text, or correct its suffix."
+            )
+        end = len(codecs.BOM_UTF8) if mark.startswith(codecs.BOM_UTF8) else 0
+        file.seek(end)
+
+        def lines() -> Iterator[str]:
+            nonlocal end
+            # Columns that are not requested may contain bytes that are not UTF-8.
+            text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+            while line := text.readline(BLOCK):
+                end += len(line.encode("utf-8", "surrogateescape"))
+                if len(line) == BLOCK:
+                    raise InputError(
+                        f"{path} cannot be read as a table: its header is longer than {BLOCK >> 20} MiB."
+                    )
+                yield line
+
+        try:
+            names = next(
+                (
+                    row
+                    for row in csv.reader(lines(), delimiter=delimiter, strict=True)
+                    if any(cell.strip() for cell in row)
+                ),
+                None,
+            )
+        except csv.Error as error:
+            raise InputError(
+                f"{path} cannot be read as a table: its first line is not a header ({first_line(error)})."
+            ) from None
+    if names is None:
+        raise InputError(
+            f"{path} has no rows below a header with column names: its lines are all empty."
+        )
+    text = "".join(names)
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError(f"The header of {path} is not UTF-8 text: save the file as UTF-8 text.")
+    import pyarrow as pa
+
+    return without_apostrophes(pa.array([name.strip().encode() for name in names])).cast(
+        pa.string()
+    ).to_pylist(), end
+
+
+# ---- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+class ParquetTable(Table):
+    """A Parquet file, whose columns have types."""
+
+    path: Path
+
+    def __init__(self, path: Path) -> None:
+        with _opened(path) as file:
+            self.schema = file.schema_arrow
+            self.n_rows = file.metadata.num_rows
+            leaves = [file.schema.column(i) for i in range(len(file.schema))]
+            self.texts = [
+                leaf.path
+                for leaf in leaves
+                if leaf.physical_type == "BYTE_ARRAY" and leaf.converted_type != "DECIMAL"
+            ]
+            super().__init__(path, self.schema.names)
+
+    def row(self, i: int) -> str:
+        return f"Row {i + 1} of {self.path}"
+
+    def numeric(self, index: int) -> bool | None:
+        import pyarrow as pa
+
+        kind = self.schema.field(index).type
+        return bool(
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        )
+
+    def no_rows(self) -> InputError:
+        return InputError(f"{self.path} has no rows: give at least one example.")
+
+    def check_expansion(self, names: Iterable[str]) -> None:
+        """Refuse a file whose columns of these names would take far more memory than it does."""
+        wanted, packed = set(names), self.path.stat().st_size
+        with _opened(self.path, self.texts) as file:
+            chosen = [
+                field.name in wanted for field in self.schema for _ in range(_leaves(field.type))
+            ]
+            check_expansion(self.path, packed, expanded_size(self.path, chosen), FEWER)
+            if most_text(self.path, chosen) > ALWAYS:
+                texts = [path for path in self.texts if wanted & {path, path.partition(".")[0]}]
+                for path, group in product(texts, range(file.num_row_groups)):
+                    check_expansion(self.path, packed, _text_bytes(file, group, path), FEWER)
+
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]:
+        names = [self.names[i] for i in columns]
+        for name in names:
+            self.column(name)  # pyarrow reads columns by name, which must be unique
+        size = max(1 << 10, min(1 << 16, (4 << 20) // max(len(names), 1)))
+        first = 0
+        self.check_expansion(names)
+        with _opened(self.path) as file:
+            for batch in file.iter_batches(batch_size=size, columns=names):
+                batch.validate(full=True)  # finds text that is not UTF-8, which would fail later
+                if batch.num_rows:
+                    found = {i: batch.column(name) for i, name in zip(columns, names, strict=True)}
+                    yield TableBatch(first, batch.num_rows, found, self.n_rows)
+                first += batch.num_rows
+                if on_progress is not None:
+                    on_progress(first, self.n_rows)
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------
+
+
+class ArrowTable(Table):
+    """A table of pandas, polars, pyarrow or another library with Arrow's interface; its rows are counted from 0."""
+
+    def __init__(self, frame: Any) -> None:
+        self.table = arrow_table(frame)
+        super().__init__(
+            f"{type(frame).__module__.partition('.')[0]}.{type(frame).__name__}",
+            self.table.column_names,
+        )
+
+    def row(self, i: int) -> str:
+        return f"Row {i} (counted from 0) of {self.path}"
+
+    def numeric(self, index: int) -> bool | None:
+        import pyarrow as pa
+
+        kind = self.table.schema.field(index).type
+        return bool(
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        )
+
+    def no_rows(self) -> InputError:
+        return InputError(f"There are no rows in {self.path}: give at least one example.")
+
+    def _batches(
+        self, columns: Sequence[int], on_progress: ReadProgress | None
+    ) -> Iterator[TableBatch]:
+        first, n_rows = 0, self.table.num_rows
+        for batch in self.table.select(list(columns)).to_batches(max_chunksize=1 << 16):
+            if batch.num_rows:
+                yield TableBatch(
+                    first, batch.num_rows, dict(zip(columns, batch.columns, strict=True)), n_rows
+                )
+            first += batch.num_rows
+            if on_progress is not None:
+                on_progress(first, n_rows)
+
+
+def _text_bytes(file: Any, group: int, path: str) -> int:
+    """At least the memory that the texts of a column take which many cells share, 0 if it is little.
+
+    The footer counts such texts once, and so does a file that is read as dictionaries.
+    """
+    rows = next(file.iter_batches(1, row_groups=[group], columns=[path]), None)
+    if rows is None:
+        return 0
+    if not is_list(rows.column(0).type):  # the first row comes with all texts
+        n_rows = file.metadata.row_group(group).num_rows
+        if _sizes_of_texts(rows.column(0))[0] * n_rows <= ALWAYS:
+            return 0
+    column = file.read_row_group(group, columns=[path]).column(0)
+    return sum(_sizes_of_texts(chunk)[1] for chunk in column.chunks)
+
+
+def _sizes_of_texts(column: Any) -> tuple[int, int]:
+    """The bytes of the longest text of a dictionary, or of lists of them, and of all cells."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    while is_list(column.type):
+        column = column.flatten()
+    if not pa.types.is_dictionary(column.type):
+        return 0, 0
+    sizes = pc.cast(pc.binary_length(column.dictionary), pa.int64())
+    return pc.max(sizes).as_py() or 0, pc.sum(sizes.take(column.indices)).as_py() or 0
+
+
+def is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _leaves(kind: Any) -> int:
+    """The number of Parquet columns in which a column of this type is stored."""
+    return (
+        sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+    )
+
+
+@contextmanager
+def _opened(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a Parquet file, whose columns `texts` become dictionaries; pyarrow's exceptions about a damaged one become an InputError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, read_dictionary=list(texts)) as file:
+            yield file
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(
+            f"{path} cannot be read as Parquet ({first_line(error)}): it is truncated or damaged; write it again."
+        ) from None

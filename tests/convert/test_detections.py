@@ -1,0 +1,198 @@
+"""Results of SpeciesNet and MegaDetector: classes with scores, against plain Python."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ltpll.convert.detections import class_name
+from ltpll.convert.json_examples import scored_candidates
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
+from support.labelled_json import sets, written
+from support.refusals import refusal
+
+FOX, OTHER_FOX, WOLF = (
+    "1;mammalia;carnivora;canidae;vulpes;vulpes;red fox",
+    "2;;;;;;red fox",
+    "3;mammalia;carnivora;canidae;canis;lupus;",
+)
+
+
+def prediction(path, **scores):
+    return {
+        "filepath": path,
+        "classifications": {"classes": list(scores), "scores": list(scores.values())},
+    }
+
+
+def megadetector(*images, categories=("elk", "bear", "fox")):
+    return {
+        "images": list(images),
+        "detection_categories": {"1": "animal"},
+        "classification_categories": dict(enumerate(categories)),
+    }
+
+
+def detection(confidence, *classifications):
+    return {
+        "category": "1",
+        "conf": confidence,
+        "bbox": [0, 0, 1, 1],
+        "classifications": [list(one) for one in classifications],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    {
+        FOX: "red fox",
+        WOLF: "canis lupus",
+        "4;mammalia;carnivora;canidae;;;": "canidae",
+        "5;;;;;;": "5",
+        "elk": "elk",
+        "a;b": "a;b",
+    }.items(),
+)
+def test_names_are_common_names_or_the_last_taxonomic_level(text, name):
+    assert class_name(text) == name
+
+
+def test_scores_of_speciesnet_weight_the_candidates(tmp_path):
+    content = {
+        "predictions": [
+            prediction("a.jpg", **{FOX: 0.5, WOLF: 0.1, OTHER_FOX: 0.2}),
+            {"filepath": "b.jpg", "failures": ["CLASSIFIER"]},
+            prediction("sub\\c.jpg", **{WOLF: 0.25, FOX: 0.0}),
+        ]
+    }
+    path = written(tmp_path, content)
+    found = read_table(path)
+    assert found.ids.tolist() == found.paths.tolist() == ["a.jpg", "sub/c.jpg"]
+    assert sets(found) == [["canis lupus", "red fox"], ["canis lupus"]]
+    first, second = 0.1**0.25, 0.7**0.25  # scores count less than they say
+    np.testing.assert_allclose(
+        found.candidates.weights,
+        [first / (first + second), second / (first + second), 1],
+        rtol=1e-6,
+    )
+    assert read_table(path, Reading(scores="none")).candidates.weights is None
+    assert found.notes == (
+        "Read as a file of SpeciesNet.",
+        "1 of 3 pictures is skipped because it has no classification.",
+    )
+    unlabelled = read_table(path, needs_candidates=False)
+    assert unlabelled.ids.tolist() == ["a.jpg", "b.jpg", "sub/c.jpg"]
+    assert unlabelled.candidates is None
+    lines = written(tmp_path, "\n".join(map(json.dumps, content["predictions"])), "lines.ndjson")
+    assert sets(read_table(lines)) == sets(found)
+
+
+def test_the_classified_detection_with_the_highest_confidence_counts(tmp_path):
+    detections = [
+        detection(0.8, ("0", 0.9), ("1", 0.1)),
+        detection(0.85, ("2", 0.6), ("1", 0.2)),
+        detection(0.9),
+    ]
+    image = {"file": "a.jpg", "detections": detections}
+    failed = {"file": "c.jpg", "failure": "cannot be read", "detections": None}
+    other = {"file": "b.jpg", "detections": [detection(1, ("0", 0.5), ("2", 0.5))]}
+    found = read_table(
+        written(tmp_path, megadetector(image, failed, other, categories=("elk", "bear", "bear")))
+    )
+    assert sets(found) == [["bear"], ["bear", "elk"]]
+    assert found.paths.tolist() == ["a.jpg", "b.jpg"]
+
+
+@pytest.mark.parametrize("limit", [{}, {"top_k": 1}, {"top_k": 3}, {"mass": 0.6}, {"mass": 1.0}])
+def test_the_largest_scores_are_kept_as_in_a_plain_loop(limit):
+    rng = np.random.default_rng(0)
+    rows, numbers = np.repeat(np.arange(40), 6), rng.integers(0, 8, 240)
+    scores = rng.dirichlet(np.ones(6), 40).ravel() * 0.9
+    found = scored_candidates(rows, numbers, scores, range(8), **limit)
+    for i in range(40):
+        sums = {}
+        for number, score in zip(
+            numbers[rows == i].tolist(), scores[rows == i].tolist(), strict=True
+        ):
+            sums[number] = sums.get(number, 0) + score
+        kept, reached = [], 0.0
+        for number in sorted(sums, key=lambda number: (-sums[number], number)):
+            if len(kept) == limit.get("top_k", 8) or reached >= limit.get("mass", 2):
+                break
+            kept.append(number)
+            reached += sums[number]
+        assert found.row(i) == sorted(kept)
+        weights = found.weights[found.offsets[i] : found.offsets[i + 1]]
+        np.testing.assert_allclose(
+            weights, [sums[number] / reached for number in sorted(kept)], rtol=1e-5
+        )
+
+
+def test_files_take_a_limit_of_either_kind(tmp_path):
+    path = written(
+        tmp_path,
+        {"predictions": [prediction("a.jpg", x=0.6, y=0.3, z=0.1), prediction("b.jpg", z=0.9)]},
+    )
+    assert sets(read_table(path, Reading(top_k=2))) == [["x", "y"], ["z"]]
+    assert sets(read_table(path, Reading(mass=0.5))) == [["x"], ["z"]]
+    assert "give one of the two" in refusal(lambda: read_table(path, Reading(top_k=2, mass=0.5)))
+
+
+REFUSED = {
+    "detections alone": (
+        megadetector({"file": "a.jpg", "detections": [detection(0.9)]}),
+        "detections alone say nothing",
+    ),
+    "detections of another version": (
+        [{"file": "a.jpg", "detections": [{"category": "animal", "confidence": 0.9}]}],
+        "detections alone",
+    ),
+    "a category without a name": (
+        megadetector({"file": "a.jpg", "detections": [detection(0.9, ("7", 0.5))]}),
+        "category '7', for which",
+    ),
+    "a score above one": (
+        {"predictions": [prediction("a.jpg", x=1.5)]},
+        "scores lie between 0 and 1",
+    ),
+    "a negative score": (
+        {"predictions": [prediction("a.jpg", x=-0.5)]},
+        "scores lie between 0 and 1",
+    ),
+    "a score that is not a number": (
+        {"predictions": [prediction("a.jpg", x=float("nan"))]},
+        "score nan",
+    ),
+    "fewer scores": (
+        {"predictions": [{"filepath": "a", "classifications": {"classes": ["x"], "scores": []}}]},
+        "not lists of classes and",
+    ),
+    "a picture twice": (
+        {"predictions": [prediction("a.jpg", x=1), prediction("a.jpg", y=1)]},
+        "has the picture 'a.jpg' twice",
+    ),
+    "no path": (
+        {"predictions": [prediction("a.jpg", x=1), {"prediction": "x"}]},
+        "has no 'filepath'",
+    ),
+    "a confidence that is text": (
+        megadetector({"file": "a", "detections": [detection("high", ("1", 0.5))]}),
+        "without a confidence",
+    ),
+    "a classification without a score": (
+        megadetector({"file": "a", "detections": [detection(1, ("1",))]}),
+        "not a category and its score",
+    ),
+    "another tool": (
+        {"shapes": [], "imagePath": "a.jpg"},
+        "export of Label Studio (JSON or JSON-MIN), predictions of SpeciesNet",
+    ),
+    "an empty list": ([], "none of the JSON files that are understood"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_used_is_refused_in_one_sentence(tmp_path, case):
+    content, fragment = REFUSED[case]
+    assert fragment in refusal(lambda: read_table(written(tmp_path, content)))

@@ -1,0 +1,113 @@
+"""JSON streams: the items of `json.loads`, whatever the size of the window, in memory that does not grow with the file."""
+
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ltpll.convert.json_stream import json_items
+from ltpll.tables import json_stream
+from support.refusals import refusal
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def expected(content):
+    """The items, by plain Python."""
+    if isinstance(content, list):
+        return [("", i + 1, value) for i, value in enumerate(content)]
+    return [
+        item
+        for key, value in content.items()
+        for item in (
+            [(key, i + 1, one) for i, one in enumerate(value)]
+            if isinstance(value, list)
+            else [(key, 0, value)]
+        )
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(values) | st.dictionaries(st.text(), values),
+    st.sampled_from([1, 7, 1 << 20]),
+    st.sampled_from([None, 2]),
+)
+def test_items_are_those_of_the_parsed_file_for_every_size_of_the_window(
+    tmp_path_factory, content, block, indent
+):
+    path = tmp_path_factory.mktemp("json") / "t.json"
+    path.write_text(
+        json.dumps(content, ensure_ascii=False, indent=indent),
+        encoding="utf-8",
+        errors="surrogatepass",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_stream, "BLOCK", block)
+        assert [tuple(item) for item in json_items(path)] == expected(json.loads(path.read_text()))
+
+
+def test_lines_are_items(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('\ufeff{"a": 1}\n\n{"a": 2}\n')
+    assert [item.value for item in json_items(path)] == [{"a": 1}, {"a": 2}]
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    path = tmp_path / "t.json"
+    with path.open("w") as file:
+        file.write('{"images": [')
+        file.writelines(f'{{"id": {i}, "text": "{"x" * 1000}"}},' for i in range(12_000))
+        file.write('{"id": -1}], "end": 1}')
+    calls = []
+    tracemalloc.start()
+    assert (
+        sum(1 for _ in json_items(path, lambda done, total: calls.append((done, total)))) == 12_002
+    )
+    assert (
+        tracemalloc.get_traced_memory()[1] < path.stat().st_size / 2
+    )  # about three windows of a mebibyte
+    tracemalloc.stop()
+    assert calls[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    {
+        b'[{"a": 1}': "truncated",
+        b'[{"a": "x': "truncated or damaged",
+        b'{"a": 1': "truncated",
+        b"[1 2]": "expected ',' but found",
+        b'{"a": 1} 2': "something follows its end",
+        b'{"a": 1, "a": [2]}': "has the member 'a' twice",
+        b"{1: 2}": "a key that is not text",
+        b"3": "neither a list nor an object",
+        b"": "neither a list nor an object",
+        b'[{"a": tru, "bcdefghijklmnopqrst": 1}]': "Expecting value",
+        b"[" * 100_000: "nested too deeply",
+        b"[" + b"9" * 5000 + b"]": "thousands of digits",
+        b'["\xff"]': "not text in UTF-8",
+    }.items(),
+)
+def test_what_is_not_json_is_refused_in_one_sentence(tmp_path, content, reason):
+    path = tmp_path / "t.json"
+    path.write_bytes(content)
+    assert reason in refusal(lambda: list(json_items(path)))
+
+
+def test_an_item_that_is_too_long_is_refused_before_the_file_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_stream, "LONGEST", 1 << 16)
+    monkeypatch.setattr(json_stream, "BLOCK", 1 << 10)
+    path = tmp_path / "t.json"
+    path.write_text('["' + "x" * (1 << 20) + '"]')
+    read = []
+    assert "longer than 64 KiB" in refusal(
+        lambda: list(json_items(path, lambda done, total: read.append(done)))
+    )
+    assert max(read) < 1 << 18

@@ -1,0 +1,149 @@
+"""Candidate sets as annotators, ordered scales, models and pictures produce them: what must hold for every set."""
+
+import numpy as np
+import pytest
+import torch
+
+from ltpll.errors import InputError
+from ltpll.synthetic import (
+    crowd_candidates,
+    crowd_votes,
+    grouped_candidates,
+    neighbour_candidates,
+    top_k_candidates,
+)
+
+LABELS = np.random.default_rng(0).integers(0, 9, 500)
+DRAW = {
+    "crowd": lambda labels, seed=0: crowd_candidates(labels, 9, seed=seed),
+    "neighbours": lambda labels, seed=0: neighbour_candidates(labels, 9, seed=seed),
+    "top-k": lambda labels, seed=0: top_k_candidates(labels, 9, 3, seed=seed),
+}
+
+
+@pytest.mark.parametrize("name", DRAW)
+def test_sets_contain_their_true_label_and_depend_on_the_seed_alone(name):
+    first = DRAW[name](LABELS)
+    assert first.contains(torch.from_numpy(LABELS)).all()
+    assert torch.equal(first.labels, DRAW[name](LABELS).labels)
+    other = DRAW[name](LABELS, seed=1)
+    assert len(first.labels) != len(other.labels) or not torch.equal(first.labels, other.labels)
+
+
+@pytest.mark.parametrize("name", DRAW)
+def test_labels_out_of_range_are_refused(name):
+    with pytest.raises(InputError, match="Row 1 has the label 9"):
+        DRAW[name]([0, 9])
+
+
+def test_annotators_are_right_as_often_as_they_should_be_and_err_as_the_confusion_says():
+    confusion = np.zeros((3, 3))
+    confusion[0, 1], confusion[1, 2], confusion[2, 0], confusion[2, 1] = 1, 1, 1, 3
+    labels = np.repeat(np.arange(3), 4000)
+    dense = (
+        crowd_candidates(labels, 3, seed=0, accuracies=[0.7], confusion=confusion).dense().numpy()
+    )
+    expected = [[1, 0.3, 0], [0, 1, 0.3], [0.3 / 4, 0.9 / 4, 1]]
+    for c in range(3):
+        np.testing.assert_allclose(dense[labels == c].mean(0), expected[c], atol=0.03)
+
+
+def test_perfect_annotators_leave_no_doubt():
+    assert crowd_candidates(LABELS, 9, seed=0, accuracies=[1, 1, 1]).max_size == 1
+
+
+def test_neighbours_are_adjacent_and_extend_by_their_reach_on_average():
+    labels = np.full(3000, 50)
+    candidates = neighbour_candidates(labels, 101, seed=0, reach=3)
+    for i in range(50):
+        row = candidates.row(i)
+        assert row == list(range(row[0], row[-1] + 1))
+        assert row[0] >= 44
+        assert row[-1] <= 56
+    assert float(candidates.sizes.float().mean()) == pytest.approx(7, abs=0.2)
+    edge = neighbour_candidates([0, 100], 101, seed=0)
+    assert (edge.row(0)[0], edge.row(1)[-1]) == (0, 100)
+
+
+def test_a_model_without_doubt_still_lists_k_labels():
+    candidates = top_k_candidates(LABELS, 9, 4, seed=0, signal=100.0)
+    assert candidates.sizes.tolist() == [4] * 500
+    weak = top_k_candidates(LABELS, 9, 4, seed=0, signal=-100.0)
+    assert weak.contains(torch.from_numpy(LABELS)).all()
+
+
+def test_every_label_of_a_picture_is_the_truth_of_one_of_its_rows():
+    candidates, labels = grouped_candidates(80, [4, 3, 2, 1, 1], seed=0)
+    groups = candidates.groups.numpy()
+    assert sorted(set(groups.tolist())) == list(range(80))
+    for group in range(80):
+        rows = np.flatnonzero(groups == group)
+        assert (np.diff(rows) == 1).all()
+        for i in rows:
+            assert candidates.row(int(i)) == sorted(set(labels[rows].tolist()))
+
+
+def test_classes_repeat_as_often_as_they_should():
+    candidates, labels = grouped_candidates(3000, np.ones(4), seed=0, repeats=[0, 0.5, 1, 2])
+    pictures = [len(set(candidates.groups.numpy()[labels == c].tolist())) for c in range(4)]
+    np.testing.assert_allclose(np.bincount(labels) / pictures, [1, 1.5, 2, 3], rtol=0.08)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: crowd_candidates([0], 2, seed=0, accuracies=[1.2]),
+        lambda: crowd_candidates([0], 2, seed=0, accuracies=[]),
+        lambda: crowd_candidates([0], 2, seed=0, confusion=np.ones((3, 3))),
+        lambda: neighbour_candidates([0], 2, seed=0, reach=-1),
+        lambda: top_k_candidates([0], 2, 3, seed=0),
+        lambda: grouped_candidates(5, [1], seed=0),
+        lambda: grouped_candidates(0, [1, 1], seed=0),
+    ],
+)
+def test_settings_out_of_range_are_refused(draw):
+    with pytest.raises(InputError):
+        draw()
+
+
+# ---- votes ------------------------------------------------------------------------------------------------------------
+
+
+def test_annotators_vote_as_often_right_and_confuse_as_their_matrices_say():
+    labels = np.repeat(np.arange(3), 4000)
+    matrix = np.asarray([[0.5, 0.5, 0], [0, 1, 0], [0.2, 0.2, 0.6]])
+    rows, annotators, votes = crowd_votes(labels, 3, seed=0, annotators=[0.7, matrix])
+    assert np.array_equal(rows, np.repeat(np.arange(len(labels)), 2))
+    assert (votes[annotators == 0] == labels).mean() == pytest.approx(0.7, abs=0.02)
+    for c in range(3):
+        given = votes[annotators == 1][labels == c]
+        np.testing.assert_allclose(
+            np.bincount(given, minlength=3) / len(given), matrix[c], atol=0.03
+        )
+
+
+def test_each_example_may_have_a_few_of_the_annotators_and_mislead_them_together():
+    rows, annotators, votes = crowd_votes(LABELS, 9, seed=0, annotators=[1.0] * 20, per_row=3)
+    assert np.bincount(rows).tolist() == [3] * len(LABELS)
+    assert len(np.unique(rows * 20 + annotators)) == len(rows)
+    assert np.array_equal(votes, LABELS[rows])
+    rows, _, votes = crowd_votes(LABELS, 9, seed=0, annotators=[1.0] * 20, misleading=0.5)
+    wrong = votes != LABELS[rows]
+    assert wrong.mean() == pytest.approx(0.3, abs=0.03)
+    for row in np.unique(rows[wrong]):
+        assert len(np.unique(votes[wrong & (rows == row)])) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"annotators": []}, "one probability per annotator"),
+        ({"annotators": [1.2]}, "one probability per annotator"),
+        ({"annotators": [np.ones((2, 2))]}, r"matrix has the shape \(2, 2\)"),
+        ({"per_row": 4}, "per_row is 4"),
+        ({"misleading": 2.0}, "misleading is 2.0"),
+    ],
+)
+def test_impossible_crowds_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        crowd_votes([0, 1, 2], 3, seed=0, **options)

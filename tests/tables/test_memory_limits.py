@@ -1,0 +1,232 @@
+"""Facts about files that expand to far more than they hold: they are refused before they take any memory."""
+
+import struct
+import tracemalloc
+import zipfile
+import zlib
+from io import BytesIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse
+from scipy.io import savemat
+
+from ltpll.cleaning.dataset import TableSource, read_examples
+from ltpll.tables import memory_limits as expansion
+from ltpll.tables.candidate_files import read_candidates
+from ltpll.tables.memory_limits import ALWAYS, RATIO, expansion_problem
+from ltpll.tables.read_tables import read_table
+from ltpll.tables.reading import Reading
+from ltpll.tables.streaming import whole_table
+from support.refusals import refusal
+
+GIB = 1 << 30
+
+
+def deflated(start, zeros):
+    """`start` and that many zeros as a zlib stream, in milliseconds: a block of zeros that is repeated. Its checksum is not right."""
+    packer = zlib.compressobj()
+    head = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
+    block = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    end = packer.compress(bytes(zeros % (1 << 20))) + packer.flush()
+    return head + block * (zeros >> 20) + end
+
+
+def packed_array(name, rows, columns, claimed=None):
+    """An array of zeros (doubles) as MATLAB packs it; it may claim another shape."""
+    zeros = 8 * rows * columns
+    label = name.encode()
+    about = struct.pack("<IIII", 6, 8, 6, 0) + struct.pack(
+        "<IIii", 5, 8, *(claimed or (rows, columns))
+    )
+    about += (
+        struct.pack("<II", 1, len(label))
+        + label
+        + bytes(-len(label) % 8)
+        + struct.pack("<II", 9, zeros)
+    )
+    content = deflated(struct.pack("<II", 14, len(about) + zeros) + about, zeros)
+    return struct.pack("<II", 15, len(content)) + content
+
+
+def mat_file(path, *arrays):
+    path.write_bytes(
+        b"MATLAB 5.0".ljust(124) + struct.pack("<H2s", 0x0100, b"IM") + b"".join(arrays)
+    )
+    return path
+
+
+def packed_npz(path, zeros, header=None):
+    """An .npz file with `features`, as many zeros as asked for; `header` is what the array says of itself instead."""
+    start = BytesIO()
+    np.lib.format.write_array_header_1_0(
+        start,
+        {"shape": (zeros // 4000, 1000), "fortran_order": False, "descr": "<f4", **(header or {})},
+    )
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("features.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(start.getvalue())
+        for _ in range(zeros >> 20):
+            member.write(bytes(1 << 20))
+    return path
+
+
+def peak_while(call):
+    """The most bytes that Python and numpy held at a time during a call."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_small_matlab_file_with_gigabytes_of_zeros_is_refused_unexpanded(tmp_path):
+    path = mat_file(tmp_path / "bomb.mat", packed_array("data", 1 << 14, 1 << 14))
+    assert path.stat().st_size < 3 << 20
+    messages = []
+    assert (
+        peak_while(
+            lambda: messages.append(refusal(lambda: read_table(path, needs_candidates=False)))
+        )
+        < 32 << 20
+    )
+    assert "would expand to 2.0 GiB" in messages[0]
+
+
+def test_many_arrays_that_are_small_enough_one_by_one_are_refused_together(tmp_path):
+    rows = ALWAYS // 8 // 1000 - 100
+    one = mat_file(tmp_path / "one.mat", packed_array("partial_target", rows, 1000))
+    assert "cannot be unpacked" in refusal(
+        lambda: read_table(one)
+    )  # it was expanded up to its checksum, which is wrong
+    three = mat_file(
+        tmp_path / "three.mat",
+        *(packed_array(name, rows, 1000) for name in ("data", "partial_target", "target")),
+    )
+    messages = []
+    assert peak_while(lambda: messages.append(refusal(lambda: read_table(three)))) < 32 << 20
+    assert "would expand to" in messages[0]
+
+
+def test_an_array_that_claims_more_numbers_than_it_has_bytes_is_refused_unexpanded(tmp_path):
+    path = mat_file(
+        tmp_path / "t.mat", packed_array("data", 1 << 10, 1 << 10, claimed=(1 << 15, 1 << 15))
+    )
+    assert "claims the shape (32768, 32768)" in refusal(
+        lambda: read_table(path, needs_candidates=False)
+    )
+
+
+def test_an_npz_file_of_zeros_is_refused_unexpanded(tmp_path):
+    features = packed_npz(tmp_path / "bomb.npz", ALWAYS + (64 << 20))
+    table = tmp_path / "t.csv"
+    table.write_text("candidates\na\nb\n")
+    messages = []
+    source = TableSource(table, Reading(), features=features)
+    assert peak_while(lambda: messages.append(refusal(lambda: read_examples(source)))) < 32 << 20
+    assert "would expand to 320 MiB" in messages[0]
+
+
+def test_an_array_whose_own_header_claims_more_than_the_archive_says_is_refused_unexpanded(
+    tmp_path,
+):
+    path = packed_npz(tmp_path / "bomb.npz", 1 << 20, {"shape": (1 << 20, 1 << 10)})
+    messages = []
+    assert peak_while(lambda: messages.append(refusal(lambda: read_candidates(path)))) < 32 << 20
+    assert "is truncated" in messages[0]
+
+
+@pytest.mark.parametrize(("value", "millions"), [(1.5, 70), ("cat|dog", 20), (["cat", "dog"], 10)])
+def test_a_parquet_file_that_repeats_one_value_millions_of_times_is_refused_unread(
+    tmp_path, value, millions
+):
+    path = tmp_path / "bomb.parquet"
+    column = pa.array([value]).take(pa.array(np.zeros(1_000_000, dtype=np.int32)))
+    pq.write_table(
+        pa.table({"candidates": pa.chunked_array([column] * millions)}), path, compression="zstd"
+    )
+    assert path.stat().st_size < 1 << 20
+    before = pa.total_allocated_bytes()
+    assert "would expand to" in refusal(lambda: read_table(path, needs_candidates=False))
+    assert pa.total_allocated_bytes() - before < 32 << 20
+
+
+def test_a_sparse_array_is_not_made_dense_where_that_takes_far_more_than_the_file_holds(tmp_path):
+    savemat(
+        tmp_path / "t.mat",
+        {"data": scipy.sparse.csc_matrix(([1.0], ([0], [0])), shape=(20_000, 20_000))},
+    )
+    assert "too large for a dense array" in refusal(
+        lambda: read_table(tmp_path / "t.mat", needs_candidates=False)
+    )
+
+
+def test_honest_compressed_files_are_read(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 40)).astype(np.float32)
+    np.savez_compressed(tmp_path / "x.npz", features=x)
+    savemat(
+        tmp_path / "t.mat",
+        {"data": x, "partial_target": scipy.sparse.csc_matrix(np.eye(5)[np.arange(500) % 5])},
+        do_compression=True,
+    )
+    assert read_table(tmp_path / "t.mat").candidates.n_classes == 5
+    table = tmp_path / "t.csv"
+    table.write_text("candidates\n" + "a|b\n" * 500)
+    found = read_examples(TableSource(table, Reading(), features=tmp_path / "x.npz"))
+    np.testing.assert_array_equal(found.x, x)
+
+
+def test_what_is_small_or_nearly_as_large_as_its_file_may_expand(monkeypatch):
+    monkeypatch.setattr(expansion, "available_memory", lambda: None)
+    assert expansion_problem(0, ALWAYS) is None
+    assert expansion_problem(ALWAYS, RATIO * ALWAYS) is None
+    assert "more than 100 times" in expansion_problem(1 << 20, ALWAYS + 1)
+
+
+def test_what_does_not_fit_into_memory_is_refused_whatever_its_ratio(monkeypatch):
+    monkeypatch.setattr(expansion, "available_memory", lambda: 3 * GIB)
+    assert expansion_problem(GIB, GIB) is None
+    assert (
+        expansion_problem(2 * GIB, 2 * GIB)
+        == "that would take 4.0 GiB of memory, but only 3.0 GiB are available"
+    )
+
+
+def test_available_memory_is_what_the_machine_or_its_control_group_has_left(tmp_path):
+    for name, text in {
+        "memory.max": "1000",
+        "memory.current": "700",
+        "memory.stat": "anon 600\ninactive_file 50\n",
+    }.items():
+        (tmp_path / name).write_text(text + "\n")
+    assert expansion._control_group(tmp_path) == 350
+    (tmp_path / "memory.max").write_text("max\n")
+    assert expansion._control_group(tmp_path) is None
+    assert 0 < expansion.available_memory() < 1 << 50
+
+
+@pytest.mark.parametrize("lists", [False, True], ids=["texts", "lists"])
+@pytest.mark.parametrize("first", [None, 1])
+def test_a_parquet_file_whose_cells_share_a_long_text_is_refused(tmp_path, lists, first):
+    path = tmp_path / "bomb.parquet"
+    cells = pa.DictionaryArray.from_arrays(
+        pa.array([first, *[0] * 40]), pa.array(["x" * 8_000_000, "a"])
+    )
+    if lists:  # the first of which is empty
+        cells = pa.ListArray.from_arrays(pa.array([0, *range(42)]), cells)
+    pq.write_table(pa.table({"candidates": cells}), path, compression="zstd")
+    assert path.stat().st_size < 1 << 20
+    for read in (lambda: read_table(path, needs_candidates=False), lambda: whole_table(path)):
+        assert "would expand to 305 MiB" in refusal(read)
+
+
+def test_a_parquet_file_with_one_long_text_among_many_is_read(tmp_path):
+    texts = ["a", "b" * 50_000, *["a", "b"] * 5000]
+    pq.write_table(pa.table({"candidates": texts}), tmp_path / "t.parquet")
+    assert len(read_table(tmp_path / "t.parquet").candidates) == 10_002

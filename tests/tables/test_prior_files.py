@@ -1,0 +1,127 @@
+"""Files of class shares: read as they are written, and one sentence for each that cannot be used."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from ltpll.tables.prior_files import check_prior, read_prior
+from support.refusals import refusal
+
+CLASSES = ("cat", "dog", "fox")
+
+
+def written(folder, content, name="p.csv"):
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_shares_and_bounds_are_read_from_tables(tmp_path, suffix):
+    table = pd.DataFrame(
+        {
+            "class": CLASSES,
+            "note": "x",
+            "share": [0.5, None, 0.25],
+            "lower": [None, 0.125, 0.2],
+            "upper": [None, 0.375, 0.3],
+        }
+    )
+    path = tmp_path / f"p{suffix}"
+    if suffix == ".parquet":
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, sep="\t" if suffix == ".tsv" else ",", index=False)
+    found = read_prior(path)
+    assert found == {"cat": 0.5, "dog": [0.125, 0.375], "fox": [0.2, 0.3]}
+    check_prior(found, CLASSES)
+
+
+def test_shares_and_bounds_are_read_from_json_and_counts_are_shares_too(tmp_path):
+    found = read_prior(written(tmp_path, {"cat": 120, "dog": 60, "fox": 0}, "p.json"))
+    assert found == {"cat": 120, "dog": 60, "fox": 0}
+    check_prior(found, CLASSES)
+    check_prior(
+        read_prior(written(tmp_path, {"cat": 0.5, "dog": [0.1, 0.3], "fox": [0, 1]}, "p.json")),
+        CLASSES,
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        ("class,share\ncat,0.5\ndog,0.5\n", "p.csv", "lacks 1 of 3 classes (fox)"),
+        (
+            "class,share\ncat,1\ndog,1\nfox,1\nyak,1\n",
+            "p.csv",
+            "has the class 'yak', which no candidate set has",
+        ),
+        (
+            "class,share\ncat,-0.1\ndog,1\nfox,1\n",
+            "p.csv",
+            "of 'cat' is -0.1: shares must be finite numbers that are not negative",
+        ),
+        ("class,share\ncat,nan\ndog,1\nfox,1\n", "p.csv", "not negative"),
+        ("class,share\ncat,inf\ndog,1\nfox,1\n", "p.csv", "must be finite"),
+        (
+            "class,share\ncat,much\ndog,1\nfox,1\n",
+            "p.csv",
+            "has the share 'much', which is not a number",
+        ),
+        ("class,share\ncat,\ndog,1\nfox,1\n", "p.csv", "has no share"),
+        ("class,share\ncat,0\ndog,0\nfox,0\n", "p.csv", "All shares of the prior are 0"),
+        (
+            "class,share\ncat,1\ndog,1\nfox,1\ncat,1\n",
+            "p.csv",
+            "has the class 'cat', which an earlier row has too",
+        ),
+        (
+            "class,lower,upper\ncat,0.9,0.1\ndog,0,1\nfox,0,1\n",
+            "p.csv",
+            "has the lower bound 0.9 above its upper bound 0.1",
+        ),
+        (
+            "class,share,lower,upper\ncat,0.5,0.9,0.1\ndog,0,0,1\nfox,0,0,1\n",
+            "p.csv",
+            "has the lower bound 0.9 above",
+        ),
+        (
+            "class,lower,upper\ncat,0,0.1\ndog,0,0.2\nfox,0,0.3\n",
+            "p.csv",
+            "no shares between them sum to 1",
+        ),
+        (
+            "class,lower,upper\ncat,0.5,0.6\ndog,0.5,0.6\nfox,0.5,1\n",
+            "p.csv",
+            "no shares between them sum to 1",
+        ),
+        (
+            "class,share,lower,upper\ncat,0.7,0.1,0.2\n",
+            "p.csv",
+            "has the share 0.7, which is outside its bounds 0.1 and 0.2",
+        ),
+        ("class,lower\ncat,0.1\n", "p.csv", "has only one bound"),
+        ("class,part\ncat,0.1\n", "p.csv", "no column called 'share'"),
+        ("name,share\ncat,0.1\n", "p.csv", "no column called 'class'"),
+        ([0.5, 0.5], "p.json", "is not a JSON object"),
+        ("{", "p.json", "cannot be read as JSON"),
+        (
+            {"cat": "much", "dog": 1, "fox": 1},
+            "p.json",
+            "The prior of 'cat' is 'much': give a number",
+        ),
+        ({"cat": [0.1], "dog": 1, "fox": 1}, "p.json", "a lower and an upper bound"),
+        ({"cat": 10**400, "dog": 1, "fox": 1}, "p.json", "must be finite"),
+        ({"cat": True, "dog": 1, "fox": 1}, "p.json", "give a number"),
+        ("x", "p.txt", "A prior is auto, average, sets, or a file that ends in .csv"),
+    ],
+)
+def test_what_cannot_be_a_prior_is_refused_in_a_sentence(tmp_path, content, name, words):
+    path = written(tmp_path, content, name)
+    assert words in refusal(lambda: check_prior(read_prior(path), CLASSES))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    assert "There is no file" in refusal(lambda: read_prior(tmp_path / "nothing.csv"))
+    assert "There is no file" in refusal(lambda: read_prior(tmp_path / "nothing.json"))
